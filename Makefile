@@ -1,0 +1,47 @@
+# `make` alone lists the targets. Each does the set-up that it needs; done once, that costs a
+# fraction of a second. PYTHON names the Python to use, INSTALLER (uv or pip) what installs.
+
+PYTHON ?=
+INSTALLER ?=
+# Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
+PYTEST_WORKERS = -n 2 --dist loadgroup
+PYTEST_ARGS =
+
+IN_ENVIRONMENT = . ./.tidemark/env &&
+PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
+CHECKED = include jobs dags tests bench
+
+.PHONY: help setup demo airflow test test-all lint format clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	    while IFS='|' read -r target does; do printf '  make %-10s %s\n' "$$target" "$$does"; done
+
+setup: ## install everything: packages, Java where it is missing, the Delta jars
+	@PYTHON='$(PYTHON)' INSTALLER='$(INSTALLER)' sh include/setup/setup.sh
+
+demo: setup ## run the samples through Airflow, print what came of them, stop again
+	@$(IN_ENVIRONMENT) python include/demo/demo.py
+
+airflow: setup ## the same, and leave Airflow running, with address and login
+	@$(IN_ENVIRONMENT) python include/demo/demo.py --stay
+
+test: setup ## all tests but the long ones
+	@$(PYTEST) -m 'not long' $(PYTEST_ARGS)
+
+test-all: setup ## all tests
+	@$(PYTEST) $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy and the import contracts
+	@$(IN_ENVIRONMENT) ruff check $(CHECKED)
+	@$(IN_ENVIRONMENT) ruff format --check $(CHECKED)
+	@$(IN_ENVIRONMENT) mypy
+	@$(IN_ENVIRONMENT) lint-imports
+
+format: setup ## let ruff mend and format what it can
+	@$(IN_ENVIRONMENT) ruff check --fix $(CHECKED)
+	@$(IN_ENVIRONMENT) ruff format $(CHECKED)
+
+clean: ## remove what set-up and tests made; tables stay
+	rm -rf .venv .tidemark .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf dist spark-warehouse metastore_db derby.log

@@ -1,0 +1,93 @@
+"""Airflow's REST API, as far as the demo needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from demo.environment import USER, AirflowHome, DemoFailed
+
+ENDED = ("success", "failed")
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task of a Dag run; `seconds` is None until it has ended."""
+
+    task: str
+    state: str | None
+    try_number: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class DagRun:
+    """A Dag run as it is now."""
+
+    dag: str
+    run_id: str
+    state: str
+    tasks: tuple[TaskState, ...]
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+class AirflowApi:
+    """A client that is logged in from its first call on; `is_healthy` needs no login."""
+
+    def __init__(self, home: AirflowHome) -> None:
+        # No proxy is asked for an address on loopback.
+        self._client = httpx.Client(base_url=home.address, timeout=30, trust_env=False)
+        self._password = home.password
+
+    def close(self) -> None:
+        self._client.close()
+
+    def is_healthy(self) -> bool:
+        """Do scheduler and Dag processor answer? The status is 200 also when they do not."""
+        try:
+            health = self._client.get("/api/v2/monitor/health").raise_for_status().json()
+        except httpx.HTTPError:
+            return False
+        needed = ("metadatabase", "scheduler", "dag_processor")
+        return all((health.get(name) or {}).get("status") == "healthy" for name in needed)
+
+    def login(self) -> None:
+        login = {"username": USER, "password": self._password}
+        token = self._checked(self._client.post("/auth/token", json=login))["access_token"]
+        self._client.headers["Authorization"] = f"Bearer {token}"
+
+    def knows(self, dag: str) -> bool:
+        answer = self._client.get(f"/api/v2/dags/{dag}")
+        return answer.status_code != httpx.codes.NOT_FOUND and bool(self._checked(answer))
+
+    def import_errors(self) -> list[str]:
+        found = self._checked(self._client.get("/api/v2/importErrors"))["import_errors"]
+        return [f"{error['filename']}:\n{error['stack_trace']}" for error in found]
+
+    def unpause(self, dag: str) -> None:
+        self._checked(self._client.patch(f"/api/v2/dags/{dag}", json={"is_paused": False}))
+
+    def trigger(self, dag: str, run_id: str) -> None:
+        body = {"logical_date": None, "dag_run_id": run_id}
+        self._checked(self._client.post(f"/api/v2/dags/{dag}/dagRuns", json=body))
+
+    def run(self, dag: str, run_id: str) -> DagRun:
+        place = f"/api/v2/dags/{dag}/dagRuns/{run_id}"
+        state = self._checked(self._client.get(place))["state"]
+        tasks = self._checked(self._client.get(f"{place}/taskInstances"))["task_instances"]
+        return DagRun(dag, run_id, state, tuple(_task(task) for task in tasks))
+
+    def _checked(self, answer: httpx.Response) -> Any:
+        if answer.is_error:
+            request = f"{answer.request.method} {answer.request.url}"
+            raise DemoFailed(f"Airflow answered {answer.status_code} to {request}: {answer.text}")
+        return answer.json()
+
+
+def _task(given: dict[str, Any]) -> TaskState:
+    return TaskState(given["task_id"], given["state"], given["try_number"], given["duration"])

@@ -1,0 +1,111 @@
+"""Airflow's processes, started on this machine and stopped again, whatever happens between."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from demo.environment import REPOSITORY, DemoFailed
+
+MIGRATE = ("db", "migrate")
+# Both would serve logs on all of the machine's addresses.
+SERVICES = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+}
+# The scheduler, asked to end, waits for running tasks: no longer than this.
+PATIENCE_SECONDS = 10
+_TAIL_LINES = 15
+
+
+@dataclass
+class Services:
+    """A context: inside it Airflow is starting or running; after it, all it started is gone.
+
+    Each process leads a session of its own, so a Ctrl-C in the terminal reaches the demo only,
+    which then ends them in order. What they print goes to files in `logs`.
+    """
+
+    environment: Mapping[str, str]
+    logs: Path
+    _running: dict[str, psutil.Popen] = field(default_factory=dict)
+
+    def __enter__(self) -> Services:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def migrate(self) -> None:
+        """Make or update the metadata database."""
+        process = self._start("migrate", MIGRATE)
+        if process.wait() != 0:
+            raise DemoFailed(self._died("migrate"))
+        del self._running["migrate"]
+
+    def start(self) -> None:
+        """Start the services; they take a while until they answer."""
+        for name, command in SERVICES.items():
+            self._start(name, command)
+
+    def check(self) -> None:
+        """Raise DemoFailed when a service has ended."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise DemoFailed(self._died(name))
+
+    def processes(self) -> list[psutil.Process]:
+        """The services and everything that they started, Spark included."""
+        found: list[psutil.Process] = []
+        for process in self._running.values():
+            with suppress(psutil.NoSuchProcess):
+                found += [process, *process.children(recursive=True)]
+        return found
+
+    def stop(self) -> None:
+        """Ask the services to end, wait, and kill what is left of them and of their tasks."""
+        family = self.processes()
+        for process in self._running.values():
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        psutil.wait_procs(self._running.values(), timeout=PATIENCE_SECONDS)
+        for process in {*family, *self.processes()}:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
+        self._running.clear()
+
+    def _start(self, name: str, command: tuple[str, ...]) -> psutil.Popen:
+        with (self.logs / f"{name}.log").open("ab") as log:
+            self._running[name] = psutil.Popen(
+                [sys.executable, "-m", "airflow", *command],
+                env=dict(self.environment),
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self._running[name]
+
+    def _died(self, name: str) -> str:
+        log = self.logs / f"{name}.log"
+        tail = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        status = self._running[name].returncode
+        return f"Airflow's {name} ended with exit status {status}; {log} ends with:\n" + "\n".join(
+            f"  {line}" for line in tail
+        )

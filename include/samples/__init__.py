@@ -1,0 +1,1 @@
+"""Sample data, and what makes more of it."""

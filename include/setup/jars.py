@@ -1,0 +1,197 @@
+"""The two Delta jars, fetched once and checked against their sha256.
+
+Fetched by Ivy, which comes with pyspark, so by the client that Spark itself uses, from the
+repository that Ivy calls central or from the one in TIDEMARK_MAVEN. Plain `--packages` would
+bring 33 jars, some of which must not shadow those of pyspark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import ssl
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from setup.errors import SetupFailed, refuse_full_disk
+from setup.layout import Layout
+from setup.step import Step, key_of, last_lines, run_logged
+
+
+@dataclass(frozen=True)
+class Jar:
+    organisation: str
+    name: str
+    revision: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}-{self.revision}.jar"
+
+
+JARS = (
+    Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0",
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"),
+    Jar("io.delta", "delta-storage", "4.4.0",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+)  # fmt: skip
+
+CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
+CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+CERTIFICATE_TROUBLE = ("PKIX", "SSLHandshakeException", "certificate")
+
+
+def jars_step(layout: Layout, java_home: str) -> Step:
+    def act() -> dict[str, str]:
+        missing = [jar for jar in JARS if not is_whole(layout.jars / jar.file, jar)]
+        if missing:
+            fetch(layout, java_home, missing)
+        return {"note": "fetched and checked" if missing else "already there, checked"}
+
+    return Step(
+        name="jars",
+        doing="fetching the Delta jars",
+        key=key_of(layout.jars, *JARS),
+        outputs=tuple(layout.jars / jar.file for jar in JARS),
+        act=act,
+    )
+
+
+def is_whole(path: Path, jar: Jar) -> bool:
+    return path.exists() and sha256_of(path) == jar.sha256
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fetch(layout: Layout, java_home: str, jars: list[Jar]) -> None:
+    """Fetch into a folder aside, check, then move each to its place in one step."""
+    aside = layout.state / "ivy"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    retrieve(layout, java_home, aside, jars)
+    layout.jars.mkdir(exist_ok=True)
+    for jar in jars:
+        check_jar(aside / jar.file, jar)
+        Path(aside / jar.file).replace(layout.jars / jar.file)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_jar(path: Path, jar: Jar) -> None:
+    found = sha256_of(path)
+    if found != jar.sha256:
+        path.unlink()
+        raise SetupFailed(
+            f"{jar.file} was fetched and is not the file that it should be: its sha256 is {found} "
+            f"and must be {jar.sha256}; it has been deleted",
+            "run the same command again; when it stays so, the repository or a proxy between "
+            "serves something else: name another repository in TIDEMARK_MAVEN",
+        )
+
+
+def retrieve(layout: Layout, java_home: str, aside: Path, jars: list[Jar]) -> None:
+    """Run Ivy; a second time with the system's CA list when the JVM's own does not do.
+
+    Java has its own list, so behind a proxy that signs anew it fails where pip and uv do not.
+    """
+    command = ivy_command(layout, java_home, aside, jars)
+    output = run_logged([command[0], *command[1:]], layout.log)
+    bundle = ca_bundle(os.environ)
+    if output and bundle and any(word in output for word in CERTIFICATE_TROUBLE):
+        trust = trust_flags(layout, bundle, aside / "trust.p12")
+        output = run_logged([command[0], *trust, *command[1:]], layout.log)
+    if output is None and all((aside / jar.file).exists() for jar in jars):
+        return
+    output = output or layout.log.read_text(encoding="utf-8", errors="replace")
+    refuse_full_disk(output, str(aside))
+    files = " and ".join(jar.file for jar in jars)
+    where = os.environ.get("TIDEMARK_MAVEN", "Maven Central")
+    raise SetupFailed(
+        f"{files} could not be fetched from {without_password(where)}; Ivy's last lines (all in "
+        f"{layout.log}):\n{last_lines(output)}\n",
+        "check the network and HTTPS_PROXY, then run the same command again",
+        "behind a company's mirror, set TIDEMARK_MAVEN to the root URL of its Maven repository",
+        f"or put the files into {layout.jars} by hand: they are used when their sha256 is right",
+    )
+
+
+def ivy_command(layout: Layout, java_home: str, aside: Path, jars: list[Jar]) -> list[str]:
+    settings, wanted = aside / "ivysettings.xml", aside / "ivy.xml"
+    settings.write_text(ivy_settings(os.environ.get("TIDEMARK_MAVEN")), encoding="utf-8")
+    wanted.write_text(ivy_module(jars), encoding="utf-8")
+    own = layout.spark_home / "jars"
+    class_path = ":".join(str(p) for name in ("ivy-*", "commons-cli-*") for p in own.glob(name))
+    return [f"{java_home}/bin/java", *proxy_flags(urllib.request.getproxies_environment()),
+            "-cp", class_path, "org.apache.ivy.Main", "-warn",
+            "-settings", str(settings), "-ivy", str(wanted), "-cache", str(aside / "cache"),
+            "-retrieve", f"{aside}/[artifact]-[revision].[ext]"]  # fmt: skip
+
+
+def ivy_settings(root: str | None) -> str:
+    """Ivy knows where central is; `root` names another repository of the same layout."""
+    other = f" root={quoteattr(root.rstrip('/') + '/')}" if root else ""
+    return (
+        "<ivysettings><settings defaultResolver='central'/><resolvers>"
+        f"<ibiblio name='central' m2compatible='true'{other}/>"
+        "</resolvers></ivysettings>"
+    )
+
+
+def ivy_module(jars: list[Jar]) -> str:
+    wanted = "".join(
+        f"<dependency org='{jar.organisation}' name='{jar.name}' rev='{jar.revision}'"
+        " transitive='false' conf='default->master'/>"
+        for jar in jars
+    )
+    return (
+        "<ivy-module version='2.0'><info organisation='tidemark' module='jars'/>"
+        "<configurations><conf name='default'/></configurations>"
+        f"<dependencies>{wanted}</dependencies></ivy-module>"
+    )
+
+
+def proxy_flags(proxies: Mapping[str, str]) -> Iterator[str]:
+    """The JVM's own way of saying what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say."""
+    for scheme in ("http", "https"):
+        url = urllib.parse.urlsplit(proxies.get(scheme, ""))
+        if url.hostname:
+            yield f"-D{scheme}.proxyHost={url.hostname}"
+            yield f"-D{scheme}.proxyPort={url.port or 80}"
+    direct = [name.strip() for name in proxies.get("no", "").split(",") if name.strip()]
+    if direct:
+        hosts = [f"*{name.lstrip('*')}" if name[0] in ".*" else name for name in direct]
+        yield f"-Dhttp.nonProxyHosts={'|'.join(hosts)}"
+
+
+def ca_bundle(env: Mapping[str, str]) -> Path | None:
+    """The CA list that pip, requests, Python or curl would use on this machine."""
+    named = [env[name] for name in CA_VARIABLES if env.get(name)]
+    default = ssl.get_default_verify_paths().cafile
+    for path in map(Path, [*named, *([default] if default else []), *CA_FILES]):
+        if path.is_file():
+            return path
+    return None
+
+
+def trust_flags(layout: Layout, bundle: Path, store: Path) -> list[str]:
+    """A Java trust store made of a PEM file, by the `cryptography` of the lock."""
+    script = Path(__file__).with_name("trust_store.py")
+    output = run_logged([str(layout.python), str(script), str(bundle), str(store)], layout.log)
+    if output is not None:
+        raise SetupFailed(f"the CA list {bundle} could not be read:\n{last_lines(output)}\n",
+                          "name a readable PEM file in SSL_CERT_FILE")  # fmt: skip
+    return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStoreType=PKCS12",
+            "-Djavax.net.ssl.trustStorePassword=changeit"]  # fmt: skip
+
+
+def without_password(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,11 @@
+"""Airflow: a Dag for each pipeline file. The only package that imports Airflow.
+
+Its public API is what `dags/` uses; an Airflow that people already have needs no more.
+"""
+
+from __future__ import annotations
+
+from tidemark.airflow.dags import pipeline_dags
+from tidemark.airflow.invalid import raise_invalid_pipelines
+
+__all__ = ["pipeline_dags", "raise_invalid_pipelines"]

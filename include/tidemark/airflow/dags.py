@@ -1,0 +1,110 @@
+"""Dags from pipeline files: one each, parsed without loading any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, XComArg, get_parsing_context
+
+from tidemark.airflow.describe import describe
+from tidemark.airflow.publish import PublishOperator
+from tidemark.airflow.stream import StreamOperator
+from tidemark.errors import PipelineInvalid, SettingsInvalid
+from tidemark.pipeline.load import load_pipeline, pipeline_files
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.storage_options import is_local
+
+# A run picks up everything that is new, so missed schedules are never made up for (no catchup),
+# and any date in the past will do.
+START = datetime(2026, 1, 1, tzinfo=UTC)
+# A backfill would run the same checkpoint again, not reprocess history.
+RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
+DEFAULT_ARGS = {"owner": "tidemark", "retries": 2, "retry_delay": timedelta(seconds=30)}
+
+
+def pipeline_dags(
+    folder: str | Path | None = None,
+    conn_id: str = "spark_default",
+    default_args: Mapping[str, Any] | None = None,
+    settings: str | Path | None = None,
+) -> dict[str, DAG]:
+    """A Dag for each valid pipeline file, by its id, which is the pipeline's name.
+
+    `folder` holds the files; without it, the settings' folder of pipelines. `settings` is the
+    settings file; without it, the one that `load_settings` finds, also when a task runs.
+    `default_args` go before the defaults here, a pipeline's `owner` before both.
+
+    Never raises for an invalid file, a missing folder or unusable settings: those are left out
+    here, and `raise_invalid_pipelines` tells of them.
+    """
+    try:
+        used = load_settings(Path(settings) if settings else None)
+    except SettingsInvalid:
+        return {}
+    arguments = {**DEFAULT_ARGS, **(default_args or {})}
+    return {
+        pipeline.name: _dag(pipeline, path, conn_id, arguments, used, settings)
+        for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
+    }
+
+
+def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
+    # A task's process parses the Dag file as well, and needs one Dag of it.
+    wanted = get_parsing_context().dag_id
+    for path in pipeline_files(folder):
+        if wanted in (None, path.stem):
+            try:
+                yield path.absolute(), load_pipeline(path)
+            except PipelineInvalid:
+                continue
+
+
+def _dag(
+    pipeline: Pipeline,
+    path: Path,
+    conn_id: str,
+    default_args: Mapping[str, Any],
+    settings: Settings,
+    settings_file: str | Path | None,
+) -> DAG:
+    places = Places(settings.root, pipeline.name)
+    owner = {"owner": pipeline.owner} if pipeline.owner else {}
+    file = str(Path(settings_file).absolute()) if settings_file else None
+    with DAG(
+        dag_id=pipeline.name,
+        description=pipeline.description,
+        doc_md=describe(pipeline, places),
+        schedule=pipeline.schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
+        default_args={**default_args, **owner},
+        tags=["tidemark"],
+    ) as dag:
+        stream = StreamOperator(
+            task_id="stream",
+            pipeline_file=str(path),
+            settings_file=file,
+            conn_id=conn_id,
+        )
+        PublishOperator(
+            task_id="publish",
+            pipeline_file=str(path),
+            settings_file=file,
+            result=XComArg(stream, key="result"),
+            outlets=[gold_asset(table, places) for table in pipeline.tables],
+        )
+    return dag
+
+
+def gold_asset(table: str, places: Places) -> Asset:
+    """What other Dags can be scheduled by: `tidemark/PIPELINE/TABLE`, at gold's place."""
+    place = places.gold(table)
+    uri = Path(place).as_uri() if is_local(place) else place
+    return Asset(name=f"tidemark/{places.pipeline}/{table}", uri=uri)

@@ -1,0 +1,34 @@
+"""One error for all pipeline files that cannot be used, for a Dag file that holds no Dag.
+
+So the Dag processor shows it as one import error, and the good pipelines' Dags stay.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.pipeline.load import load_pipelines
+from tidemark.pipeline.settings import load_settings
+
+
+def raise_invalid_pipelines(
+    folder: str | Path | None = None, settings: str | Path | None = None
+) -> None:
+    """Raise one error that lists every invalid pipeline file; return when all are valid.
+
+    `folder` and `settings` as in `pipeline_dags`. SettingsInvalid when the settings cannot be
+    used, PipelineNotFound when there is no such folder, PipelineInvalid for invalid files.
+    """
+    used = load_settings(Path(settings) if settings else None)
+    place = Path(folder or used.pipelines).absolute()
+    if not place.is_dir():
+        raise PipelineNotFound(
+            f"There is no folder {place} of pipeline files, so no Dag was made of any. Make it, "
+            "or set `pipelines` in the settings file or TIDEMARK_PIPELINES to the right one."
+        )
+    valid, invalid = load_pipelines(place)
+    if invalid:
+        count = f"{len(invalid)} of {len(valid) + len(invalid)} pipeline files in {place}"
+        head = f"{count} cannot be used and have no Dag; the others are not affected."
+        raise PipelineInvalid("\n\n".join([head, *(str(error) for error in invalid)]))

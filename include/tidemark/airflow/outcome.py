@@ -1,0 +1,87 @@
+"""What a finished job means for its task: decided from the result file, purely.
+
+The job's result says whether a retry can help. Without a result file nobody knows how far the
+job came: it was killed or could not start, and starting it again is safe, so a retry follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidemark.errors import TidemarkError
+from tidemark.tables.result import RunError, RunResult
+
+NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
+RETRY = "A retry can help; Airflow makes one while the task has retries left."
+
+
+def failure(doing: str, error: RunError) -> AirflowException:
+    """The exception for a failed job: AirflowFailException where no retry can help."""
+    text = f"{doing} failed with {error.type}: {error.message}"
+    if error.retry_can_help:
+        return AirflowException(f"{text}\n{RETRY}")
+    return AirflowFailException(f"{text}\n{NO_RETRY}")
+
+
+@contextmanager
+def as_task_failure(doing: str) -> Iterator[None]:
+    """Turn an error of ours into the exception that says whether Airflow shall try again."""
+    try:
+        yield
+    except TidemarkError as error:
+        raise failure(doing, RunError.of(error)) from error
+
+
+def without_result(exit_status: int | None, found: str) -> AirflowException:
+    """The exception for a job that ended before it could write its result."""
+    how = f"spark-submit ended with exit status {exit_status}"
+    if exit_status is not None and exit_status < 0:
+        how = f"spark-submit was killed by signal {-exit_status}"
+    return AirflowException(
+        f"{how} without a result of this try. {found} The job was killed, ran out of memory or "
+        "could not start: its output is in this task's log, above. What it committed stays and "
+        f"is not done again.\n{RETRY}"
+    )
+
+
+def summary(result: RunResult, uri: str) -> dict[str, Any]:
+    """What goes to XCom: small, and without anything that a pipeline's rows hold."""
+    return {
+        "result": uri,
+        "rows": result.rows.model_dump(),
+        "tables": {
+            name: {
+                "windows_changed": table.windows_changed,
+                "watermark": iso_time(table.watermark_after_ms),
+            }
+            for name, table in result.tables.items()
+        },
+    }
+
+
+def log_lines(result: RunResult) -> list[str]:
+    """The run for people, as lines of a log."""
+    rejected = ", ".join(f"{count} {reason}" for reason, count in result.rows.rejected.items())
+    told = [
+        f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
+        f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else "")
+    ]
+    for name, table in result.tables.items():
+        before, after = iso_time(table.watermark_before_ms), iso_time(table.watermark_after_ms)
+        moved = f"watermark {before or 'none'} → {after or 'none'}"
+        told.append(f"{name}: {table.windows_changed} windows changed, {moved}")
+    seconds = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in result.seconds.items())
+    return [*told, *([seconds] if seconds else [])]
+
+
+def iso_time(milliseconds: int) -> str | None:
+    """A watermark as text; None before there is one."""
+    if not milliseconds:
+        return None
+    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

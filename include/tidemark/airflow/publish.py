@@ -1,0 +1,60 @@
+"""The task that publishes what a held run pinned, without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+
+from tidemark.airflow.outcome import as_task_failure
+from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.settings import load_settings
+from tidemark.tables.result import RunResult, read_result, write_result
+
+
+class PublishOperator(BaseOperator):
+    """Publishes a run into gold: one commit for each table, safe to repeat.
+
+    `result` is the place of the run's result file, usually from the stream task's XCom. The
+    file gets gold's versions. Windows published go to XCom, by table.
+    """
+
+    template_fields = ("result",)
+
+    def __init__(
+        self,
+        *,
+        pipeline_file: str,
+        result: Any,
+        settings_file: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipeline_file = pipeline_file
+        self.result = result
+        self.settings_file = settings_file
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Publish; a repeat finds nothing to do."""
+        # delta-rs and Arrow, which parsing a Dag must not load.
+        from tidemark.tables.publish import publish_run
+
+        with as_task_failure("Publishing"):
+            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
+            pipeline = load_pipeline(Path(self.pipeline_file))
+            held = read_result(self.result, settings.storage_options)
+            published = publish_run(pipeline, held, settings)
+            write_result(self.result, published, settings.storage_options)
+        self._tell(published)
+        tables = published.tables.items()
+        return {name: {"gold": t.gold, "windows": t.published_windows} for name, t in tables}
+
+    def _tell(self, published: RunResult) -> None:
+        for name, table in published.tables.items():
+            self.log.info(
+                "%s: %s windows published, gold is at version %s",
+                name,
+                table.published_windows,
+                table.gold,
+            )

@@ -1,0 +1,1 @@
+"""Read checkpoints: pure Python, no JVM."""

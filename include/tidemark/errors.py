@@ -1,0 +1,66 @@
+"""The one tree of errors, told apart by whether a retry can help.
+
+Bad data never raises: it is a recorded reject. An exception here means that a run could not
+go on or could not tell. Every message says what is known (file, field, batch, path), in which
+state things are now, and what to do next. The job turns `retry_can_help` into its exit code
+and into the result file, and the Airflow operator decides from the result file.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidemarkError(Exception):
+    """Base of all errors that Tidemark raises on purpose."""
+
+    retry_can_help: ClassVar[bool] = False
+
+
+class PipelineInvalid(TidemarkError):
+    """A pipeline file cannot be used; the message lists every problem of the file."""
+
+
+class PipelineNotFound(TidemarkError):
+    """No pipeline file has this name or path."""
+
+
+class SettingsInvalid(TidemarkError):
+    """The settings file or a TIDEMARK_* variable cannot be used."""
+
+
+class SourceNotFound(TidemarkError):
+    """The folder that a pipeline reads does not exist.
+
+    A retry can help: the folder may be made, or a mount come back, between tries.
+    """
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class StorageUnavailable(TidemarkError):
+    """A place under the root could not be read or written; the cause may pass."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class TableMismatch(TidemarkError):
+    """A Delta table does not have the columns that the pipeline file asks for."""
+
+
+class CheckpointUnreadable(TidemarkError):
+    """A checkpoint file is missing, empty or not of a known format."""
+
+
+class ResultUnreadable(TidemarkError):
+    """A result file is missing or is not one that a run wrote."""
+
+
+class EngineMissing(TidemarkError):
+    """Spark was started without what a job needs (the Delta jars, for instance)."""
+
+
+class RunFailed(TidemarkError):
+    """A streaming query failed in the engine; the message names query, batch and cause."""
+
+    retry_can_help: ClassVar[bool] = True

@@ -1,0 +1,131 @@
+"""The types that a column of a source can have: Spark's DDL types that JSON can carry."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from tidemark.pipeline.problems import nearest
+
+SIMPLE = (
+    *("string", "boolean", "tinyint", "byte", "smallint", "short", "int", "integer"),
+    *("bigint", "long", "float", "real", "double", "decimal", "dec", "numeric"),
+    *("date", "timestamp", "binary"),
+)
+NESTED = ("array", "map", "struct")
+ALLOWED = "string, boolean, byte, short, int, long, float, double, decimal(p,s), date, timestamp, "
+ALLOWED += "binary, array<…>, map<string,…>, struct<name: type, …>"
+
+_TOKEN = re.compile(r"\s*(`[^`]+`|\w+|'[^']*'|[<>(),:])")
+_DECIMALS = ("decimal", "dec", "numeric")
+
+
+@dataclass(frozen=True)
+class TypeText:
+    """A type as written in a pipeline file, in lower case, and whether it may be null."""
+
+    type: str
+    nullable: bool
+
+
+def parse_type(text: str) -> TypeText:
+    """Read `long`, `long not null`, `array<struct<a: int>>`; ValueError says what is wrong."""
+    reader = _Reader(_tokens(text), text)
+    spark_type = reader.read_type()
+    nullable = not reader.read_not_null()
+    if reader.tokens:
+        more = " ".join(reader.tokens)
+        raise ValueError(f"has `{more}` after the type; write it as in `long not null`")
+    return TypeText(spark_type, nullable)
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, position = [], 0
+    while position < len(text.rstrip()):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(f"is not a type at `{text[position:].strip()}`; allowed: {ALLOWED}")
+        tokens.append(match[1])
+        position = match.end()
+    return tokens
+
+
+class _Reader:
+    """Takes a type off the front of its tokens."""
+
+    def __init__(self, tokens: list[str], text: str) -> None:
+        self.tokens = tokens
+        self.text = text
+
+    def read_type(self) -> str:
+        word = self._take().lower()
+        if word in _DECIMALS:
+            return word + self._precision()
+        if word in SIMPLE:
+            return word
+        if word not in NESTED:
+            self._refuse(word)
+        self._expect("<")
+        inside = {"array": self.read_type, "map": self._map, "struct": self._fields}[word]()
+        self._expect(">")
+        return f"{word}<{inside}>"
+
+    def read_not_null(self) -> bool:
+        if [token.lower() for token in self.tokens[:2]] != ["not", "null"]:
+            return False
+        del self.tokens[:2]
+        return True
+
+    def _map(self) -> str:
+        key = self.read_type()
+        if key != "string":
+            raise ValueError(f"a map read from JSON has keys of type string, not {key}")
+        self._expect(",")
+        return f"{key},{self.read_type()}"
+
+    def _fields(self) -> str:
+        fields = [self._field()]
+        while self.tokens and self.tokens[0] == ",":
+            self._take()
+            fields.append(self._field())
+        return ",".join(fields)
+
+    def _field(self) -> str:
+        name = self._take()
+        if self.tokens and self.tokens[0] == ":":
+            self._take()
+        return f"{name}:{self.read_type()}"
+
+    def _precision(self) -> str:
+        if not self.tokens or self.tokens[0] != "(":
+            return ""
+        self._take()
+        numbers = [self._number()]
+        if self.tokens and self.tokens[0] == ",":
+            self._take()
+            numbers.append(self._number())
+        self._expect(")")
+        if not 1 <= numbers[0] <= 38 or numbers[-1] > numbers[0]:
+            raise ValueError("a decimal has 1 to 38 digits, and no more of them after the point")
+        return f"({','.join(map(str, numbers))})"
+
+    def _number(self) -> int:
+        token = self._take()
+        return int(token) if token.isdecimal() else self._refuse(token)
+
+    def _take(self) -> str:
+        if not self.tokens:
+            raise ValueError(f"ends before its type is complete; allowed: {ALLOWED}")
+        return self.tokens.pop(0)
+
+    def _expect(self, token: str) -> None:
+        if not self.tokens or self.tokens[0] != token:
+            found = f"`{self.tokens[0]}`" if self.tokens else "the end"
+            raise ValueError(f"should go on with `{token}` where it has {found}")
+        self.tokens.pop(0)
+
+    def _refuse(self, word: str) -> NoReturn:
+        near = nearest(word, (*SIMPLE, *NESTED))
+        hint = f" (nearest: `{near}`)" if near else ""
+        raise ValueError(f"`{word}` is not a type here{hint}; allowed: {ALLOWED}")

@@ -1,0 +1,92 @@
+"""Load pipeline files: all problems of a file at once, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tidemark.errors import PipelineNotFound
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.problems import PipelineFileInvalid, nearest
+from tidemark.pipeline.rules import find_broken_rules
+from tidemark.pipeline.structure import structural_problems
+from tidemark.pipeline.yaml_file import Document, as_document, read_document
+
+if TYPE_CHECKING:
+    from tidemark.pipeline.settings import Settings
+
+ENDINGS = (".yaml", ".yml")
+
+
+def load_pipeline(path: Path) -> Pipeline:
+    """The pipeline of one file, named by the file; PipelineFileInvalid lists what is wrong."""
+    return _checked(read_document(path), path.stem)
+
+
+def pipeline_from_mapping(
+    name: str, content: Mapping[str, Any], file: str = "(no file)"
+) -> Pipeline:
+    """A pipeline from values as a file would hold them, checked in the same way."""
+    return _checked(as_document(content, file), name)
+
+
+def load_pipelines(folder: Path) -> tuple[list[Pipeline], list[PipelineFileInvalid]]:
+    """All pipelines of a folder, in the order of their names, and the files that are invalid.
+
+    A file that is broken never keeps another from being loaded.
+    """
+    pipelines: list[Pipeline] = []
+    invalid: list[PipelineFileInvalid] = []
+    for path in pipeline_files(folder):
+        try:
+            pipelines.append(load_pipeline(path))
+        except PipelineFileInvalid as error:
+            invalid.append(error)
+    return pipelines, invalid
+
+
+def find_pipeline(name_or_path: str, settings: Settings) -> Pipeline:
+    """A pipeline by its name, looked for in the settings' folder, or by its file's path."""
+    given = Path(name_or_path)
+    if given.suffix in ENDINGS or len(given.parts) > 1:
+        if given.is_file():
+            return load_pipeline(given)
+        raise PipelineNotFound(f"There is no pipeline file `{given.absolute()}`.")
+    files = {path.stem: path for path in pipeline_files(Path(settings.pipelines))}
+    if path := files.get(name_or_path):
+        return load_pipeline(path)
+    raise PipelineNotFound(_not_found(name_or_path, sorted(files), settings.pipelines))
+
+
+def pipeline_files(folder: Path) -> list[Path]:
+    """The pipeline files of a folder (not of folders below), by name."""
+    if not folder.is_dir():
+        return []
+    found = (path for path in folder.iterdir() if path.suffix in ENDINGS)
+    return sorted(path for path in found if not path.name.startswith(".") and path.is_file())
+
+
+def _checked(document: Document, name: str) -> Pipeline:
+    if document.problems and not document.content:
+        raise PipelineFileInvalid(document.file, tuple(document.problems))
+    structural, usable = structural_problems(document, name)
+    problems = [*document.problems, *structural, *find_broken_rules(document, name, usable)]
+    if problems:
+        by_place = sorted(problems, key=lambda found: (found.line or 0, found.column or 0))
+        raise PipelineFileInvalid(document.file, tuple(by_place))
+    try:
+        return Pipeline.model_validate({**document.content, "name": name})
+    except ValidationError as error:  # pragma: no cover - structural_problems saw none
+        raise AssertionError(f"{document.file} changed between two checks") from error
+
+
+def _not_found(name: str, known: list[str], folder: str) -> str:
+    if not known:
+        return f"There is no pipeline `{name}`: the folder {folder} holds no pipeline file."
+    near = nearest(name, known)
+    hint = f" Did you mean `{near}`?" if near else ""
+    shown = ", ".join(known[:10]) + (f", … ({len(known)} in all)" if len(known) > 10 else "")
+    return f"There is no pipeline `{name}` in {folder}.{hint} It holds: {shown}."

@@ -1,0 +1,236 @@
+"""What a pipeline is, as frozen models: the content of one file in `include/pipelines`.
+
+The models check each value by itself. What two values say together (a key that is not a
+column, a measure over an unknown column) is checked in `rules.py`, so that all problems of
+a file come out at once, with their places. Build a Pipeline with `load_pipeline` or
+`pipeline_from_mapping`; both check everything.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from tidemark.pipeline import event_time_formats, names, schedules, spark_settings
+from tidemark.pipeline.column_types import parse_type
+from tidemark.pipeline.durations import Duration, PositiveDuration
+from tidemark.pipeline.source_files import split_files
+
+
+def _column_name(name: str) -> str:
+    names.check_column_name(name)
+    return name
+
+
+def _table_name(name: str) -> str:
+    names.check_folder_name(name, "table")
+    return name
+
+
+def _files(pattern: str) -> str:
+    split_files(pattern)
+    return pattern
+
+
+def _schedule(text: str) -> str:
+    schedules.check_schedule(text)
+    return text
+
+
+def _spark_setting(name: str) -> str:
+    spark_settings.check_pipeline_setting(name)
+    return name
+
+
+ColumnName = Annotated[str, AfterValidator(_column_name)]
+TableName = Annotated[str, AfterValidator(_table_name)]
+Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
+SparkSettings = dict[
+    Annotated[str, AfterValidator(_spark_setting)],
+    Annotated[str, BeforeValidator(spark_settings.as_text)],
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Column(_Model):
+    """A column of the source: `long not null`, or a mapping with type, nullable, description."""
+
+    type: str = Field(description="A Spark type: long, string, decimal(10,2), array<int> …")
+    nullable: bool = Field(default=True, description="May a row lack it, or hold null?")
+    description: str | None = Field(default=None, description="Becomes the column's comment")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        spec: object = {"type": value} if isinstance(value, str) else value
+        if not isinstance(spec, dict) or not isinstance(spec.get("type"), str):
+            return spec
+        parsed = parse_type(spec["type"])
+        if not parsed.nullable and spec.get("nullable") is True:
+            raise ValueError("says both `not null` and `nullable: true`")
+        nullable = spec.get("nullable", True) if parsed.nullable else False
+        return {**spec, "type": parsed.type, "nullable": nullable}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        mapping = handler.resolve_ref_schema(handler(core))
+        text = {"type": "string", "examples": ["string", "long not null", "decimal(10,2)"]}
+        return {"anyOf": [text, mapping], "description": mapping.get("description", "")}
+
+
+class EventTime(_Model):
+    """Where a row's event time stands, and how it is written."""
+
+    column: str = Field(description="A column of type timestamp")
+    format: str = Field(
+        default="iso8601",
+        description="iso8601, epoch_seconds, epoch_millis, epoch_micros, or a Spark datetime "
+        "pattern such as `dd/MMM/yyyy:HH:mm:ss Z`",
+    )
+    zone: str | None = Field(
+        default=None,
+        description="The zone of text that has none, as in Europe/Vienna or UTC; without it "
+        "such text is rejected",
+    )
+    max_future: Duration = Field(
+        default=timedelta(0),
+        description="How far after its batch's time an event may lie; default: the watermark's "
+        "delay",
+    )
+    accept_early_close: bool = Field(
+        default=False,
+        description="Allows max_future above the watermark's delay, so that an accepted event "
+        "can close windows early",
+    )
+
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str) -> str:
+        event_time_formats.check_format(value)
+        return value
+
+    @field_validator("zone")
+    @classmethod
+    def _known_zone(cls, value: str | None) -> str | None:
+        if value is not None:
+            event_time_formats.check_zone(value)
+        return value
+
+    @model_validator(mode="after")
+    def _zone_has_an_effect(self) -> Self:
+        if self.zone is not None and self.format in event_time_formats.EPOCHS:
+            raise ValueError(f"zone has no effect with {self.format}: epochs count from UTC")
+        return self
+
+
+class Source(_Model):
+    """Where rows come from and what an accepted row looks like."""
+
+    files: Annotated[str, AfterValidator(_files)] = Field(
+        description="JSON-lines files below the root, or an absolute URI: FOLDER/NAME-PATTERN, "
+        "or FOLDER/**/NAME-PATTERN for all folders below"
+    )
+    columns: dict[ColumnName, Column] = Field(min_length=1)
+    event_time: EventTime
+    derive: dict[ColumnName, Expression] = Field(
+        default_factory=dict,
+        description="Columns computed row by row before bronze, from the source's columns and "
+        "from those derived above",
+    )
+    unknown_fields: Literal["keep", "ignore", "reject"] = Field(
+        default="keep", description="Fields that are no column: kept in _extra, ignored, rejected"
+    )
+
+
+class Watermark(_Model):
+    """How long windows wait for late rows."""
+
+    delay: PositiveDuration
+
+
+class Window(_Model):
+    """Event-time windows; with a slide shorter than the length a row is in several."""
+
+    length: PositiveDuration
+    slide: PositiveDuration = Field(
+        default=timedelta(0), description="From one window's start to the next; default: length"
+    )
+
+    @model_validator(mode="after")
+    def _slide_fits(self) -> Self:
+        if "slide" not in self.model_fields_set:
+            object.__setattr__(self, "slide", self.length)
+        if self.slide > self.length:
+            raise ValueError("slide is longer than length: rows between windows would be lost")
+        return self
+
+
+class Table(_Model):
+    """One windowed aggregate of the source."""
+
+    description: str | None = Field(default=None, description="Becomes the table's comment")
+    window: Window
+    group_by: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(), description="Columns or derived names; null is a key like any other"
+    )
+    measures: dict[ColumnName, Expression] = Field(
+        default_factory=dict, description="Aggregates by name: count(*), sum(bytes) …"
+    )
+    output_mode: Literal["update"] = "update"
+
+
+class Advanced(_Model):
+    """Overrides of defaults that are good for most pipelines."""
+
+    max_files_per_batch: int | None = Field(default=None, ge=1)
+    shuffle_partitions: int | None = Field(default=None, ge=1)
+    spark: SparkSettings = Field(default_factory=dict, description="Further settings of Spark")
+
+
+class Pipeline(_Model):
+    """One source, one bronze table, one or more aggregates."""
+
+    name: str = Field(description="The file's name without its ending")
+    description: str | None = None
+    owner: str | None = Field(default=None, description="Airflow's owner of the Dag")
+    schedule: Annotated[str, AfterValidator(_schedule)] | None = Field(
+        default=None, description="Five cron fields or a preset such as @hourly; none: by hand"
+    )
+    source: Source
+    watermark: Watermark
+    tables: dict[TableName, Table] = Field(min_length=1)
+    advanced: Advanced = Advanced()
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, value: str) -> str:
+        names.check_folder_name(value, "pipeline")
+        return value
+
+    @model_validator(mode="after")
+    def _max_future_is_the_delay(self) -> Self:
+        event_time = self.source.event_time
+        if "max_future" not in event_time.model_fields_set:
+            filled: dict[str, Any] = {"max_future": self.watermark.delay}
+            event_time = event_time.model_copy(update=filled)
+            source = self.source.model_copy(update={"event_time": event_time})
+            object.__setattr__(self, "source", source)
+        return self

@@ -1,0 +1,38 @@
+"""Which names pipelines, tables and columns can have."""
+
+from __future__ import annotations
+
+import re
+
+# Names of folders under the root: the same on every store and in every shell.
+FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
+TABLE_NAMES_IN_USE = ("bronze", "checkpoints", "rejects", "results")
+# Columns that publish adds to gold and changes.
+COLUMNS_IN_USE = (
+    *("window_start", "window_end", "window_date", "rows", "status", "revision"),
+    *("updated_by", "cause", "generation", "run", "batch"),
+)
+# Delta refuses these in column names; a dot, a backtick or a quote would need quoting in
+# every query that people write.
+_NOT_IN_COLUMNS = re.compile(r"""[\s,;{}()=.`'"\\/]""")
+
+
+def check_folder_name(name: str, what: str) -> None:
+    """ValueError when `name` cannot name a pipeline or a table."""
+    if not re.match(FOLDER_NAME, name) or name.endswith("\n"):
+        raise ValueError(
+            f"cannot name a {what}: lower-case letters, digits and `_`, a letter first, "
+            "at most 100 of them"
+        )
+    if what == "table" and name in TABLE_NAMES_IN_USE:
+        raise ValueError("names a folder that the platform makes; choose another")
+
+
+def check_column_name(name: str) -> None:
+    """ValueError when `name` cannot be a column of a Delta table or is kept for the platform."""
+    if not name:
+        raise ValueError("is empty, which cannot name a column")
+    if name.startswith("_"):
+        raise ValueError("begins with `_`; those names are kept for the platform's columns")
+    if found := _NOT_IN_COLUMNS.search(name):
+        raise ValueError(f"cannot name a column: it has the character {found[0]!r}")

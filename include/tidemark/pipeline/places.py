@@ -1,0 +1,71 @@
+"""Where everything of a pipeline lies: folders below one root, local or remote."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from tidemark.pipeline.source_files import is_uri
+
+_LONGEST_NAME = 180
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of one pipeline. Local ones are absolute paths, remote ones URIs.
+
+    `root` has no slash at its end, as in Settings.
+    """
+
+    root: str
+    pipeline: str
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds all that the pipeline writes."""
+        return f"{self.root}/{self.pipeline}"
+
+    @property
+    def bronze(self) -> str:
+        """The Delta table of accepted rows."""
+        return f"{self.folder}/bronze"
+
+    @property
+    def rejects(self) -> str:
+        """The Delta table of rejected rows, with the reason."""
+        return f"{self.folder}/rejects"
+
+    @property
+    def ingest_checkpoint(self) -> str:
+        """The checkpoint of the query that reads the source."""
+        return f"{self.folder}/checkpoints/ingest"
+
+    def query_checkpoint(self, table: str, generation: int) -> str:
+        """The checkpoint of a table's query; a new generation starts in a folder of its own."""
+        return f"{self.folder}/checkpoints/{table}/{generation}"
+
+    def changes(self, table: str) -> str:
+        """The append-only Delta table of changed windows."""
+        return f"{self.folder}/{table}/changes"
+
+    def gold(self, table: str) -> str:
+        """The Delta table that people read."""
+        return f"{self.folder}/{table}/gold"
+
+    def result(self, run_id: str, try_number: int | None = None) -> str:
+        """The result file of a run, and of one try of it where the scheduler counts tries."""
+        suffix = f"--try{try_number}" if try_number is not None else ""
+        return f"{self.folder}/results/{_file_name(run_id)}{suffix}.json"
+
+    def source(self, files: str) -> str:
+        """The pattern of a source's files, below the root unless it is a URI itself."""
+        return files if is_uri(files) else f"{self.root}/{files}"
+
+
+def _file_name(run_id: str) -> str:
+    """A run id as a file's name: Airflow's have `:` and `+`, and may be 250 characters long."""
+    safe = re.sub(r"[^A-Za-z0-9_.=-]", "_", run_id).lstrip(".") or "run"
+    if len(safe) <= _LONGEST_NAME:
+        return safe
+    return f"{safe[:_LONGEST_NAME]}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"

@@ -1,0 +1,180 @@
+"""What the values of a pipeline file say together.
+
+The rules work on the file's content without the values that are wrong by themselves, so that
+one mistake hides no other: a column of a bad type is still a column, of unknown type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from tidemark.pipeline import names
+from tidemark.pipeline.column_types import parse_type
+from tidemark.pipeline.durations import duration_text, parse_duration
+from tidemark.pipeline.expression_names import Fault, Known, spark_type
+from tidemark.pipeline.expressions import check_derived, check_measure
+from tidemark.pipeline.problems import Problem, nearest
+from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.yaml_file import Document, KeyPath
+
+Section = dict[str, Any]
+
+
+def find_broken_rules(document: Document, name: str, usable: Section) -> list[Problem]:
+    """All problems between the values of a file, in no order.
+
+    `usable` is the document's content without the values that have a problem of their own.
+    """
+    source = _section(usable, "source")
+    scope, problems = _scope(document, source)
+    problems += _files(document, name, source)
+    problems += _event_time(document, source, usable)
+    for table_name, table in _section(usable, "tables").items():
+        if isinstance(table, dict):
+            problems += _table(document, ("tables", table_name), table, scope)
+    return problems
+
+
+def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
+    files = source.get("files")
+    if isinstance(files, str) and not is_uri(files) and files.split("/")[0] == name:
+        message = "lies in the pipeline's own folder, where its tables are"
+        yield document.problem(("source", "files"), message, value=files)
+
+
+def _scope(document: Document, source: Section) -> tuple[dict[str, Known], list[Problem]]:
+    """The names that keys and measures can use: columns, then derived ones in their order."""
+    scope: dict[str, Known] = {}
+    problems: list[Problem] = []
+    for name in _section(_section(document.content, "source"), "columns"):
+        path = ("source", "columns", name)
+        problems += _twice(document, path, name, scope, "column")
+        text = _type_text(_section(source, "columns").get(name))
+        scope[name.lower()] = Known(name, spark_type(text) if text else None)
+    for name, expression in _section(source, "derive").items():
+        path = ("source", "derive", name)
+        problems += _twice(document, path, name, scope, "column or derived name")
+        faults, found = check_derived(expression, scope)
+        problems += [_fault(document, path, expression, fault) for fault in faults]
+        scope[name.lower()] = Known(name, found)
+    return scope, problems
+
+
+def _type_text(column: object) -> str | None:
+    """The type of a column whose specification is good; None for others."""
+    text = column.get("type") if isinstance(column, dict) else column
+    return parse_type(text).type if isinstance(text, str) else None
+
+
+def _twice(
+    document: Document, path: KeyPath, name: str, scope: dict[str, Known], what: str
+) -> Iterator[Problem]:
+    if other := scope.get(name.lower()):
+        message = f"has the name of the {what} `{other.name}`; Spark does not tell cases apart"
+        yield document.problem(path, message, value=name, at_key=True)
+
+
+def _event_time(document: Document, source: Section, usable: Section) -> Iterator[Problem]:
+    event_time = _section(source, "event_time")
+    columns = _section(source, "columns")
+    path: KeyPath = ("source", "event_time")
+    name = event_time.get("column")
+    if isinstance(name, str):
+        yield from _event_time_column(document, (*path, "column"), name, columns)
+    delay = _duration(_section(usable, "watermark").get("delay"))
+    future = _duration(event_time.get("max_future"))
+    if delay is None or future is None or event_time.get("accept_early_close") is True:
+        return
+    if future > delay:
+        message = (
+            f"is above the watermark's delay ({duration_text(delay)}): an accepted early event "
+            "would close windows before their time; lower it, or say `accept_early_close: true`"
+        )
+        yield document.problem((*path, "max_future"), message, value=str(event_time["max_future"]))
+
+
+def _event_time_column(
+    document: Document, path: KeyPath, name: str, columns: Section
+) -> Iterator[Problem]:
+    all_names = list(_section(_section(document.content, "source"), "columns"))
+    if name not in all_names:
+        message = f"is not a column of the source; columns: {', '.join(all_names)}"
+        near = nearest(name, all_names)
+        yield document.problem(path, message, value=name, nearest=near)
+        return
+    text = _type_text(columns.get(name))
+    if text is not None and text != "timestamp":
+        message = f"is a column of type {text}, and event time needs one of type timestamp"
+        yield document.problem(path, message, value=name)
+
+
+def _table(
+    document: Document, path: KeyPath, table: Section, scope: dict[str, Known]
+) -> Iterator[Problem]:
+    keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
+    for number, key in enumerate(keys):
+        yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
+    yield from _measures(document, (*path, "measures"), table, keys, scope)
+
+
+def _key(
+    document: Document, path: KeyPath, key: str, before: list[str], scope: dict[str, Known]
+) -> Iterator[Problem]:
+    if key.lower() in names.COLUMNS_IN_USE:
+        yield document.problem(path, _in_use(), value=key)
+        return
+    if key.lower() in [other.lower() for other in before]:
+        yield document.problem(path, "stands twice among the keys", value=key)
+    known = scope.get(key.lower())
+    if known is None:
+        offered = [other.name for other in scope.values()]
+        message = f"is neither a column nor a derived name; known: {', '.join(offered)}"
+        yield document.problem(path, message, value=key, nearest=nearest(key, offered))
+    elif _has_map(known):
+        yield document.problem(
+            path, "is a map, or holds one; Spark cannot group by maps", value=key
+        )
+
+
+def _has_map(known: Known) -> bool:
+    parts = known.type.find_all(type(known.type)) if known.type else ()
+    return any(part.is_type("map") for part in parts)
+
+
+def _measures(
+    document: Document, path: KeyPath, table: Section, keys: list[str], scope: dict[str, Known]
+) -> Iterator[Problem]:
+    taken = {key.lower(): f"the key `{key}`" for key in keys}
+    for name, expression in _section(table, "measures").items():
+        if name.lower() in names.COLUMNS_IN_USE:
+            yield document.problem((*path, name), _in_use(), value=name, at_key=True)
+        if other := taken.get(name.lower()):
+            message = f"has the same name as {other}"
+            yield document.problem((*path, name), message, value=name, at_key=True)
+        taken[name.lower()] = f"the measure `{name}`"
+        for fault in check_measure(expression, scope):
+            yield _fault(document, (*path, name), expression, fault)
+
+
+def _in_use() -> str:
+    return f"is kept for a column of the platform; kept: {', '.join(names.COLUMNS_IN_USE)}"
+
+
+def _fault(document: Document, path: KeyPath, expression: str, fault: Fault) -> Problem:
+    return document.problem(
+        path, fault.message, value=expression, nearest=fault.nearest, offset=fault.offset
+    )
+
+
+def _section(content: object, key: str) -> Section:
+    found = content.get(key) if isinstance(content, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _duration(text: object) -> timedelta | None:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None

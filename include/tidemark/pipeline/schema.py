@@ -1,0 +1,36 @@
+"""The JSON Schema of a pipeline file, for editors; `python -m tidemark.pipeline.schema` prints it.
+
+It describes single values. What values say together, and SQL, is checked by `tidemark validate`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from tidemark.pipeline.model import Pipeline
+
+
+def pipeline_schema() -> dict[str, Any]:
+    """The schema of a file: a Pipeline without its name, which is the file's."""
+    schema = Pipeline.model_json_schema(mode="validation")
+    del schema["properties"]["name"]
+    schema["required"].remove("name")
+    # Their defaults are other values of the same file.
+    for model, name in (("EventTime", "max_future"), ("Window", "slide")):
+        del schema["$defs"][model]["properties"][name]["default"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Tidemark pipeline",
+        **{key: value for key, value in schema.items() if key != "title"},
+    }
+
+
+def schema_text() -> str:
+    """The content of `include/pipelines/pipeline.schema.json`."""
+    return json.dumps(pipeline_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

@@ -1,0 +1,67 @@
+"""Which files a pipeline reads: `FOLDER/NAME-PATTERN` or `FOLDER/**/NAME-PATTERN`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_GLOB = re.compile(r"[*?\[\]{}]")
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """A pattern taken apart: files named `name` in `folder`, and below it when `recursive`.
+
+    `folder` may hold patterns for whole folders (`landing/*/2024`), as Spark's paths may.
+    """
+
+    folder: str
+    recursive: bool
+    name: str
+
+
+def split_files(pattern: str) -> SourceFiles:
+    """Take a `source.files` apart; ValueError when it leaves the root or is not such a pattern."""
+    folder, _, name = pattern.rpartition("/")
+    recursive = folder.endswith("/**") or folder == "**"
+    folder = folder.removesuffix("**").removesuffix("/") if recursive else folder
+    _check_place(pattern)
+    _check_stars(folder, name)
+    _check_folder(pattern, folder)
+    return SourceFiles(folder, recursive, name)
+
+
+def is_uri(place: str) -> bool:
+    """Does `place` begin with a scheme, as in `s3://bucket/folder` or `file:/folder`?"""
+    return bool(_SCHEME.match(place))
+
+
+def has_pattern(text: str) -> bool:
+    """Does `text` hold a character that globs know?"""
+    return bool(_GLOB.search(text))
+
+
+def _check_place(pattern: str) -> None:
+    if not pattern.strip() or pattern != pattern.strip() or "\\" in pattern or "\n" in pattern:
+        raise ValueError("is not a path; write it with `/`, as in `landing/clicks/*.json*`")
+    if ".." in re.split(r"[/:]", pattern):
+        raise ValueError("has `..`; a pipeline's files stay below the root, or are absolute URIs")
+    if pattern.startswith(("/", "~")):
+        raise ValueError(
+            "is an absolute path; give a path below the root, or an absolute URI (file:///…)"
+        )
+
+
+def _check_stars(folder: str, name: str) -> None:
+    if not name:
+        raise ValueError("names a folder; end it with a name pattern, as in `FOLDER/*.json*`")
+    if "**" in folder or "**" in name:
+        raise ValueError("has `**` elsewhere than as the last folder: FOLDER/**/NAME-PATTERN")
+
+
+def _check_folder(pattern: str, folder: str) -> None:
+    """The first folder is named: with a pattern there, a pipeline could read its own tables."""
+    below = re.sub(r"^[^:]+:/*[^/]*/?", "", folder) if is_uri(pattern) else folder
+    if not below or has_pattern(below.split("/")[0]):
+        raise ValueError("must begin with the name of a folder, as in `landing/clicks/*.json*`")

@@ -1,0 +1,178 @@
+"""Read a YAML file into plain values, with the place of every key and value in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from tidemark.pipeline.problems import Problem
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line and a column, both from 1, and whether the text there is as written (no escapes)."""
+
+    line: int
+    column: int
+    literal: bool = False
+
+
+@dataclass
+class Document:
+    """The content of a file, where its keys and values stand, and what is wrong with its YAML."""
+
+    file: str
+    content: dict[str, Any] = field(default_factory=dict)
+    keys: dict[KeyPath, Place] = field(default_factory=dict)
+    values: dict[KeyPath, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(
+        self,
+        path: KeyPath,
+        message: str,
+        *,
+        value: str | None = None,
+        nearest: str | None = None,
+        at_key: bool = False,
+        offset: int = 0,
+    ) -> Problem:
+        """A problem at `path`, or where its nearest known parent stands.
+
+        `offset` counts characters from the value's beginning: the place inside an expression.
+        """
+        place = self._place(path, at_key)
+        column = place.column + (offset if place.literal else 0) if place else None
+        dotted = ".".join(str(part) for part in path)
+        line = place.line if place else None
+        return Problem(self.file, line, column, dotted, value, message, nearest)
+
+    def _place(self, path: KeyPath, at_key: bool) -> Place | None:
+        first, second = (self.keys, self.values) if at_key else (self.values, self.keys)
+        for length in range(len(path), 0, -1):
+            if found := first.get(path[:length]) or second.get(path[:length]):
+                return found
+        return None
+
+
+def read_document(path: Path) -> Document:
+    """Read a file; whatever is wrong with it as YAML is in `problems`."""
+    document = Document(str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        document.problems.append(document.problem((), f"cannot be read: {error}"))
+        return document
+    return parse_document(text, document)
+
+
+def parse_document(text: str, document: Document) -> Document:
+    """Fill `document` from YAML text."""
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(text)
+    except MarkedYAMLError as error:
+        document.problems.append(_unparsable(document.file, text, error))
+        return document
+    except YAMLError as error:
+        document.problems.append(document.problem((), f"is not YAML: {_first_line(error)}"))
+        return document
+    if not isinstance(root, MappingNode):
+        what = "is empty" if root is None else "is not a mapping of keys to values"
+        document.problems.append(Problem(document.file, 1, None, "", None, f"the file {what}"))
+        return document
+    document.content = _Walk(document, yaml).mapping(root, ())
+    return document
+
+
+def as_document(content: Mapping[str, Any], file: str) -> Document:
+    """A document without places, from values that did not come from a file."""
+    return Document(file, dict(content))
+
+
+class _Walk:
+    """Turns nodes into values, noting places, duplicate keys and keys that are not text."""
+
+    def __init__(self, document: Document, yaml: YAML) -> None:
+        self.document = document
+        self.scalar = yaml.constructor.construct_object
+        self.open: list[Node] = []
+
+    def value(self, node: Node, path: KeyPath) -> Any:
+        literal = isinstance(node, ScalarNode) and node.style is None
+        mark = node.start_mark
+        quote = isinstance(node, ScalarNode) and node.style in ("'", '"')
+        single_line = mark.line == node.end_mark.line
+        self.document.values[path] = Place(
+            mark.line + 1, mark.column + 1 + int(quote), (literal or quote) and single_line
+        )
+        if any(node is parent for parent in self.open):
+            self._add(path, "contains itself")
+            return None
+        if isinstance(node, MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return self._sequence(node, path)
+        return self._scalar(node, path)
+
+    def mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
+        self.open.append(node)
+        content: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            mark = key_node.start_mark
+            place = Place(mark.line + 1, mark.column + 1)
+            if key in content:
+                first = self.document.keys[(*path, key)].line
+                self._add((*path, key), f"stands twice; first in line {first}", place)
+                continue
+            self.document.keys[(*path, key)] = place
+            if not isinstance(key_node, ScalarNode) or not str(key_node.tag).endswith(":str"):
+                self._add((*path, key), "is a key that is not text; put it in quotes", place)
+            content[key] = self.value(value_node, (*path, key))
+        self.open.pop()
+        return content
+
+    def _sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
+        self.open.append(node)
+        items = [self.value(item, (*path, number)) for number, item in enumerate(node.value)]
+        self.open.pop()
+        return items
+
+    def _scalar(self, node: Node, path: KeyPath) -> Any:
+        try:
+            return self.scalar(node)
+        except (YAMLError, ValueError) as error:
+            self._add(path, f"cannot be read as YAML: {_first_line(error)}")
+            return None
+
+    def _add(self, path: KeyPath, message: str, place: Place | None = None) -> None:
+        place = place or self.document.values.get(path)
+        dotted = ".".join(str(part) for part in path)
+        line, column = (place.line, place.column) if place else (None, None)
+        self.document.problems.append(
+            Problem(self.document.file, line, column, dotted, None, message)
+        )
+
+
+def _unparsable(file: str, text: str, error: MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else None
+    column = mark.column + 1 if mark else None
+    lines = text.splitlines()
+    shown = lines[mark.line] if mark and mark.line < len(lines) else ""
+    tab = "; YAML is indented by spaces, not tabs" if "\t" in shown else ""
+    reason = _first_line(error.problem or error)
+    return Problem(file, line, column, "", shown.strip() or None, f"is not YAML: {reason}{tab}")
+
+
+def _first_line(error: object) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else "unknown"

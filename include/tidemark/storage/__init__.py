@@ -1,0 +1,1 @@
+"""Files and locks below the root, local or remote, on one set of storage options."""

@@ -1,0 +1,140 @@
+"""Read, write, stat and list files below a root: local paths and URIs alike, by obstore.
+
+A place is an absolute path, taken as it is, or a URI (`file:`, `s3:`, `gs:`, `abfs:` …), which
+is percent-encoded as URIs are (so are the ones that Spark writes down). Options have the names
+of delta-rs. A write is atomic: nobody sees half a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.store import LocalStore, ObjectStore, from_url
+
+from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.storage_options import is_local, local_path
+
+Options = Mapping[str, str]
+# Each request waits for its store; this many wait at once.
+_AT_ONCE = 16
+
+
+class FileMissing(StorageUnavailable):
+    """There is no file at a place that was to be read."""
+
+
+class FileInTheWay(StorageUnavailable):
+    """A file that was to be created exists: another writer was first."""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a store tells of a file without reading it. The time is the store's, in UTC."""
+
+    size: int
+    modified: datetime
+
+
+def read_bytes(uri: str, options: Options) -> bytes:
+    """All of a file; FileMissing when there is none."""
+    store, path = _located(uri, options)
+    with _naming(uri, "read"):
+        return bytes(obstore.get(store, path).bytes())
+
+
+def write_bytes(uri: str, data: bytes, options: Options, create_only: bool = False) -> None:
+    """Write a whole file at once, and its folders where they are missing.
+
+    With `create_only`, FileInTheWay when the file exists: of several writers one succeeds.
+    """
+    store, path = _located(uri, options)
+    with _naming(uri, "written"):
+        # One request: a multipart upload could not be conditional.
+        obstore.put(
+            store, path, data, mode="create" if create_only else "overwrite", use_multipart=False
+        )
+
+
+def stat_files(uris: Iterable[str], options: Options) -> dict[str, FileFacts | None]:
+    """Size and time of each file; None for those that do not exist."""
+    asked = list(dict.fromkeys(uris))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(asked, pool.map(lambda uri: _stat(uri, options), asked), strict=True))
+
+
+def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
+    """All files below a folder, at any depth, by their place; none where there is no folder.
+
+    Places come as they went in: paths below a path, percent-encoded URIs below a URI.
+    """
+    store, path = _located(uri, options)
+    with _naming(uri, "listed"):
+        found = [meta for batch in obstore.list(store, path) for meta in batch]
+    if not is_uri(uri):
+        return {f"/{meta['path']}": _facts(meta) for meta in found}
+    return {f"{_authority(uri)}/{quote(meta['path'])}": _facts(meta) for meta in found}
+
+
+def _stat(uri: str, options: Options) -> FileFacts | None:
+    store, path = _located(uri, options)
+    try:
+        with _naming(uri, "read"):
+            return _facts(obstore.head(store, path))
+    except FileMissing:
+        return None
+
+
+def _facts(meta: Any) -> FileFacts:
+    return FileFacts(meta["size"], meta["last_modified"])
+
+
+def _located(uri: str, options: Options) -> tuple[ObjectStore, str]:
+    """The store of a place, and the path within it."""
+    if is_local(uri):
+        return _store("file:///", frozenset()), local_path(uri).lstrip("/")
+    path = unquote(urlsplit(uri).path).lstrip("/")
+    with _naming(uri, "reached"):
+        return _store(_authority(uri), frozenset(options.items())), path
+
+
+def _authority(uri: str) -> str:
+    parts = urlsplit(uri)
+    scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+    return f"{scheme}://{parts.netloc}"
+
+
+@lru_cache(maxsize=32)
+def _store(root: str, options: frozenset[tuple[str, str]]) -> ObjectStore:
+    """One client for each store: connections are kept open between calls."""
+    if root == "file:///":
+        return LocalStore("/")
+    family = "AZURE_" if root.startswith(("abfs", "az")) else "AWS_" if "s3" in root[:3] else "-"
+    config: Any = {name: value for name, value in options if name.startswith(family)}
+    # obstore 0.12 takes this one as an option of its client only, and panics on it elsewhere.
+    plain_http = str(config.pop("AWS_ALLOW_HTTP", "false")).lower() == "true"
+    return from_url(root, config=config, client_options={"allow_http": plain_http})
+
+
+@contextmanager
+def _naming(uri: str, done: str) -> Iterator[None]:
+    """Turn what a store says into an error that names the place."""
+    try:
+        yield
+    except (FileNotFoundError, NotFoundError):
+        raise FileMissing(f"{uri} could not be {done}: there is no such file.") from None
+    except (FileExistsError, AlreadyExistsError):
+        raise FileInTheWay(f"{uri} was not written: it exists already.") from None
+    except (BaseError, OSError, ValueError) as error:
+        # obstore appends a dump of its own structures after a blank line.
+        reason = str(error).split("\n\n")[0].strip()
+        raise StorageUnavailable(f"{uri} could not be {done}: {reason}") from error

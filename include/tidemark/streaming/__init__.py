@@ -1,0 +1,1 @@
+"""Spark: session, ingest, aggregate. The only package that imports pyspark."""

@@ -1,0 +1,120 @@
+"""Aggregate: one query for each table reads bronze as a stream and appends to `changes`.
+
+The life of a batch:
+1. the engine plans it from bronze's new files, and writes `offsets/N`;
+2. the batch's changed windows are appended to `changes`, under the transaction (query, N);
+3. the engine commits state and `commits/N`.
+Killed between 2 and 3, the batch runs again; its append is known by its transaction and left
+out, but the batch still runs, because its tasks write the state that the next batch needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.storage_options import spark_uri
+from tidemark.streaming.progress import BatchReport, Progress
+from tidemark.tables.create import open_table
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One table's query: where it reads, where it appends, and under which run."""
+
+    pipeline: Pipeline
+    table_name: str
+    bronze: str
+    changes: str
+    checkpoint: Checkpoint
+    generation: int
+    run_id: str
+
+    @property
+    def table(self) -> Table:
+        return self.pipeline.tables[self.table_name]
+
+
+def aggregate(rows: DataFrame, table: Table) -> DataFrame:
+    """The table's windows over `rows`: window_start, window_end, keys, measures, rows.
+
+    Streaming and batch alike: the same plan is the stream's and the recomputation's.
+    """
+    event_window = F.window("_event_time", _interval(table.window.length),
+                            _interval(table.window.slide))
+    keys = [F.col(f"`{key}`") for key in table.group_by]
+    measures = [F.expr(sql).alias(name) for name, sql in table.measures.items()]
+    grouped = rows.groupBy(event_window.alias("_window"), *keys)
+    return grouped.agg(*measures, F.count(F.lit(1)).alias("rows")).select(
+        F.col("_window.start").alias("window_start"),
+        F.col("_window.end").alias("window_end"),
+        *keys,
+        *[F.col(f"`{name}`") for name in table.measures],
+        "rows",
+    )
+
+
+def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Bronze with its event time as `_event_time`, whatever the pipeline calls it."""
+    return bronze.withColumn("_event_time", F.col(f"`{pipeline.source.event_time.column}`"))
+
+
+def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> StreamingQuery:
+    """Start the query; it ends by itself when bronze, as it is now, has been read."""
+    bronze = spark.readStream.format("delta").load(spark_uri(plan.bronze))
+    delay = _interval(plan.pipeline.watermark.delay)
+    rows = with_event_time(bronze, plan.pipeline).withWatermark("_event_time", delay)
+    return (
+        aggregate(rows, plan.table)
+        .writeStream.queryName(f"{plan.pipeline.name}.{plan.table_name}")
+        .outputMode(plan.table.output_mode)
+        .option("checkpointLocation", spark_uri(plan.checkpoint.uri))
+        .foreachBatch(_append_changes(plan, progress))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _append_changes(plan: Aggregate, progress: Progress) -> Callable[[DataFrame, int], None]:
+    def append(windows: DataFrame, batch: int) -> None:
+        with progress.batch(plan.table_name, batch) as report:
+            _write(plan, windows, batch, report)
+
+    return append
+
+
+def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
+    query_id = plan.checkpoint.query_id()
+    options = plan.checkpoint.options
+    changes = open_table(plan.changes, options)
+    appended = changes.transaction_version(query_id) if changes and query_id else None
+    report.watermark_ms = plan.checkpoint.offsets(batch).watermark_ms
+    if (appended is not None and appended >= batch) or not plan.checkpoint.has_new_input(batch):
+        # Nothing to append, but the tasks must run: they write the batch's state.
+        windows.write.format("noop").mode("append").save()
+        return
+    rows = windows.select(
+        "*",
+        _constant("stream", "string").alias("cause"),
+        _constant(plan.generation, "bigint").alias("generation"),
+        _constant(plan.run_id, "string").alias("run"),
+        _constant(batch, "bigint").alias("batch"),
+    )
+    writer = rows.write.format("delta").mode("append")
+    writer = writer.option("txnAppId", str(query_id)).option("txnVersion", batch)
+    writer.save(spark_uri(plan.changes))
+
+
+def _constant(value: str | int, type_name: str) -> Column:
+    return F.lit(value).cast(type_name)
+
+
+def _interval(duration: timedelta) -> str:
+    return f"{duration // timedelta(milliseconds=1)} milliseconds"

@@ -1,0 +1,296 @@
+"""Judge each line once: accepted, or rejected with a reason and a detail.
+
+`judge` is a pure function from lines to judged rows. It uses nothing but the line, the
+batch's own time and the pipeline, so a batch that runs again judges the same.
+
+How a line is read. Spark's `from_json` stops after the first value and passes over what
+follows (`{"a":1}{"a":2}` is one row to it), so the line is set into an envelope whose last
+field must be found again. Declared columns are parsed with their types: a quoted number is no
+long, a number is no string. Only rows that look wrong are parsed a second time, as variants,
+to say what was found.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import reduce
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
+from tidemark.streaming.event_time import EPOCH_TYPE, event_time_of, is_epoch, iso_timestamp
+
+MALFORMED = "malformed"
+MISSING_FIELD = "missing field"
+WRONG_TYPE = "wrong type"
+UNKNOWN_FIELD = "unknown field"
+FUTURE = "future"
+
+_END = "end_of_line_5f3a9c"
+_CORRUPT = "corrupt_5f3a9c"
+_STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_SHOWN = 120
+# The engine's watermark starts at 1970-01-01, so it would drop an earlier row as late.
+_EARLIEST = "1970-01-01 00:00:00"
+
+
+def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame:
+    """Add each line's verdict to it.
+
+    `lines` has `value` (the line) and may have more columns, which are kept. The result has,
+    besides them, every declared and derived column, `_extra` (JSON of unknown fields, or
+    null), `_event_date` (date, UTC), `reason` (null: accepted) and `detail`. The columns of a
+    rejected row hold what could be read of it.
+    """
+    source = pipeline.source
+    kept = [F.col(f"`{name}`") for name in lines.columns]
+    parsed = lines.select(*kept, _parsed(source.columns, source.event_time), _keys())
+    typed = parsed.select(*kept, "_line", "_keys", *_values(source.columns, source.event_time))
+    verdicts = typed.withColumn("_verdict", _verdict(pipeline, batch_time_ms))
+    accepted = F.col("_verdict.reason").isNull()
+    derived = _derive(verdicts, source.derive, accepted)
+    return derived.select(
+        *kept,
+        *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
+        _extra(pipeline, accepted).alias("_extra"),
+        F.to_date(F.col(f"`{source.event_time.column}`")).alias("_event_date"),
+        F.col("_verdict.reason").alias("reason"),
+        F.col("_verdict.detail").alias("detail"),
+    )
+
+
+def _envelope() -> SparkColumn:
+    return F.concat(F.lit('{"row":'), F.col("value"), F.lit(f',"{_END}":1}}'))
+
+
+def _parsed(columns: dict[str, Column], event_time: EventTime) -> SparkColumn:
+    fields = ",".join(
+        f"`{name}`:{_json_type(name, column, event_time)}" for name, column in columns.items()
+    )
+    schema = f"struct<row:struct<{fields}>,{_END}:int,{_CORRUPT}:string>"
+    options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(_envelope(), schema, options).alias("_line")
+
+
+def _json_type(name: str, column: Column, event_time: EventTime) -> str:
+    """The type a column is parsed with: text where this module reads the text itself."""
+    if name == event_time.column and is_epoch(event_time):
+        return EPOCH_TYPE
+    if column.type in ("timestamp", "date"):
+        return "string"
+    decimal = T._parse_datatype_string(column.type) if column.type.startswith("dec") else None
+    if isinstance(decimal, T.DecimalType):
+        # As many digits after the point as fit: what does not fit the column is then seen.
+        return f"decimal(38,{38 - (decimal.precision - decimal.scale)})"
+    return column.type
+
+
+def _keys() -> SparkColumn:
+    return F.json_object_keys("value").alias("_keys")
+
+
+def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColumn]:
+    return [
+        _value(name, column, event_time).alias(name) for name, column in columns.items()
+    ]
+
+
+def _value(name: str, column: Column, event_time: EventTime) -> SparkColumn:
+    parsed = F.col(f"_line.row.`{name}`")
+    if name == event_time.column:
+        return event_time_of(parsed, event_time)
+    if column.type == "timestamp":
+        return iso_timestamp(parsed, None)
+    if column.type == "date":
+        return F.when(parsed.rlike(r"^\d{4}-\d{2}-\d{2}$"), parsed.try_cast("date"))
+    if column.type.startswith("dec"):
+        exact = parsed.try_cast(column.type)
+        return F.when(exact == parsed, exact)
+    if column.type in ("double", "float", "real"):
+        return F.when(F.abs(parsed) < float("inf"), parsed)
+    if column.type == "string":
+        # Nested, not joined by OR: Spark hoists what stands in several first conditions and
+        # would then parse every line a second time.
+        certain = parsed.isNull() | _surely_text(name)
+        return F.when(certain, parsed).otherwise(F.when(_is_text(name), parsed))
+    return parsed
+
+
+def _surely_text(name: str) -> SparkColumn:
+    """False for the few lines in which a string column may hold something else.
+
+    Spark reads a number, a boolean or an object into a string column too, and changes it
+    (1.50 becomes 1.5). Where the key stands once and a quote follows, it is text for certain.
+    """
+    key = f'"{_quoted_regex(name)}"\\s*:\\s*'
+    return F.col("value").rlike(f'{key}"') & ~F.col("value").rlike(f'{key}[^"\\s]')
+
+
+def _quoted_regex(name: str) -> str:
+    return "".join(f"\\{c}" if not (c.isalnum() or c in "_ ") else c for c in name)
+
+
+def _is_text(name: str) -> SparkColumn:
+    return F.schema_of_variant(_variant(name)) == "STRING"
+
+
+def _variants() -> SparkColumn:
+    schema = f"struct<row:map<string,variant>,{_END}:int>"
+    return F.from_json(_envelope(), schema, _STRICT_JSON)["row"]
+
+
+def _variant(name: str) -> SparkColumn:
+    return _variants()[F.lit(name)]
+
+
+def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
+    """The first of the reasons that applies, as struct<reason, detail>; null: accepted."""
+    source = pipeline.source
+    checks = [
+        _malformed(),
+        *[_missing(name) for name, column in source.columns.items() if not _optional(
+            name, column, source.event_time)],
+        *[_wrong_type(name, column) for name, column in source.columns.items()],
+        *([_unknown_field(source.columns)] if source.unknown_fields == "reject" else []),
+        _too_early(source.event_time.column),
+        _future(source.event_time, batch_time_ms),
+    ]
+    # Most rows are good: a few cheap questions keep them from the long chain.
+    return F.when(_suspect(source, checks[-1][0]), _first(checks))
+
+
+def _suspect(source: Source, future: SparkColumn) -> SparkColumn:
+    """True for every row that has a reason, and for few others."""
+    time = source.event_time
+    required = [
+        name for name, column in source.columns.items() if not _optional(name, column, time)
+    ]
+    questions = [
+        ~_well_formed(),
+        F.col(f"_line.{_CORRUPT}").isNotNull(),
+        *[F.col(f"`{name}`").isNull() for name in required],
+        *[
+            F.col(f"`{name}`").isNull() & F.col(f"_line.row.`{name}`").isNotNull()
+            for name in source.columns
+            if name not in required
+        ],
+        *([_unknown_field(source.columns)[0]] if source.unknown_fields == "reject" else []),
+        _too_early(time.column)[0],
+        future,
+    ]
+    return reduce(lambda left, right: left | right, questions)
+
+
+def _optional(name: str, column: Column, event_time: EventTime) -> bool:
+    return column.nullable and name != event_time.column
+
+
+def _first(checks: list[tuple[SparkColumn, str, SparkColumn]]) -> SparkColumn:
+    def add(chain: SparkColumn | None, check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
+        condition, reason, detail = check
+        verdict = F.struct(F.lit(reason).alias("reason"), detail.alias("detail"))
+        if chain is None:
+            return F.when(condition, verdict)
+        return chain.when(condition, verdict)
+
+    return reduce(add, checks, None)
+
+
+def _whole() -> SparkColumn:
+    return F.col(f"_line.{_END}").isNotNull() & F.col("_line.row").isNotNull()
+
+
+def _keys_are_unique() -> SparkColumn:
+    return F.size("_keys") == F.size(F.array_distinct("_keys"))
+
+
+def _well_formed() -> SparkColumn:
+    good = F.is_valid_utf8("value") & _whole() & F.col("_keys").isNotNull() & _keys_are_unique()
+    return F.coalesce(good, F.lit(False))
+
+
+def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
+    detail = (
+        F.when(~F.is_valid_utf8("value"), F.lit("not valid UTF-8"))
+        .when(F.trim(F.col("value")) == "", F.lit("blank line"))
+        .when(~_keys_are_unique() & _whole(), F.lit("a field stands twice in the object"))
+        .otherwise(F.lit("not exactly one JSON object"))
+    )
+    return ~_well_formed(), MALFORMED, detail
+
+
+def _missing(name: str) -> tuple[SparkColumn, str, SparkColumn]:
+    absent = ~F.array_contains("_keys", name)
+    # A value of a wrong type is null in the parsed row as well, so ask the line itself.
+    empty = F.col(f"_line.row.`{name}`").isNull() & (absent | _holds_null(name))
+    detail = F.when(absent, F.lit(f"{name} is missing")).otherwise(F.lit(f"{name} is null"))
+    return empty, MISSING_FIELD, detail
+
+
+def _holds_null(name: str) -> SparkColumn:
+    return F.schema_of_variant(_variant(name)) == "VOID"
+
+
+def _wrong_type(name: str, column: Column) -> tuple[SparkColumn, str, SparkColumn]:
+    unread = F.col(f"`{name}`").isNull() & F.array_contains("_keys", name)
+    wrong = unread & ~F.coalesce(_holds_null(name), F.lit(False))
+    if column.type.partition("<")[0] in ("struct", "array", "map"):
+        # A nested value is wrong as a whole when any part of it was not read.
+        wrong = wrong | (F.col(f"_line.{_CORRUPT}").isNotNull() & _nested_is_partial(name, column))
+    found = F.substring(F.to_json(_variant(name)), 1, _SHOWN)
+    detail = F.concat(F.lit(f"{name} should be {column.type}, found "), found)
+    return wrong, WRONG_TYPE, detail
+
+
+def _nested_is_partial(name: str, column: Column) -> SparkColumn:
+    """True when the value alone, without the row's other columns, is not of its type."""
+    text = F.concat(F.lit('{"value":'), F.to_json(_variant(name)), F.lit("}"))
+    schema = f"struct<value:{column.type},{_CORRUPT}:string>"
+    options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(text, schema, options)[_CORRUPT].isNotNull()
+
+
+def _unknown_field(columns: dict[str, Column]) -> tuple[SparkColumn, str, SparkColumn]:
+    unknown = F.array_except("_keys", _names(columns))
+    detail = F.concat(F.lit("unknown: "), F.substring(F.array_join(unknown, ", "), 1, _SHOWN))
+    return F.size(unknown) > 0, UNKNOWN_FIELD, detail
+
+
+def _names(columns: dict[str, Column]) -> SparkColumn:
+    return F.array(*[F.lit(name) for name in columns])
+
+
+def _too_early(name: str) -> tuple[SparkColumn, str, SparkColumn]:
+    early = F.col(f"`{name}`") < F.lit(_EARLIEST).cast("timestamp")
+    detail = F.lit(f"{name} is before 1970-01-01, where the engine's watermark begins")
+    return early, WRONG_TYPE, detail
+
+
+def _future(event_time: EventTime, batch_time_ms: int) -> tuple[SparkColumn, str, SparkColumn]:
+    limit_ms = batch_time_ms + event_time.max_future // timedelta(milliseconds=1)
+    limit = F.timestamp_millis(F.lit(limit_ms))
+    value = F.col(f"`{event_time.column}`")
+    detail = F.concat(
+        F.lit(f"{event_time.column} is "), value.cast("string"),
+        F.lit(", allowed until "), limit.cast("string"), F.lit(" UTC"),
+    )
+    return value > limit, FUTURE, detail
+
+
+def _derive(rows: DataFrame, derive: dict[str, str], accepted: SparkColumn) -> DataFrame:
+    """Derived columns, one after the other; null for rejected rows, whose input may be null."""
+    for name, expression in derive.items():
+        rows = rows.withColumn(name, F.when(accepted, F.expr(expression)))
+    return rows
+
+
+def _extra(pipeline: Pipeline, accepted: SparkColumn) -> SparkColumn:
+    if pipeline.source.unknown_fields != "keep":
+        return F.lit(None).cast("string")
+    names = _names(pipeline.source.columns)
+    has_unknown = accepted & (F.size(F.array_except("_keys", names)) > 0)
+    unknown = F.map_filter(_variants(), lambda key, _: ~F.array_contains(names, key))
+    return F.when(has_unknown, F.to_json(unknown))

@@ -1,0 +1,84 @@
+"""What a job says while it works: plain lines, one for each batch and stage.
+
+Plain text on stderr reads the same in a terminal, in Airflow's task log and in a cluster's
+driver log. The clock is asked only here, and only to say how long something took.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TextIO
+
+
+@dataclass
+class BatchReport:
+    """What is told of one batch when it ends; filled in by whoever runs it."""
+
+    rows: int | None = None
+    rejected: dict[str, int] = field(default_factory=dict)
+    watermark_ms: int | None = None
+    note: str = ""
+
+
+@dataclass
+class Progress:
+    """Lines of one run, and the seconds and batches of its stages."""
+
+    pipeline: str
+    out: TextIO = field(default_factory=lambda: sys.stderr)
+    seconds: dict[str, float] = field(default_factory=dict)
+    batches: dict[str, list[int]] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """One line, with the time (UTC) and the pipeline."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        print(f"{now} {self.pipeline}: {text}", file=self.out, flush=True)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure a stage of the run."""
+        self.say(f"{name} …")
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - begin, 3)
+        self.say(f"{name} done in {self.seconds[name]:.1f} s")
+
+    @contextmanager
+    def batch(self, query: str, number: int) -> Iterator[BatchReport]:
+        """Measure one batch of a query, and say what it did when it ends well."""
+        begin = time.monotonic()
+        report = BatchReport()
+        yield report
+        took = time.monotonic() - begin
+        self.batches.setdefault(query, []).append(number)
+        self.say(f"{query} batch {number}: {_described(report, took)}")
+
+
+def _described(report: BatchReport, took: float) -> str:
+    parts = []
+    if report.rows is not None:
+        per_second = report.rows / took if took else 0
+        parts.append(f"{report.rows:,} rows in {took:.1f} s ({per_second:,.0f} rows/s)")
+        parts += [f"{count:,} {reason}" for reason, count in sorted(report.rejected.items())]
+    else:
+        parts.append(f"{took:.1f} s")
+    if report.watermark_ms is not None:
+        parts.append(f"watermark {watermark_text(report.watermark_ms)}")
+    if report.note:
+        parts.append(report.note)
+    return ", ".join(parts)
+
+
+def watermark_text(milliseconds: int) -> str:
+    """A watermark or close frontier for people; the engine's 0 means that there is none yet."""
+    if milliseconds == 0:
+        return "none yet"
+    instant = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,82 @@
+"""The columns of bronze, rejects, changes and gold, as Spark types with their comments."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as T
+
+from tidemark.pipeline.model import Pipeline
+
+# Where an accepted or rejected row comes from: its file, and the batch that read it.
+_ORIGIN = [
+    T.StructField("_file", T.StringType(), True, {"comment": "The source file"}),
+    T.StructField("_batch", T.LongType(), True, {"comment": "The ingest batch that read it"}),
+    T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
+]
+
+
+def bronze_schema(pipeline: Pipeline, judged: T.StructType) -> T.StructType:
+    """Declared and derived columns, what no column took, and the row's origin."""
+    names = [*pipeline.source.columns, *pipeline.source.derive]
+    comments = {
+        name: column.description for name, column in pipeline.source.columns.items()
+    } | {name: f"Derived: {sql}" for name, sql in pipeline.source.derive.items()}
+    fields = [_commented(judged[name], comments.get(name)) for name in names]
+    extra = _commented(judged["_extra"], "Fields that are no column, as JSON")
+    date = _commented(judged["_event_date"], "Date of the event time, UTC; the partition")
+    return T.StructType([*fields, extra, *_ORIGIN, date])
+
+
+def rejects_schema() -> T.StructType:
+    """One row for each line, or file, that was not accepted."""
+    return T.StructType(
+        [
+            T.StructField("reason", T.StringType(), True, {"comment": "Why it was rejected"}),
+            T.StructField("detail", T.StringType(), True, {"comment": "What exactly was found"}),
+            T.StructField("raw", T.StringType(), True, {"comment": "The line; null: a file"}),
+            T.StructField(
+                "raw_bytes", T.BinaryType(), True,
+                {"comment": "The line's bytes, where they are not valid UTF-8"},
+            ),
+            T.StructField("event_time", T.TimestampType(), True, {"comment": "Where readable"}),
+            *_ORIGIN,
+        ]
+    )
+
+
+def changes_schema(aggregated: T.StructType) -> T.StructType:
+    """A window's value each time that it changed, with what caused the change."""
+    return T.StructType(
+        [
+            *[_commented(field, None) for field in aggregated.fields],
+            T.StructField("cause", T.StringType(), True, {"comment": "stream"}),
+            T.StructField("generation", T.LongType(), True),
+            T.StructField("run", T.StringType(), True),
+            T.StructField("batch", T.LongType(), True),
+        ]
+    )
+
+
+def gold_schema(aggregated: T.StructType, descriptions: dict[str, str]) -> T.StructType:
+    """The current value of each window."""
+    return T.StructType(
+        [
+            *[_commented(field, descriptions.get(field.name)) for field in aggregated.fields],
+            T.StructField(
+                "status", T.StringType(), True,
+                {"comment": "provisional (open), final (closed), corrected (changed after that)"},
+            ),
+            T.StructField(
+                "revision", T.LongType(), True, {"comment": "Changes after the window closed"}
+            ),
+            T.StructField("updated_by", T.StringType(), True, {"comment": "The run"}),
+            T.StructField(
+                "window_date", T.DateType(), True,
+                {"comment": "Date of window_start, UTC; the partition"},
+            ),
+        ]
+    )
+
+
+def _commented(field: T.StructField, comment: str | None) -> T.StructField:
+    metadata = {"comment": comment} if comment else {}
+    return T.StructField(field.name, field.dataType, True, metadata)

@@ -1,0 +1,1 @@
+"""Delta outside Spark, by delta-rs: creating tables, publishing, results of runs."""

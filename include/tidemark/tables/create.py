@@ -1,0 +1,102 @@
+"""Make the Delta tables of a pipeline, and check those that exist against the pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import TableNotFoundError
+
+from tidemark.errors import TableMismatch
+
+# Plain tables: readers without Spark raise on deletion vectors, or read them wrongly in silence.
+_PLAIN = {"delta.enableDeletionVectors": "false", "delta.checkpointPolicy": "classic"}
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A Delta table as a pipeline wants it.
+
+    `schema_json` is Spark's JSON of a StructType, which is Delta's own schema format.
+    `may_add_columns`: a table that lacks some columns of it gets them (null for old rows).
+    """
+
+    uri: str
+    schema_json: str
+    partition_by: Sequence[str] = ()
+    description: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    may_add_columns: bool = False
+
+
+def open_table(uri: str, options: Mapping[str, str]) -> DeltaTable | None:
+    """The table at `uri`; None where there is none."""
+    try:
+        return DeltaTable(uri, storage_options=dict(options))
+    except TableNotFoundError:
+        return None
+
+
+def ensure_table(spec: TableSpec, options: Mapping[str, str]) -> DeltaTable:
+    """The table, made when it is not there yet. Safe to repeat, also after a crash.
+
+    Raises TableMismatch where an existing table's columns do not fit; nothing is changed then.
+    """
+    table = open_table(spec.uri, options)
+    if table is None:
+        return _create(spec, options)
+    _check(table, spec)
+    return table
+
+
+def _create(spec: TableSpec, options: Mapping[str, str]) -> DeltaTable:
+    transactions = [Transaction(app, version) for app, version in spec.transactions.items()]
+    return DeltaTable.create(
+        spec.uri,
+        schema=Schema.from_json(spec.schema_json),
+        mode="ignore",
+        partition_by=list(spec.partition_by),
+        description=spec.description,
+        configuration={**_PLAIN, **spec.properties},
+        storage_options=dict(options),
+        commit_properties=CommitProperties(app_transactions=transactions or None),
+    )
+
+
+def _check(table: DeltaTable, spec: TableSpec) -> None:
+    wanted = _columns(spec.schema_json)
+    found = _columns(table.schema().to_json())
+    changed = [name for name in wanted if name in found and wanted[name] != found[name]]
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    if changed or ((missing or extra) and not spec.may_add_columns):
+        raise TableMismatch(_mismatch(spec.uri, wanted, found, changed, missing, extra))
+    if missing:
+        fields = [field for field in Schema.from_json(spec.schema_json).fields]
+        table.alter.add_columns([field for field in fields if field.name in missing])
+
+
+def _columns(schema_json: str) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in json.loads(schema_json)["fields"]}
+
+
+def _mismatch(
+    uri: str,
+    wanted: dict[str, Any],
+    found: dict[str, Any],
+    changed: list[str],
+    missing: list[str],
+    extra: list[str],
+) -> str:
+    lines = [f"The table {uri} does not fit the pipeline file:"]
+    lines += [f"  {n}: the table has {found[n]}, the pipeline {wanted[n]}" for n in changed]
+    lines += [f"  {n}: {wanted[n]}, not in the table" for n in missing]
+    lines += [f"  {n}: {found[n]}, not in the pipeline" for n in extra]
+    return "\n".join(lines) + (
+        "\nNothing was written. Take the change back, or give the table (or the pipeline) a new "
+        "name, so that it starts from its source again."
+    )

@@ -1,0 +1,70 @@
+"""Decide what publish has to do: pure, from pinned numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.tables.result import TableResult
+
+# App transactions of gold's commits: the only record of what was published.
+CHANGES = "changes"
+BRONZE = "bronze"
+CLOSE = "close"
+GENERATION = "generation"
+
+
+@dataclass(frozen=True)
+class GoldState:
+    """What gold's transactions say: its version, and what was published into it.
+
+    `changes` is the newest published version of the changes table, -1 before the first.
+    """
+
+    version: int
+    changes: int
+    close_ms: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class PublishPlan:
+    """The commit that publish will make: changes (first, last], the frontier, the pins.
+
+    There is nothing to do when gold already holds the pin, and the frontier does not move.
+    """
+
+    gold_version: int
+    after_changes: int
+    changes: int
+    bronze: int
+    close_before_ms: int
+    close_after_ms: int
+    generation: int
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return (
+            self.changes <= self.after_changes and self.close_after_ms <= self.close_before_ms
+        )
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        return {
+            CHANGES: self.changes,
+            BRONZE: self.bronze,
+            CLOSE: self.close_after_ms,
+            GENERATION: self.generation,
+        }
+
+
+def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
+    """The plan for a run's pins. The close frontier never goes back."""
+    return PublishPlan(
+        gold_version=gold.version,
+        after_changes=gold.changes,
+        changes=max(gold.changes, pinned.changes),
+        bronze=pinned.bronze,
+        close_before_ms=gold.close_ms,
+        close_after_ms=max(gold.close_ms, pinned.close_after_ms),
+        generation=pinned.generation,
+    )

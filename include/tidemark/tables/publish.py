@@ -1,0 +1,140 @@
+"""Publish: a run's last value of each window goes into gold, in one commit, without a JVM.
+
+The life of a publish:
+1. read what gold's transactions say was published, and plan (`plan_publish`, pure);
+2. read the changes since then, the last value of each window (`window_values.py`);
+3. compare with gold: new, changed, unchanged, or closed now;
+4. one commit by delta-rs carries rows, status and the transactions that say so.
+Killed anywhere before 4, nothing was published; after it, a repeat finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from tidemark.errors import StorageUnavailable, TableMismatch
+from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.tables.create import open_table
+from tidemark.tables.plan import (
+    CHANGES,
+    CLOSE,
+    GENERATION,
+    GoldState,
+    PublishPlan,
+    plan_publish,
+)
+from tidemark.tables.result import RunResult, TableResult
+from tidemark.tables.window_values import GoldChange, changed_windows, window_keys
+
+
+def publish_run(pipeline: Pipeline, result: RunResult, settings: Settings) -> RunResult:
+    """Publish all tables of a run; the result comes back with gold's versions in it.
+
+    Tables are published one after the other, each in a commit of its own. Safe to repeat:
+    what is published already is left alone, and a later run publishes what this one did not.
+    """
+    places = Places(settings.root, pipeline.name)
+    tables = {
+        name: publish_table(
+            pipeline.tables[name], pinned, places.gold(name), places.changes(name),
+            result.run_id, settings.storage_options,
+        )
+        for name, pinned in result.tables.items()
+    }
+    return result.model_copy(update={"tables": tables, "held": False})
+
+
+def publish_table(
+    table: Table,
+    pinned: TableResult,
+    gold_uri: str,
+    changes_uri: str,
+    run_id: str,
+    options: Mapping[str, str],
+) -> TableResult:
+    """Publish one table up to the pins of a run."""
+    gold = _open(gold_uri, options)
+    plan = plan_publish(gold_state(gold), pinned)
+    if plan.nothing_to_do:
+        return pinned.model_copy(update={"gold": gold.version(), "published_windows": 0})
+    changes = _read_changes(_open(changes_uri, options), plan)
+    change = changed_windows(gold, changes, table, plan, run_id)
+    _commit(gold, change, window_keys(table), plan)
+    return pinned.model_copy(
+        update={"gold": gold.version(), "published_windows": change.rows.num_rows}
+    )
+
+
+def gold_state(gold: DeltaTable) -> GoldState:
+    """What gold's transactions say; the state before the first publish where there are none."""
+    changes = gold.transaction_version(CHANGES)
+    return GoldState(
+        version=gold.version(),
+        changes=-1 if changes is None else changes,
+        close_ms=gold.transaction_version(CLOSE) or 0,
+        generation=gold.transaction_version(GENERATION) or 1,
+    )
+
+
+def _open(uri: str, options: Mapping[str, str]) -> DeltaTable:
+    table = open_table(uri, options)
+    if table is None:
+        raise TableMismatch(
+            f"There is no Delta table {uri}, though a run says that it wrote to it. "
+            "Nothing was published. Was the root moved or cleared since? Run the pipeline again."
+        )
+    return table
+
+
+def _read_changes(changes: DeltaTable, plan: PublishPlan) -> pa.Table:
+    """The rows of the commits (after_changes, changes], with their `_commit_version`."""
+    if changes.version() < plan.changes:
+        raise StorageUnavailable(
+            f"{changes.table_uri} is at version {changes.version()}, the run pinned "
+            f"{plan.changes}. Nothing was published; try again when the store shows it."
+        )
+    if plan.changes <= plan.after_changes:
+        return pa.table(changes.to_pyarrow_dataset().schema.empty_table()).append_column(
+            "_commit_version", pa.array([], pa.int64())
+        )
+    return pa.table(
+        changes.load_cdf(
+            starting_version=max(plan.after_changes + 1, 0), ending_version=plan.changes
+        )
+    )
+
+
+def _commit(
+    gold: DeltaTable, change: GoldChange, keys: tuple[str, ...], plan: PublishPlan
+) -> None:
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
+        max_commit_retries=0,
+    )
+    if change.only_new:
+        write_deltalake(gold, change.rows, mode="append", commit_properties=properties)
+        return
+    merge = gold.merge(
+        source=change.rows,
+        predicate=_same_window(keys, change.first_date, change.last_date),
+        source_alias="new",
+        target_alias="gold",
+        commit_properties=properties,
+    )
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def _same_window(keys: tuple[str, ...], first: date, last: date) -> str:
+    """Null keys are keys; the literal dates keep the merge to the partitions that it touches."""
+    # In parentheses: delta-rs's parser takes `a IS NOT DISTINCT FROM b AND c` as `… FROM (b AND c)`.
+    same = " AND ".join(f'(gold."{key}" IS NOT DISTINCT FROM new."{key}")' for key in keys)
+    return (
+        f"gold.window_date >= DATE '{first}' AND gold.window_date <= DATE '{last}' "
+        f"AND gold.window_date = new.window_date AND {same}"
+    )

@@ -1,0 +1,111 @@
+"""The result file of a run: what a job says to whoever started it.
+
+Written by the job when it ends, well or badly; read by the Airflow operator, the publish task
+and the command line. JSON at a URI, so that it works where the job ran on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tidemark.errors import ResultUnreadable, TidemarkError
+from tidemark.storage.files import FileMissing, read_bytes, write_bytes
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rows(_Frozen):
+    """Rows that the run judged: read = accepted + the sum of rejected. A file that could not
+    be read is one row of rejected, and of read."""
+
+    read: int = 0
+    accepted: int = 0
+    rejected: dict[str, int] = Field(default_factory=dict)
+
+    def __add__(self, other: Rows) -> Rows:
+        reasons = self.rejected.keys() | other.rejected.keys()
+        return Rows(
+            read=self.read + other.read,
+            accepted=self.accepted + other.accepted,
+            rejected={
+                reason: self.rejected.get(reason, 0) + other.rejected.get(reason, 0)
+                for reason in sorted(reasons)
+            },
+        )
+
+
+class TableResult(_Frozen):
+    """What a run did to one table of the pipeline.
+
+    `changes`, `bronze` (versions), `generation` and `close_after_ms` are the pins from which
+    publish computes its plan. Watermarks and close frontiers are milliseconds since 1970, UTC;
+    0: none yet. `gold` and `published_windows` are null until published.
+    """
+
+    generation: int
+    changes: int
+    bronze: int
+    windows_changed: int
+    watermark_before_ms: int
+    watermark_after_ms: int
+    close_before_ms: int
+    close_after_ms: int
+    gold: int | None = None
+    published_windows: int | None = None
+
+
+class RunError(_Frozen):
+    """Why a run failed, and whether starting it again can help."""
+
+    type: str = Field(alias="class")
+    message: str
+    retry_can_help: bool
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @classmethod
+    def of(cls, error: BaseException) -> RunError:
+        """An error that is not one of ours is unforeseen; its cause may pass."""
+        can_help = error.retry_can_help if isinstance(error, TidemarkError) else True
+        return cls(type=type(error).__name__, message=str(error), retry_can_help=can_help)
+
+
+class RunResult(_Frozen):
+    """One run, as far as it came. `held`: the run's changes are left for a later publish."""
+
+    format: Literal[1] = 1
+    pipeline: str
+    run_id: str
+    outcome: Literal["succeeded", "failed"]
+    held: bool
+    started_at: datetime
+    ended_at: datetime
+    rows: Rows = Rows()
+    batches: dict[str, list[int]] = Field(default_factory=dict)
+    seconds: dict[str, float] = Field(default_factory=dict)
+    versions: dict[str, int] = Field(default_factory=dict)
+    tables: dict[str, TableResult] = Field(default_factory=dict)
+    error: RunError | None = None
+
+
+def write_result(uri: str, result: RunResult, options: Mapping[str, str]) -> None:
+    """Write the result; an earlier one of the same try is replaced."""
+    write_bytes(uri, result.model_dump_json(by_alias=True, indent=2).encode(), options)
+
+
+def read_result(uri: str, options: Mapping[str, str]) -> RunResult:
+    """Read a result. Raises ResultUnreadable where there is none, or none of this format."""
+    try:
+        return RunResult.model_validate_json(read_bytes(uri, options))
+    except FileMissing as error:
+        raise ResultUnreadable(
+            f"There is no result file {uri}: the job ended before it could write one."
+        ) from error
+    except ValidationError as error:
+        raise ResultUnreadable(f"{uri} is not a result file of format 1: {error}") from error

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.pipeline.load import (
+    find_pipeline,
+    load_pipeline,
+    load_pipelines,
+    pipeline_from_mapping,
+)
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.problems import PipelineFileInvalid, Problem
+from tidemark.pipeline.settings import Settings
+
+Load = Callable[[str], Pipeline]
+Problems = Callable[..., tuple[Problem, ...]]
+SAMPLES = Path(__file__).parents[2] / "include" / "pipelines"
+
+
+def test_a_good_file_becomes_a_pipeline_named_by_the_file(load: Load, good: str) -> None:
+    pipeline = load(good)
+    assert pipeline.name == "clicks"
+    assert pipeline.source.columns["page"].type == "string"
+    assert not pipeline.source.columns["page"].nullable
+    assert pipeline.source.columns["who"].type == "struct<id:long,names:array<string>>"
+    assert pipeline.tables["page_10m"].window.slide == timedelta(minutes=5)
+    assert pipeline.tables["page_10m"].group_by == ("page", "slow")
+    assert pipeline.source.unknown_fields == "keep"
+
+
+def test_max_future_is_the_delay_unless_the_file_says_otherwise(load: Load, good: str) -> None:
+    assert load(good).source.event_time.max_future == timedelta(minutes=10)
+    said = good.replace("{column: at}", "{column: at, max_future: 0 seconds}")
+    assert load(said).source.event_time.max_future == timedelta(0)
+
+
+def test_a_window_without_a_slide_tumbles(load: Load, good: str) -> None:
+    window = load(good.replace(", slide: 5 minutes", "")).tables["page_10m"].window
+    assert window.slide == window.length == timedelta(minutes=10)
+
+
+def test_the_shipped_pipelines_load() -> None:
+    pipelines, invalid = load_pipelines(SAMPLES)
+    assert [pipeline.name for pipeline in pipelines] == ["access_log", "ad_impressions"]
+    assert invalid == []
+
+
+def test_a_broken_file_keeps_no_other_from_loading(tmp_path: Path, good: str) -> None:
+    (tmp_path / "a.yaml").write_text("nonsense: [")
+    (tmp_path / "b.yml").write_text(good)
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / ".hidden.yaml").write_text("x")
+    pipelines, invalid = load_pipelines(tmp_path)
+    assert [pipeline.name for pipeline in pipelines] == ["b"]
+    assert [Path(error.file).name for error in invalid] == ["a.yaml", "c.yaml"]
+
+
+def test_a_folder_that_does_not_exist_holds_no_pipelines(tmp_path: Path) -> None:
+    assert load_pipelines(tmp_path / "none") == ([], [])
+
+
+# (what is replaced, by what, the field, line, column, a part of the message, the nearest name)
+ONE_PROBLEM = [
+    ("description: C", "descripton: C", "descripton", 1, 1, "not a known key", "description"),
+    ('"@hourly"', '"@hurly"', "schedule", 2, 12, "not a preset", None),
+    ('"@hourly"', '"61 * * * *"', "schedule", 2, 12, "those are 0 to 59", None),
+    ('"@hourly"', '"* * * *"', "schedule", 2, 12, "has 4 fields", None),
+    ('"@hourly"', '"0 0 31 2 *"', "schedule", 2, 12, "not a cron expression", None),
+    ("landing/clicks/", "landing/**/x/", "source.files", 4, 10, "`**` elsewhere", None),
+    ("landing/clicks/", "../clicks/", "source.files", 4, 10, "has `..`", None),
+    ("landing/clicks/", "/clicks/", "source.files", 4, 10, "absolute path", None),
+    ("landing/clicks/*.json*", "'**/*.json'", "source.files", 4, 11, "name of a folder", None),
+    ("landing/clicks/", "clicks/", "source.files", 4, 10, "own folder", None),
+    ("landing/clicks/*.json*", "landing/clicks/", "source.files", 4, 10, "names a folder", None),
+    ("took: long", "took: lnog", "source.columns.took", 8, 11, "`lnog` is not a type", None),
+    ("took: long", "took: decimal(39)", "source.columns.took", 8, 11, "1 to 38 digits", None),
+    ("took: long", "_took: long", "source.columns._took", 8, 5, "begins with `_`", None),
+    ("map<string, int>", "map<int, int>", "source.columns.tags", 9, 11, "keys of type", None),
+    ("{column: at}", "{column: att}", "source.event_time.column", 11, 24, "not a column", "at"),
+    ("{column: at}", "{column: took}", "source.event_time.column", 11, 24, "of type long", None),
+    ("{column: at}", "{colunm: at}", "source.event_time.colunm", 11, 16, "not a known", "column"),
+    (
+        "column: at}",
+        "column: at, max_future: 11 min}",
+        *("source.event_time.max_future", 11, 40, "above the watermark's delay", None),
+    ),
+    (
+        "column: at}",
+        "column: at, format: yy-QQ-b}",
+        *("source.event_time.format", 11, 36, "do not know (b)", None),
+    ),
+    (
+        "column: at}",
+        "column: at, format: HH:mm}",
+        *("source.event_time.format", 11, 36, "no year", None),
+    ),
+    (
+        "column: at}",
+        "column: at, zone: Europe/Wien}",
+        *("source.event_time.zone", 11, 34, "not a zone", None),
+    ),
+    (
+        "column: at}",
+        "column: at, zone: UTC, format: epoch_millis}",
+        *("source.event_time", 11, 15, "zone has no effect", None),
+    ),
+    ("slow: took > 500", "slow: tok > 500", "source.derive.slow", 12, 18, "not a column", "took"),
+    ("slow: took > 500", "PAGE: took > 500", "source.derive.PAGE", 12, 12, "has the name of", None),
+    ("delay: 10 minutes", "delay: 10 monkeys", "watermark.delay", 13, 20, "unit of time", None),
+    ("delay: 10 minutes", "delay: 1 month", "watermark.delay", 13, 20, "fixed length", None),
+    ("delay: 10 minutes", "delay: 0 minutes", "watermark.delay", 13, 20, "longer than zero", None),
+    ("delay: 10 minutes", "delay: 10", "watermark.delay", 13, 20, "not a duration", None),
+    ("  page_10m", "  Page10m", "tables.Page10m", 15, 3, "cannot name a table", None),
+    ("  page_10m", "  bronze", "tables.bronze", 15, 3, "platform makes", None),
+    ("slide: 5 m", "slide: 11 m", "tables.page_10m.window", 16, 13, "longer than length", None),
+    (
+        "slide: 5 minutes",
+        "slide: 5 microseconds",
+        *("tables.page_10m.window.slide", 16, 41, "whole number of milliseconds", None),
+    ),
+    ("[page, slow]", "[pgae]", "tables.page_10m.group_by.0", 17, 16, "neither a column", "page"),
+    ("[page, slow]", "[tags]", "tables.page_10m.group_by.0", 17, 16, "group by maps", None),
+    ("[page, slow]", "[page, Page]", "tables.page_10m.group_by.1", 17, 22, "twice", None),
+    ("longest:", "Rows:", "tables.page_10m.measures.Rows", 18, 34, "kept for", None),
+    ("longest:", "Page:", "tables.page_10m.measures.Page", 18, 34, "same name as the key", None),
+    ("longest:", "Clicks:", "tables.page_10m.measures.Clicks", 18, 34, "same name as", None),
+    ("max(took)", "max(tok)", "tables.page_10m.measures.longest", 18, 47, "not a column", "took"),
+    ("max(took)", "42", "tables.page_10m.measures.longest", 18, 43, "should be text", None),
+    (
+        "shuffle_partitions: 2",
+        "spark: {spark.sql.session.timeZone: x}",
+        *("advanced.spark.spark.sql.session.timeZone", 20, 11, "times are UTC", None),
+    ),
+    (
+        "shuffle_partitions: 2",
+        "spark: {spark.hadoop.fs.s3a.secret.key: x}",
+        *("advanced.spark.spark.hadoop.fs.s3a.secret.key", 20, 11, "is a secret", None),
+    ),
+    ("shuffle_partitions: 2", "shuffle_partitions: many", "advanced.shuffle_partitions", 20, 23,
+     "whole number", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "line", "column", "message", "near"),
+    ONE_PROBLEM,
+)
+def test_one_mistake_is_one_problem_with_its_place(
+    problems: Problems,
+    old: str,
+    new: str,
+    field: str,
+    line: int,
+    column: int,
+    message: str,
+    near: str | None,
+) -> None:
+    # Where a name is mistaken, what uses it is found too; the mistake itself is one problem.
+    found = [problem for problem in problems((old, new)) if problem.field == field]
+    assert len(found) == 1
+    assert (found[0].line, found[0].column, found[0].nearest) == (line, column, near)
+    assert message in found[0].message
+
+
+def test_all_problems_of_a_file_come_at_once_in_its_order(problems: Problems) -> None:
+    found = problems(
+        ("@hourly", "@never"),
+        ("took: long", "took: lnog"),
+        ("took > 500", "rand() > 500"),
+        ("delay: 10", "delay: ten"),
+        ("count(*)", "count(distinct page)"),
+        ("shuffle_partitions", "shufle_partitions"),
+    )
+    assert [problem.line for problem in found] == [2, 8, 12, 13, 18, 20]
+
+
+def test_a_column_of_a_bad_type_is_still_a_column(problems: Problems) -> None:
+    found = problems(("took: long", "took: lnog"))
+    assert [problem.field for problem in found] == ["source.columns.took"]
+
+
+def test_a_column_name_twice_in_another_case_is_refused(problems: Problems) -> None:
+    found = problems(("    took: long", "    took: long\n    TOOK: int"))
+    assert ["`took`" in problem.message for problem in found] == [True]
+
+
+def test_a_key_that_stands_twice_is_refused(problems: Problems) -> None:
+    (found,) = problems(("description: Clicks", "description: Clicks\ndescription: Again"))
+    assert (found.line, found.column, found.field) == (2, 1, "description")
+    assert found.message == "stands twice; first in line 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 1, "the file is empty"),
+        ("# only a comment\n", 1, "the file is empty"),
+        ("- a\n- b\n", 1, "the file is not a mapping"),
+        ("text\n", 1, "the file is not a mapping"),
+        ("a: 1\nb:\n\tc: 2\n", 3, "not tabs"),
+        ("a: [1\nb: 2\n", 2, "is not YAML"),
+        ("a: 'x\n", 2, "is not YAML"),
+        ("a: *nowhere\n", 1, "is not YAML"),
+    ],
+)
+def test_what_is_no_yaml_mapping_is_one_problem(
+    problems: Problems, text: str, line: int, message: str
+) -> None:
+    (found,) = problems(text=text)
+    assert found.line == line
+    assert message in found.message
+
+
+def test_a_value_that_contains_itself_is_refused(problems: Problems) -> None:
+    assert any("contains itself" in p.message for p in problems(text="source: &a\n  files: *a\n"))
+
+
+def test_a_file_that_says_its_name_is_refused(problems: Problems) -> None:
+    (found,) = problems(("description: Clicks", "name: clicks"))
+    assert "the file's name is the pipeline's name" in found.message
+
+
+def test_a_file_whose_name_cannot_name_a_pipeline_is_refused(tmp_path: Path, good: str) -> None:
+    path = tmp_path / "My-Clicks.yaml"
+    path.write_text(good)
+    with pytest.raises(PipelineInvalid, match="`My-Clicks`: cannot name a pipeline"):
+        load_pipeline(path)
+
+
+def test_missing_keys_are_named(problems: Problems) -> None:
+    found = problems(text="description: x\nsource: {files: a/*.json}\n")
+    assert [problem.field for problem in found if problem.message == "is missing"] == [
+        "watermark",
+        "tables",
+        "source.columns",
+        "source.event_time",
+    ]
+
+
+def test_early_events_may_close_windows_where_the_file_says_so(load: Load, good: str) -> None:
+    accepted = "{column: at, max_future: 2 hours, accept_early_close: true}"
+    event_time = load(good.replace("{column: at}", accepted)).source.event_time
+    assert event_time.max_future == timedelta(hours=2)
+
+
+def test_the_report_of_a_file_reads_as_text(load: Load, good: str) -> None:
+    text = good.replace("max(took)", "max(tok)").replace("slide: 5", "slide: 50")
+    text = text.replace("@hourly", "@hourli")
+    with pytest.raises(PipelineFileInvalid) as raised:
+        load(text)
+    file = raised.value.file
+    assert str(raised.value) == textwrap.dedent(
+        f"""\
+        {file}: 3 problems
+          line 2, column 12: schedule: `@hourli`: is not a preset (nearest: `@hourly`); allowed: \
+@hourly, @daily, @weekly, @monthly, @quarterly, @yearly.
+          line 16, column 13: tables.page_10m.window: slide is longer than length: rows between \
+windows would be lost.
+          line 18, column 47: tables.page_10m.measures.longest: `max(tok)`: `tok` is not a column; \
+known: at, page, took, tags, who, slow, very_slow. Did you mean `took`?"""
+    )
+
+
+def test_the_report_of_a_hopeless_file_stays_short(load: Load, good: str) -> None:
+    keys = "".join(f"key_{number}: {'x' * 500}\n" for number in range(200))
+    with pytest.raises(PipelineFileInvalid) as raised:
+        load(good + keys)
+    assert len(raised.value.problems) == 200
+    assert str(raised.value).endswith("… and 175 more")
+    assert len(str(raised.value)) < 8000
+
+
+def test_an_invalid_file_survives_pickling(load: Load) -> None:
+    with pytest.raises(PipelineFileInvalid) as raised:
+        load("")
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_a_mapping_is_checked_like_a_file() -> None:
+    content = {
+        "source": {
+            "files": "landing/x/*.json",
+            "columns": {"at": "timestamp"},
+            "event_time": {"column": "at"},
+        },
+        "watermark": {"delay": "1 day"},
+        "tables": {"daily": {"window": {"length": "1 day"}, "measures": {"n": "count(*)"}}},
+    }
+    assert pipeline_from_mapping("x", content).tables["daily"].measures == {"n": "count(*)"}
+    content["watermark"] = {"delay": "1 dy"}
+    with pytest.raises(PipelineFileInvalid, match=r"watermark\.delay"):
+        pipeline_from_mapping("x", content)
+
+
+def test_a_pipeline_is_found_by_name_and_by_path(tmp_path: Path, good: str) -> None:
+    (tmp_path / "clicks.yaml").write_text(good)
+    settings = Settings(root=str(tmp_path), pipelines=str(tmp_path))
+    assert find_pipeline("clicks", settings).name == "clicks"
+    assert find_pipeline(str(tmp_path / "clicks.yaml"), settings).name == "clicks"
+    with pytest.raises(PipelineNotFound, match="Did you mean `clicks`"):
+        find_pipeline("click", settings)
+    with pytest.raises(PipelineNotFound, match=r"no pipeline file .*nope\.yaml"):
+        find_pipeline(str(tmp_path / "nope.yaml"), settings)
+
+
+def test_loading_is_quick_and_imports_nothing_heavy() -> None:
+    code = f"""
+import sys, time
+start = time.perf_counter()
+from pathlib import Path
+import tidemark.pipeline.load
+assert len(tidemark.pipeline.load.load_pipelines(Path({str(SAMPLES)!r}))[0]) == 2
+import tidemark.pipeline.settings
+heavy = ("pyspark", "pandas", "deltalake", "great_expectations", "duckdb", "pyarrow", "airflow")
+assert not [name for name in heavy if name in sys.modules]
+print(time.perf_counter() - start)
+"""
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(seconds) < 1

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tidemark.errors import SettingsInvalid
+from tidemark.pipeline.settings import Settings, load_settings, spark_conf
+from tidemark.pipeline.storage_options import local_path, spark_uri
+
+REPOSITORY = Path(__file__).parents[2]
+S3 = {
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+    "AWS_ACCESS_KEY_ID": "AKIA-KEY",
+    "AWS_SECRET_ACCESS_KEY": "s3cr3t-words",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in [name for name in os.environ if name.upper().startswith("TIDEMARK_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "conf" / "settings.yaml"
+    path.parent.mkdir()
+    path.write_text("root: ../lake\npipelines: pipes\nspark: {spark.sql.x: true}\n")
+    return path
+
+
+def test_the_shipped_settings_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY / "include" / "tidemark")
+    settings = load_settings()
+    assert settings.root == str(REPOSITORY / "warehouse")
+    assert settings.pipelines == str(REPOSITORY / "include" / "pipelines")
+    assert settings.is_local
+
+
+def test_paths_in_the_file_count_from_its_folder(file: Path, tmp_path: Path) -> None:
+    settings = load_settings(file)
+    assert settings.root == str(tmp_path / "lake")
+    assert settings.pipelines == str(tmp_path / "conf" / "pipes")
+    assert settings.spark == {"spark.sql.x": "true"}
+
+
+def test_variables_override_the_file_and_count_from_the_working_folder(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMARK_SETTINGS", str(file))
+    monkeypatch.setenv("TIDEMARK_ROOT", "elsewhere")
+    monkeypatch.setenv("TIDEMARK_PIPELINES", "mine")
+    monkeypatch.setenv("TIDEMARK_SPARK", '{"spark.sql.y": 3}')
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS", '{"AWS_REGION": "eu"}')
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_ENDPOINT_URL", "https://s3")
+    settings = load_settings()
+    assert settings.root == str(tmp_path / "elsewhere")
+    assert settings.pipelines == str(tmp_path / "mine")
+    assert settings.spark == {"spark.sql.x": "true", "spark.sql.y": "3"}
+    assert settings.storage_options == {"AWS_REGION": "eu", "AWS_ENDPOINT_URL": "https://s3"}
+
+
+def test_a_variable_wins_over_the_same_option_of_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("root: s3://b\nstorage_options: {aws_region: eu}\n")
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_REGION", "us")
+    assert load_settings(file).storage_options == {"AWS_REGION": "us"}
+
+
+@pytest.mark.parametrize(
+    ("given", "root"),
+    [
+        ("/a/b/", "/a/b"),
+        ("/a/../b", "/b"),
+        ("file:///a%20b/", "/a b"),
+        ("s3://bucket/lake/", "s3://bucket/lake"),
+        ("s3a://bucket", "s3://bucket"),
+        ("abfss://c@acc.dfs.core.windows.net/x", "abfss://c@acc.dfs.core.windows.net/x"),
+    ],
+)
+def test_a_root_has_one_spelling(given: str, root: str) -> None:
+    assert Settings(root=given, pipelines="/p").root == root
+
+
+@pytest.mark.parametrize("root", ["", " ", "hdfs://x/y", "s3://", "/a/*/b", "s3:bucket"])
+def test_what_cannot_be_a_root_is_refused(root: str) -> None:
+    with pytest.raises(ValidationError):
+        Settings(root=root, pipelines="/p")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rooot: x\n", r":1:1: rooot: is not a known key; allowed: root.*Did you mean `root`"),
+        ("root: 5\n", "root: Input should be a valid string"),
+        ("pipelines: x\n", "root: is missing"),
+        ("", "the file is empty"),
+        ("root: x\nroot: y\n", "stands twice"),
+        ("root: s3://b\nstorage_options: {AWS_REGON: x}\n", "nearest: `AWS_REGION`"),
+        ("root: s3://b\nstorage_options: {AWS_ACCESS_KEY_ID: x}\n", "needs `AWS_SECRET_ACC"),
+        ("root: x\nstorage_options: text\n", "storage_options: Input should be a valid dict"),
+        ("root: x\nspark: {spark.sql.session.timeZone: x}\n", "all times are UTC"),
+        ("root: x\nspark: {sql.x: 1}\n", "begin with `spark"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_used_says_why(file: Path, text: str, message: str) -> None:
+    file.write_text(text)
+    with pytest.raises(SettingsInvalid, match=message):
+        load_settings(file)
+
+
+def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsInvalid, match=r"There is no settings file .*none\.yaml"):
+        load_settings(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("TIDEMARK_ROTO", "x", "Did you mean TIDEMARK_ROOT"),
+        ("TIDEMARK_STORAGE_OPTION", "{}", "Did you mean TIDEMARK_STORAGE_OPTIONS"),
+        ("TIDEMARK_SPARK", "{not json", "TIDEMARK_SPARK cannot be read"),
+        ("TIDEMARK_SPARK", "[1]", "TIDEMARK_SPARK cannot be read"),
+        ("TIDEMARK_ROOT", "hdfs://x", "TIDEMARK_ROOT: root: has the scheme `hdfs`"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsInvalid, match=message):
+        load_settings(file)
+
+
+def test_storage_options_reach_spark_in_its_own_names() -> None:
+    conf = spark_conf(Settings(root="s3://b", pipelines="/p", storage_options=S3))
+    a = "spark.hadoop.fs.s3a."
+    assert conf == {
+        a + "endpoint": "http://127.0.0.1:9000",
+        a + "connection.ssl.enabled": "false",
+        a + "endpoint.region": "us-east-1",
+        a + "path.style.access": "true",
+        a + "access.key": "AKIA-KEY",
+        a + "secret.key": "s3cr3t-words",
+        a + "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    }
+    token = {**S3, "AWS_SESSION_TOKEN": "t", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
+    conf = spark_conf(Settings(root="s3://b", pipelines="/p", storage_options=token))
+    assert conf[a + "session.token"] == "t"
+    assert conf[a + "aws.credentials.provider"].endswith("TemporaryAWSCredentialsProvider")
+    assert conf[a + "path.style.access"] == "false"
+
+
+def test_an_azure_key_reaches_spark_under_its_account() -> None:
+    options = {"AZURE_STORAGE_ACCOUNT_NAME": "acc", "AZURE_STORAGE_ACCOUNT_KEY": "k"}
+    settings = Settings(root="abfss://c@acc.dfs.core.windows.net", pipelines="/p",
+                        storage_options=options)  # fmt: skip
+    name = "spark.hadoop.fs.azure.account.key.acc.dfs.core.windows.net"
+    assert spark_conf(settings) == {name: "k"}
+
+
+def test_no_secret_is_shown(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = {"spark.hadoop.fs.s3a.secret.key": "s3cr3t-words", "spark.sql.x": "shown"}
+    settings = Settings(root="s3://b", pipelines="/p", storage_options=S3, spark=spark)
+    for text in (repr(settings), str(settings), f"{settings}"):
+        assert "s3cr3t" not in text
+        assert "AKIA" not in text
+        assert "us-east-1" in text
+        assert "shown" in text
+    file.write_text("root: s3://b\nstorage_options: {AWS_SECRET_ACCESS_KEY: s3cr3t-words}\n")
+    with pytest.raises(SettingsInvalid) as raised:
+        load_settings(file)
+    assert "s3cr3t" not in str(raised.value)
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS", '{"AWS_SECRET_ACCESS_KEY": "s3cr3t-words"')
+    with pytest.raises(SettingsInvalid) as raised:
+        load_settings(file)
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_spark_names_an_s3_place_differently() -> None:
+    assert spark_uri("s3://b/x") == "s3a://b/x"
+    assert spark_uri("/a/s3://b") == "/a/s3://b"
+    assert local_path("file:///a%20b") == "/a b"

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from setup.errors import SetupFailed
+from setup.jars import JARS
+from setup.lock import pinned_versions, refuse_unequal_engines, unequal_engines
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture
+def lock(repository: Path) -> str:
+    return (repository / "requirements.txt").read_text(encoding="utf-8")
+
+
+def test_the_lock_has_one_version_for_pyspark_and_pyspark_client(lock: str) -> None:
+    assert unequal_engines(lock) is None
+
+
+def test_a_lock_in_which_pyspark_and_pyspark_client_differ_is_refused(lock: str) -> None:
+    differing = re.sub(r"^pyspark-client==\S+", "pyspark-client==4.2.1", lock, flags=re.MULTILINE)
+    assert differing != lock
+    with pytest.raises(SetupFailed, match=r"pyspark 4\.2\.0, pyspark-client 4\.2\.1"):
+        refuse_unequal_engines(differing)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pyspark==4.2.0\n",
+        "pyspark-client==4.2.0\n",
+        "",
+        "pyspark==4.2.0 ; python_version < '3.12'\npyspark==4.3.0 ; python_version >= '3.12'\n"
+        "pyspark-client==4.2.0\n",
+        "# pyspark==4.2.0\npyspark-client==4.2.0\n",
+        "pyspark==4.2.0\nPySpark_Client==4.2.0.post1\n",
+    ],
+)
+def test_a_lock_with_a_missing_double_or_differing_engine_is_refused(text: str) -> None:
+    assert unequal_engines(text)
+
+
+def test_the_installed_pyspark_and_pyspark_client_have_the_version_of_the_lock(lock: str) -> None:
+    (pinned,) = pinned_versions(lock)["pyspark"]
+    assert metadata.version("pyspark") == pinned
+    assert metadata.version("pyspark-client") == pinned
+
+
+def test_what_is_installed_is_what_the_lock_says(lock: str) -> None:
+    pins = pinned_versions(lock)
+    installed = {canonical(d.metadata["Name"]): d.version for d in metadata.distributions()}
+    differing = {
+        name: (version, pins[name])
+        for name, version in installed.items()
+        if name in pins and version not in pins[name]
+    }
+    assert differing == {}
+
+
+def test_the_lock_is_complete(lock: str) -> None:
+    """Set-up installs without looking at dependencies, so none may be missing from the lock."""
+    pins = pinned_versions(lock)
+    missing = []
+    for name in pins:
+        try:
+            needs = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue  # for another system or another version of Python
+        for need in map(Requirement, needs):
+            applies = need.marker is None or need.marker.evaluate({"extra": ""})
+            versions = pins.get(canonical(need.name), set())
+            if applies and not any(need.specifier.contains(v, prereleases=True) for v in versions):
+                missing.append(f"{name} needs {need}, the lock has {sorted(versions)}")
+    assert missing == []
+
+
+def test_the_lock_lies_within_the_ranges_of_the_wheel(lock: str, repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    pins = pinned_versions(lock)
+    for text in [*project["dependencies"], *(need for extra in extras for need in extra)]:
+        need = Requirement(text)
+        assert any(need.specifier.contains(version) for version in pins[canonical(need.name)]), text
+
+
+def test_the_lock_names_no_registry(lock: str) -> None:
+    assert "://" not in lock
+    assert "--" not in re.sub(r"^#.*$", "", lock, flags=re.MULTILINE)
+
+
+def test_the_delta_jars_are_of_the_versions_in_the_lock(lock: str) -> None:
+    pins = pinned_versions(lock)
+    (delta,) = pins["delta-spark"]
+    (spark,) = pins["pyspark"]
+    assert {jar.revision for jar in JARS} == {delta}
+    assert JARS[0].name.startswith(f"delta-spark_{spark.rpartition('.')[0]}_")
+
+
+def test_this_python_is_one_that_the_wheel_allows(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    allowed = Requirement(f"tidemark{project['requires-python']}").specifier
+    assert allowed.contains(".".join(map(str, sys.version_info[:3])))
