@@ -9,7 +9,6 @@ PYTEST_ARGS =
 
 IN_ENVIRONMENT = . ./.tidemark/env &&
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
-CHECKED = include jobs dags tests bench
 
 .PHONY: help setup demo airflow test test-all lint format clean
 
@@ -33,14 +32,14 @@ test-all: setup ## all tests
 	@$(PYTEST) $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy and the import contracts
-	@$(IN_ENVIRONMENT) ruff check $(CHECKED)
-	@$(IN_ENVIRONMENT) ruff format --check $(CHECKED)
+	@$(IN_ENVIRONMENT) ruff check .
+	@$(IN_ENVIRONMENT) ruff format --check .
 	@$(IN_ENVIRONMENT) mypy
 	@$(IN_ENVIRONMENT) lint-imports
 
 format: setup ## let ruff mend and format what it can
-	@$(IN_ENVIRONMENT) ruff check --fix $(CHECKED)
-	@$(IN_ENVIRONMENT) ruff format $(CHECKED)
+	@$(IN_ENVIRONMENT) ruff check --fix .
+	@$(IN_ENVIRONMENT) ruff format .
 
 clean: ## remove what set-up and tests made; tables stay
 	rm -rf .venv .tidemark .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -32,7 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One warm session with the platform's own settings, on two cores."""
-    from pyspark.sql import SparkSession
 
     from tests.runs import session_for_tests
 

@@ -84,8 +84,9 @@ class Place:
     def places(self) -> Places:
         return Places(str(self.root), self.name)
 
-    def land(self, name: str, rows: Iterable[Mapping[str, Any] | str], folder: str = "landing"
-             ) -> Path:
+    def land(
+        self, name: str, rows: Iterable[Mapping[str, Any] | str], folder: str = "landing"
+    ) -> Path:
         """Write a file of JSON lines; a row given as text is written as it is."""
         path = self.root / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,9 +160,17 @@ def start_job(
     with file.open("w") as out:
         YAML().dump(dict(place.content), out)
     command = [
-        "spark-submit", "--master", "local[1]", str(script),
-        "--pipeline", str(file), "--run-id", run_id,
-        "--result", str(place.root / f"{run_id}.result.json"), *arguments,
+        "spark-submit",
+        "--master",
+        "local[1]",
+        str(script),
+        "--pipeline",
+        str(file),
+        "--run-id",
+        run_id,
+        "--result",
+        str(place.root / f"{run_id}.result.json"),
+        *arguments,
     ]
     environment = os.environ | {
         "TIDEMARK_ROOT": str(place.root),
@@ -169,8 +178,13 @@ def start_job(
         "PYSPARK_PYTHON": sys.executable,
     }
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-        start_new_session=True, cwd=REPOSITORY,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+        cwd=REPOSITORY,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
 import subprocess
@@ -38,9 +37,8 @@ def prepare_home(folder: Path) -> AirflowHome:
     folder.mkdir(parents=True, exist_ok=True)
     passwords = folder / "passwords.json"
     if not passwords.exists():
-        # Readable by nobody else, from the first byte on.
-        with open(os.open(passwords, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump({USER: secrets.token_urlsafe(12)}, file)
+        passwords.touch(mode=0o600)  # readable by nobody else, from the first byte on
+        passwords.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
     return AirflowHome(folder, _free_port(), json.loads(passwords.read_text())[USER])
 
 

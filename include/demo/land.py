@@ -11,13 +11,13 @@ from typing import Any
 
 from demo.environment import REPOSITORY
 from samples.impressions import Spec, generate
+from samples.impressions.spec import SHARES
 
 SAMPLES = REPOSITORY / "include" / "samples"
 # The generated rows go on the worked example's clock: with them, too, the newest event is at
 # 12:09 after the first part and at 12:14 after the second, so the watermark is the example's.
 FIRST_NEWEST = datetime(2026, 3, 1, 12, 9, tzinfo=UTC)
 SECOND_NEWEST = datetime(2026, 3, 1, 12, 14, tzinfo=UTC)
-SHARES = {"late": 0.02, "malformed": 0.005, "duplicates": 0.01, "future": 0.002}
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,19 @@ def _generate(part: Part, folder: Path, manifests: Path, now: datetime) -> dict[
         start=part.newest - part.span,
         span=part.span,
         now=now,
-        **SHARES,
+        late=0.02,
+        malformed=0.005,
+        duplicates=0.01,
+        future=0.002,
     )
-    return generate(spec, folder, manifests / f"impressions-{part.number}.json")["total"]
+    made: dict[str, Any] = generate(spec, folder, manifests / f"impressions-{part.number}.json")
+    return made
 
 
 def _told(made: dict[str, Any]) -> str:
-    kinds = {**made, "malformed": sum(made["malformed"].values())}
+    kinds = {**made["total"], "malformed": sum(made["total"]["malformed"].values())}
     told = ", ".join(f"{kinds[kind]:,} {kind}" for kind in ("on_time", *SHARES))
-    return f"and {made['rows']:,} generated rows ({told.replace('on_time', 'on time')})"
+    return f"and {kinds['rows']:,} generated rows ({told.replace('on_time', 'on time')})"
 
 
 def without_schedule(pipelines: Path, target: Path) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -28,27 +27,15 @@ _TAIL_LINES = 15
 
 @dataclass
 class Services:
-    """A context: inside it Airflow is starting or running; after it, all it started is gone.
+    """The processes of one Airflow. Whoever starts them calls `stop`, which leaves none behind.
 
-    Each process leads a session of its own, so a Ctrl-C in the terminal reaches the demo only,
-    which then ends them in order. What they print goes to files in `logs`.
+    Each leads a session of its own, so a Ctrl-C in the terminal reaches the demo only, which
+    then ends them in order. What they print goes to files in `logs`, an existing folder.
     """
 
     environment: Mapping[str, str]
     logs: Path
     _running: dict[str, psutil.Popen] = field(default_factory=dict)
-
-    def __enter__(self) -> Services:
-        self.logs.mkdir(parents=True, exist_ok=True)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def migrate(self) -> None:
         """Make or update the metadata database."""
@@ -83,9 +70,9 @@ class Services:
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
         psutil.wait_procs(self._running.values(), timeout=PATIENCE_SECONDS)
-        for process in {*family, *self.processes()}:
+        for left in {*family, *self.processes()}:
             with suppress(psutil.NoSuchProcess):
-                process.kill()
+                left.kill()
         psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
         self._running.clear()
 

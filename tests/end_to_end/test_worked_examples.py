@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from tests.runs import REPOSITORY, Place, succeed
+
 from tidemark.pipeline.load import load_pipeline
 
 if TYPE_CHECKING:

@@ -56,7 +56,9 @@ class Checkpoint:
 
     def last_batch(self, log: str) -> int | None:
         """The newest batch of `offsets` or `commits`; None where there is none."""
-        names = [place.rpartition("/")[2] for place in list_files(f"{self.uri}/{log}", self.options)]
+        names = [
+            place.rpartition("/")[2] for place in list_files(f"{self.uri}/{log}", self.options)
+        ]
         numbers = [int(name) for name in names if name.isdecimal()]
         return max(numbers, default=None)
 
@@ -68,9 +70,7 @@ class Checkpoint:
         if not metadata or "batchTimestampMs" not in metadata:
             raise CheckpointUnreadable(f"{self.uri}/{name} holds no batch time: {lines[:1]}")
         sources = tuple(None if line == "-" else line for line in lines[1:])
-        return Offsets(
-            batch, metadata["batchWatermarkMs"], metadata["batchTimestampMs"], sources
-        )
+        return Offsets(batch, metadata["batchWatermarkMs"], metadata["batchTimestampMs"], sources)
 
     def next_watermark_ms(self, batch: int) -> int:
         """The watermark that the commit of `batch` left for the next one; 0 for none."""

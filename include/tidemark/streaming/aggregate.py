@@ -10,18 +10,17 @@ out, but the batch still runs, because its tasks write the state that the next b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.progress import BatchReport, Progress
+from tidemark.streaming.queries import Running, start_query
 from tidemark.tables.create import open_table
 
 
@@ -47,8 +46,9 @@ def aggregate(rows: DataFrame, table: Table) -> DataFrame:
 
     Streaming and batch alike: the same plan is the stream's and the recomputation's.
     """
-    event_window = F.window("_event_time", _interval(table.window.length),
-                            _interval(table.window.slide))
+    event_window = F.window(
+        "_event_time", _interval(table.window.length), _interval(table.window.slide)
+    )
     keys = [F.col(f"`{key}`") for key in table.group_by]
     measures = [F.expr(sql).alias(name) for name, sql in table.measures.items()]
     grouped = rows.groupBy(event_window.alias("_window"), *keys)
@@ -66,28 +66,20 @@ def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     return bronze.withColumn("_event_time", F.col(f"`{pipeline.source.event_time.column}`"))
 
 
-def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> StreamingQuery:
+def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when bronze, as it is now, has been read."""
     bronze = spark.readStream.format("delta").load(spark_uri(plan.bronze))
     delay = _interval(plan.pipeline.watermark.delay)
     rows = with_event_time(bronze, plan.pipeline).withWatermark("_event_time", delay)
-    return (
-        aggregate(rows, plan.table)
-        .writeStream.queryName(f"{plan.pipeline.name}.{plan.table_name}")
-        .outputMode(plan.table.output_mode)
-        .option("checkpointLocation", spark_uri(plan.checkpoint.uri))
-        .foreachBatch(_append_changes(plan, progress))
-        .trigger(availableNow=True)
-        .start()
-    )
+    writer = aggregate(rows, plan.table).writeStream.outputMode(plan.table.output_mode)
+    writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
+    writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
 
-
-def _append_changes(plan: Aggregate, progress: Progress) -> Callable[[DataFrame, int], None]:
     def append(windows: DataFrame, batch: int) -> None:
         with progress.batch(plan.table_name, batch) as report:
             _write(plan, windows, batch, report)
 
-    return append
+    return start_query(writer, append)
 
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:

@@ -52,9 +52,7 @@ class BatchFiles:
         )
 
 
-def first_reading(
-    files: Sequence[SourceFile], facts: Mapping[str, FileFacts | None]
-) -> BatchFiles:
+def first_reading(files: Sequence[SourceFile], facts: Mapping[str, FileFacts | None]) -> BatchFiles:
     """Nothing of the batch is committed: every file is read as it is now."""
     verdicts = [verdict for file in files if (verdict := _first_verdict(file, facts[file.uri]))]
     rejected = {verdict.uri for verdict in verdicts}

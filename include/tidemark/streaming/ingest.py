@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
@@ -38,6 +38,7 @@ from tidemark.streaming.batch_files import (
 )
 from tidemark.streaming.judge import judge
 from tidemark.streaming.progress import BatchReport, Progress
+from tidemark.streaming.queries import Running, start_query
 from tidemark.streaming.schemas import rejects_schema
 from tidemark.streaming.source import find_unreadable, read_lines, stream_of_files
 from tidemark.tables.create import open_table
@@ -80,23 +81,16 @@ def check_new_checkpoint(ingest: Ingest) -> None:
     )
 
 
-def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> StreamingQuery:
+def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Running:
     """Start the query; it ends by itself when the files that are there now have been read."""
-    stream = stream_of_files(
-        spark, ingest.source, ingest.pipeline.advanced.max_files_per_batch
-    )
+    stream = stream_of_files(spark, ingest.source, ingest.pipeline.advanced.max_files_per_batch)
 
     def write(_: DataFrame, batch: int) -> None:
         with progress.batch("ingest", batch) as report:
             _write_batch(spark, ingest, batch, report)
 
-    return (
-        stream.writeStream.queryName(f"{ingest.pipeline.name}.ingest")
-        .option("checkpointLocation", spark_uri(ingest.checkpoint.uri))
-        .foreachBatch(write)
-        .trigger(availableNow=True)
-        .start()
-    )
+    writer = stream.writeStream.queryName(f"{ingest.pipeline.name}.ingest")
+    return start_query(writer.option("checkpointLocation", spark_uri(ingest.checkpoint.uri)), write)
 
 
 @dataclass(frozen=True)
@@ -164,7 +158,7 @@ def _committed(ingest: Ingest, batch: int) -> _Committed | None:
     )
 
 
-def _commit_note(ingest: Ingest, place: str, query: str, batch: int) -> dict[str, object] | None:
+def _commit_note(ingest: Ingest, place: str, query: str, batch: int) -> dict[str, Any] | None:
     table = open_table(place, ingest.options)
     done = table.transaction_version(query) if table is not None else None
     if table is None or done is None or done < batch:
@@ -219,8 +213,10 @@ def _judged(
     for verdict in files.verdicts:
         by_reason[verdict.reason] = by_reason.get(verdict.reason, 0) + 1
     rejected = {str(reason): count for reason, count in sorted(by_reason.items(), key=str)}
-    return judged, files, Rows(
-        read=accepted + sum(rejected.values()), accepted=accepted, rejected=rejected
+    return (
+        judged,
+        files,
+        Rows(read=accepted + sum(rejected.values()), accepted=accepted, rejected=rejected),
     )
 
 
@@ -232,7 +228,10 @@ def _append_bronze(
     source = ingest.pipeline.source
     accepted = judged.where(F.col("reason").isNull()).select(
         *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
-        "_extra", "_file", *_batch_columns(ingest, batch), "_event_date",
+        "_extra",
+        "_file",
+        *_batch_columns(ingest, batch),
+        "_event_date",
     )
     if rows.accepted <= _ONE_FILE_ROWS:
         accepted = accepted.coalesce(1)
@@ -240,8 +239,12 @@ def _append_bronze(
 
 
 def _append_rejects(
-    spark: SparkSession, ingest: Ingest, batch: int, judged: DataFrame | None,
-    files: BatchFiles, rows: Rows,
+    spark: SparkSession,
+    ingest: Ingest,
+    batch: int,
+    judged: DataFrame | None,
+    files: BatchFiles,
+    rows: Rows,
 ) -> None:
     if not sum(rows.rejected.values()):
         return
@@ -255,17 +258,17 @@ def _row_rejects(ingest: Ingest, batch: int, judged: DataFrame) -> DataFrame:
     time = F.col(f"`{ingest.pipeline.source.event_time.column}`")
     invalid = ~F.is_valid_utf8("value")
     return judged.where(F.col("reason").isNotNull()).select(
-        "reason", "detail",
+        "reason",
+        "detail",
         F.make_valid_utf8("value").alias("raw"),
         F.when(invalid, F.col("value").cast("binary")).alias("raw_bytes"),
         time.alias("event_time"),
-        "_file", *_batch_columns(ingest, batch),
+        "_file",
+        *_batch_columns(ingest, batch),
     )
 
 
-def _file_rejects(
-    spark: SparkSession, ingest: Ingest, batch: int, files: BatchFiles
-) -> DataFrame:
+def _file_rejects(spark: SparkSession, ingest: Ingest, batch: int, files: BatchFiles) -> DataFrame:
     rows = [
         (verdict.reason, verdict.detail, None, None, None, verdict.uri)
         for verdict in files.verdicts

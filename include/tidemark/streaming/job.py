@@ -7,6 +7,7 @@ The result file says the same, with rows, versions and the error.
 from __future__ import annotations
 
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -70,9 +71,8 @@ def run_once(
         with progress.stage("session"):
             spark = session(run.pipeline, run.settings)
         run_stream(spark, run, progress, outcome)
-    except Exception as failure:
-        error = RunError.of(failure)
-        progress.say(f"failed: {error.type}: {error.message}")
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = _reported(failure, progress)
     result = _result(run, progress, outcome, started, error)
     return result if hold or error else _published(run, progress, result)
 
@@ -81,13 +81,19 @@ def _published(run: Run, progress: Progress, result: RunResult) -> RunResult:
     try:
         with progress.stage("publish"):
             result = publish_run(run.pipeline, result, run.settings)
-    except Exception as failure:
-        error = RunError.of(failure)
-        progress.say(f"failed to publish: {error.type}: {error.message}")
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = _reported(failure, progress)
         result = result.model_copy(update={"error": error, "outcome": "failed"})
-    return result.model_copy(
-        update={"seconds": progress.seconds, "ended_at": datetime.now(UTC)}
-    )
+    return result.model_copy(update={"seconds": progress.seconds, "ended_at": datetime.now(UTC)})
+
+
+def _reported(failure: Exception, progress: Progress) -> RunError:
+    """Say what went wrong; an error that nobody foresaw with its whole traceback."""
+    if not isinstance(failure, TidemarkError):
+        traceback.print_exception(failure, file=progress.out)
+    error = RunError.of(failure)
+    progress.say(f"failed: {error.type}: {error.message}")
+    return error
 
 
 def _result(
@@ -116,8 +122,13 @@ def _write_early_failure(
     if not arguments.result:
         return
     result = RunResult(
-        pipeline=arguments.pipeline, run_id=run_id, outcome="failed", held=True,
-        started_at=started, ended_at=datetime.now(UTC), error=RunError.of(error),
+        pipeline=arguments.pipeline,
+        run_id=run_id,
+        outcome="failed",
+        held=True,
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        error=RunError.of(error),
     )
     write_result(arguments.result, result, {})
 

@@ -93,9 +93,7 @@ def _keys() -> SparkColumn:
 
 
 def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColumn]:
-    return [
-        _value(name, column, event_time).alias(name) for name, column in columns.items()
-    ]
+    return [_value(name, column, event_time).alias(name) for name, column in columns.items()]
 
 
 def _value(name: str, column: Column, event_time: EventTime) -> SparkColumn:
@@ -151,8 +149,11 @@ def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
     source = pipeline.source
     checks = [
         _malformed(),
-        *[_missing(name) for name, column in source.columns.items() if not _optional(
-            name, column, source.event_time)],
+        *[
+            _missing(name)
+            for name, column in source.columns.items()
+            if not _optional(name, column, source.event_time)
+        ],
         *[_wrong_type(name, column) for name, column in source.columns.items()],
         *([_unknown_field(source.columns)] if source.unknown_fields == "reject" else []),
         _too_early(source.event_time.column),
@@ -189,14 +190,13 @@ def _optional(name: str, column: Column, event_time: EventTime) -> bool:
 
 
 def _first(checks: list[tuple[SparkColumn, str, SparkColumn]]) -> SparkColumn:
-    def add(chain: SparkColumn | None, check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
-        condition, reason, detail = check
-        verdict = F.struct(F.lit(reason).alias("reason"), detail.alias("detail"))
-        if chain is None:
-            return F.when(condition, verdict)
-        return chain.when(condition, verdict)
+    first, *others = checks
+    chain = F.when(first[0], _verdict_of(first))
+    return reduce(lambda chain, check: chain.when(check[0], _verdict_of(check)), others, chain)
 
-    return reduce(add, checks, None)
+
+def _verdict_of(check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
+    return F.struct(F.lit(check[1]).alias("reason"), check[2].alias("detail"))
 
 
 def _whole() -> SparkColumn:
@@ -274,8 +274,11 @@ def _future(event_time: EventTime, batch_time_ms: int) -> tuple[SparkColumn, str
     limit = F.timestamp_millis(F.lit(limit_ms))
     value = F.col(f"`{event_time.column}`")
     detail = F.concat(
-        F.lit(f"{event_time.column} is "), value.cast("string"),
-        F.lit(", allowed until "), limit.cast("string"), F.lit(" UTC"),
+        F.lit(f"{event_time.column} is "),
+        value.cast("string"),
+        F.lit(", allowed until "),
+        limit.cast("string"),
+        F.lit(" UTC"),
     )
     return value > limit, FUTURE, detail
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import RunFailed, TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
@@ -17,6 +15,7 @@ from tidemark.streaming.aggregate import Aggregate, aggregate, start_aggregate, 
 from tidemark.streaming.ingest import Ingest, check_new_checkpoint, start_ingest
 from tidemark.streaming.judge import judge
 from tidemark.streaming.progress import Progress, watermark_text
+from tidemark.streaming.queries import await_all
 from tidemark.streaming.schemas import (
     bronze_schema,
     changes_schema,
@@ -30,7 +29,6 @@ from tidemark.tables.publish import gold_state
 from tidemark.tables.result import Rows, TableResult
 
 _FIRST_GENERATION = 1
-_MESSAGE_LENGTH = 2_000
 
 
 @dataclass
@@ -74,8 +72,9 @@ def run_stream(spark: SparkSession, run: Run, progress: Progress, outcome: Outco
     for name, (changes, watermark) in before.items():
         outcome.tables[name] = _pins(run, name, gold[name], changes, watermark, outcome)
         after = watermark_text(outcome.tables[name].watermark_after_ms)
-        progress.say(f"{name}: {outcome.tables[name].windows_changed:,} windows changed, "
-                     f"watermark {after}")
+        progress.say(
+            f"{name}: {outcome.tables[name].windows_changed:,} windows changed, watermark {after}"
+        )
 
 
 def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
@@ -88,7 +87,7 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
     )
     check_new_checkpoint(ingest)
     try:
-        _await([start_ingest(spark, ingest, progress)])
+        await_all([start_ingest(spark, ingest, progress)])
     finally:
         outcome.rows = ingest.rows
     for name, place in (("bronze", ingest.bronze), ("rejects", ingest.rejects)):
@@ -99,7 +98,7 @@ def _aggregate(
     spark: SparkSession, run: Run, gold: dict[str, GoldState], progress: Progress
 ) -> None:
     plans = [_query(run, name, state.generation) for name, state in gold.items()]
-    _await([start_aggregate(spark, plan, progress) for plan in plans])
+    await_all([start_aggregate(spark, plan, progress) for plan in plans])
 
 
 def _query(run: Run, table: str, generation: int) -> Aggregate:
@@ -114,30 +113,6 @@ def _query(run: Run, table: str, generation: int) -> Aggregate:
     )
 
 
-def _await(queries: list[StreamingQuery]) -> None:
-    """Wait for all queries; the first failure is raised when every one of them has ended."""
-    failures = []
-    for query in queries:
-        try:
-            query.awaitTermination()
-        except PySparkException as error:
-            failures.append((query.name, error))
-    if failures:
-        name, error = failures[0]
-        raise _failure(name, error) from error
-
-
-def _failure(query: str, error: Exception) -> TidemarkError:
-    """The engine's error with the query it came from, shortened: the log holds the whole."""
-    text = str(error)
-    if len(text) > _MESSAGE_LENGTH:
-        text = f"{text[:_MESSAGE_LENGTH]} … (the driver's log holds the rest)"
-    return RunFailed(
-        f"The query {query} failed. What was committed before stays; the next run repeats the "
-        f"batch that failed. The engine says: {text}"
-    )
-
-
 def _ensure_tables(spark: SparkSession, run: Run) -> dict[str, GoldState]:
     """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
     pipeline, options = run.pipeline, run.settings.storage_options
@@ -145,15 +120,20 @@ def _ensure_tables(spark: SparkSession, run: Run) -> dict[str, GoldState]:
     bronze = bronze_schema(pipeline, judge(lines, pipeline, 0).schema)
     ensure_table(
         TableSpec(
-            run.places.bronze, bronze.json(), ("_event_date",),
-            f"Accepted rows of {pipeline.name}", may_add_columns=True,
+            run.places.bronze,
+            bronze.json(),
+            ("_event_date",),
+            f"Accepted rows of {pipeline.name}",
+            may_add_columns=True,
         ),
         options,
     )
     ensure_table(
         TableSpec(
-            run.places.rejects, rejects_schema().json(),
-            description=f"Rejected rows of {pipeline.name}", may_add_columns=True,
+            run.places.rejects,
+            rejects_schema().json(),
+            description=f"Rejected rows of {pipeline.name}",
+            may_add_columns=True,
         ),
         options,
     )
@@ -164,22 +144,23 @@ def _ensure_tables(spark: SparkSession, run: Run) -> dict[str, GoldState]:
     }
 
 
-def _ensure_gold(run: Run, name: str, aggregated: object) -> GoldState:
-    from pyspark.sql.types import StructType
-
-    assert isinstance(aggregated, StructType)
+def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
     table, options = run.pipeline.tables[name], run.settings.storage_options
-    comments = {column: sql for column, sql in table.measures.items()}
+    comments = dict(table.measures)
     gold = ensure_table(
         TableSpec(
-            run.places.gold(name), gold_schema(aggregated, comments).json(), ("window_date",),
-            table.description, transactions={GENERATION: _FIRST_GENERATION},
+            run.places.gold(name),
+            gold_schema(aggregated, comments).json(),
+            ("window_date",),
+            table.description,
+            transactions={GENERATION: _FIRST_GENERATION},
         ),
         options,
     )
     ensure_table(
         TableSpec(
-            run.places.changes(name), changes_schema(aggregated).json(),
+            run.places.changes(name),
+            changes_schema(aggregated).json(),
             description=f"History of the windows of {run.pipeline.name}.{name}",
             # Readers learn from the change feed in which commit a row came.
             properties={"delta.enableChangeDataFeed": "true"},

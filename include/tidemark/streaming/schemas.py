@@ -17,9 +17,9 @@ _ORIGIN = [
 def bronze_schema(pipeline: Pipeline, judged: T.StructType) -> T.StructType:
     """Declared and derived columns, what no column took, and the row's origin."""
     names = [*pipeline.source.columns, *pipeline.source.derive]
-    comments = {
-        name: column.description for name, column in pipeline.source.columns.items()
-    } | {name: f"Derived: {sql}" for name, sql in pipeline.source.derive.items()}
+    comments = {name: column.description for name, column in pipeline.source.columns.items()} | {
+        name: f"Derived: {sql}" for name, sql in pipeline.source.derive.items()
+    }
     fields = [_commented(judged[name], comments.get(name)) for name in names]
     extra = _commented(judged["_extra"], "Fields that are no column, as JSON")
     date = _commented(judged["_event_date"], "Date of the event time, UTC; the partition")
@@ -34,7 +34,9 @@ def rejects_schema() -> T.StructType:
             T.StructField("detail", T.StringType(), True, {"comment": "What exactly was found"}),
             T.StructField("raw", T.StringType(), True, {"comment": "The line; null: a file"}),
             T.StructField(
-                "raw_bytes", T.BinaryType(), True,
+                "raw_bytes",
+                T.BinaryType(),
+                True,
                 {"comment": "The line's bytes, where they are not valid UTF-8"},
             ),
             T.StructField("event_time", T.TimestampType(), True, {"comment": "Where readable"}),
@@ -62,7 +64,9 @@ def gold_schema(aggregated: T.StructType, descriptions: dict[str, str]) -> T.Str
         [
             *[_commented(field, descriptions.get(field.name)) for field in aggregated.fields],
             T.StructField(
-                "status", T.StringType(), True,
+                "status",
+                T.StringType(),
+                True,
                 {"comment": "provisional (open), final (closed), corrected (changed after that)"},
             ),
             T.StructField(
@@ -70,7 +74,9 @@ def gold_schema(aggregated: T.StructType, descriptions: dict[str, str]) -> T.Str
             ),
             T.StructField("updated_by", T.StringType(), True, {"comment": "The run"}),
             T.StructField(
-                "window_date", T.DateType(), True,
+                "window_date",
+                T.DateType(),
+                True,
                 {"comment": "Date of window_start, UTC; the partition"},
             ),
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import SparkSession
 
 from tidemark.errors import EngineMissing
@@ -61,9 +63,10 @@ def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
 
 
 def _check_delta(spark: SparkSession) -> None:
-    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        spark.sparkContext._jvm.java.lang.Class.forName(_DELTA_CLASS, False, loader)
+        jvm.java.lang.Class.forName(_DELTA_CLASS, False, loader)
     except Exception as error:
         raise EngineMissing(
             f"Spark was started without Delta: {_DELTA_CLASS} is not on the class path. "

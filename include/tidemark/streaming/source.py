@@ -110,7 +110,8 @@ def _java_stack(error: Exception) -> str:
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     if origin is None:
         return ""
-    lines, cause = [], origin
+    lines: list[str] = []
+    cause = origin
     while cause is not None and len(lines) < 10:
         lines.append(cause.toString())
         cause = cause.getCause()

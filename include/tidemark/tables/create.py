@@ -76,7 +76,7 @@ def _check(table: DeltaTable, spec: TableSpec) -> None:
     if changed or ((missing or extra) and not spec.may_add_columns):
         raise TableMismatch(_mismatch(spec.uri, wanted, found, changed, missing, extra))
     if missing:
-        fields = [field for field in Schema.from_json(spec.schema_json).fields]
+        fields = Schema.from_json(spec.schema_json).fields
         table.alter.add_columns([field for field in fields if field.name in missing])
 
 

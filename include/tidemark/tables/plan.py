@@ -43,9 +43,7 @@ class PublishPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        return (
-            self.changes <= self.after_changes and self.close_after_ms <= self.close_before_ms
-        )
+        return self.changes <= self.after_changes and self.close_after_ms <= self.close_before_ms
 
     @property
     def transactions(self) -> dict[str, int]:

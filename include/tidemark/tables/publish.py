@@ -42,8 +42,12 @@ def publish_run(pipeline: Pipeline, result: RunResult, settings: Settings) -> Ru
     places = Places(settings.root, pipeline.name)
     tables = {
         name: publish_table(
-            pipeline.tables[name], pinned, places.gold(name), places.changes(name),
-            result.run_id, settings.storage_options,
+            pipeline.tables[name],
+            pinned,
+            places.gold(name),
+            places.changes(name),
+            result.run_id,
+            settings.storage_options,
         )
         for name, pinned in result.tables.items()
     }
@@ -110,9 +114,7 @@ def _read_changes(changes: DeltaTable, plan: PublishPlan) -> pa.Table:
     )
 
 
-def _commit(
-    gold: DeltaTable, change: GoldChange, keys: tuple[str, ...], plan: PublishPlan
-) -> None:
+def _commit(gold: DeltaTable, change: GoldChange, keys: tuple[str, ...], plan: PublishPlan) -> None:
     properties = CommitProperties(
         app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
         max_commit_retries=0,
@@ -132,7 +134,7 @@ def _commit(
 
 def _same_window(keys: tuple[str, ...], first: date, last: date) -> str:
     """Null keys are keys; the literal dates keep the merge to the partitions that it touches."""
-    # In parentheses: delta-rs's parser takes `a IS NOT DISTINCT FROM b AND c` as `… FROM (b AND c)`.
+    # In parentheses: delta-rs takes what follows AND as part of `IS NOT DISTINCT FROM`.
     same = " AND ".join(f'(gold."{key}" IS NOT DISTINCT FROM new."{key}")' for key in keys)
     return (
         f"gold.window_date >= DATE '{first}' AND gold.window_date <= DATE '{last}' "

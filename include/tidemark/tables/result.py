@@ -67,13 +67,13 @@ class RunError(_Frozen):
     message: str
     retry_can_help: bool
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
     @classmethod
     def of(cls, error: BaseException) -> RunError:
         """An error that is not one of ours is unforeseen; its cause may pass."""
         can_help = error.retry_can_help if isinstance(error, TidemarkError) else True
-        return cls(type=type(error).__name__, message=str(error), retry_can_help=can_help)
+        return cls.model_validate(
+            {"class": type(error).__name__, "message": str(error), "retry_can_help": can_help}
+        )
 
 
 class RunResult(_Frozen):

@@ -37,7 +37,7 @@ def changed_windows(
     `changes` are rows of the changes table with `_commit_version`; of several rows of a window
     that of the later commit counts. Status and revision follow from the close frontiers.
     """
-    schema = pa.schema(gold.schema().to_arrow())
+    schema = gold.to_pyarrow_dataset().schema
     keys = window_keys(table)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -67,9 +67,7 @@ def _latest(keys: tuple[str, ...]) -> str:
     """
 
 
-def _before(
-    connection: duckdb.DuckDBPyConnection, length: timedelta, plan: PublishPlan
-) -> str:
+def _before(connection: duckdb.DuckDBPyConnection, length: timedelta, plan: PublishPlan) -> str:
     """Gold's rows that can be touched: those of changed windows, and of windows that close now.
 
     An open window ends after the old frontier, so it starts after that less the length: both
@@ -95,8 +93,7 @@ def _joined(keys: tuple[str, ...], measures: tuple[str, ...], schema: pa.Schema)
         for name in (*keys, "window_end", *measures, "rows")
     )
     same_value = " AND ".join(
-        _same(name, pa.types.is_floating(schema.field(name).type))
-        for name in (*measures, "rows")
+        _same(name, pa.types.is_floating(schema.field(name).type)) for name in (*measures, "rows")
     )
     return f"""
         CREATE TEMP TABLE joined AS SELECT {taken},

@@ -1,0 +1,69 @@
+"""Start streaming queries and wait for them, without losing what a batch says went wrong.
+
+An error that a batch's function raises comes back from the engine as text. The error itself is
+kept here, so that the run still knows whether a retry can help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tidemark.errors import RunFailed, TidemarkError
+
+_MESSAGE_LENGTH = 2_000
+
+
+@dataclass(frozen=True)
+class Running:
+    """A started query, and the error of the batch that stopped it."""
+
+    query: StreamingQuery
+    errors: list[TidemarkError] = field(default_factory=list)
+
+
+def start_query(writer: DataStreamWriter, write: Callable[[DataFrame, int], None]) -> Running:
+    """Start a query that reads what is there now, batch by batch, and then ends by itself."""
+    errors: list[TidemarkError] = []
+
+    def keep_error(rows: DataFrame, batch: int) -> None:
+        try:
+            write(rows, batch)
+        except TidemarkError as error:
+            errors.append(error)
+            raise
+
+    return Running(writer.foreachBatch(keep_error).trigger(availableNow=True).start(), errors)
+
+
+def await_all(running: Sequence[Running]) -> None:
+    """Wait until every query has ended, well or badly; then raise the first failure."""
+    failures = [failure for one in running if (failure := _end_of(one))]
+    if failures:
+        raise failures[0]
+
+
+def _end_of(running: Running) -> TidemarkError | None:
+    try:
+        running.query.awaitTermination()
+    except PySparkException as error:
+        failure = _failure(running.query.name, error)
+        failure.__cause__ = error
+        return running.errors[0] if running.errors else failure
+    return None
+
+
+def _failure(query: str, error: Exception) -> RunFailed:
+    """The engine's error with the query it came from, shortened: the log holds the whole."""
+    text = str(error)
+    if len(text) > _MESSAGE_LENGTH:
+        text = f"{text[:_MESSAGE_LENGTH]} … (the driver's log holds the rest)"
+    return RunFailed(
+        f"The query {query} failed. What was committed before stays; the next run repeats the "
+        f"batch that failed. The engine says: {text}"
+    )
