@@ -60,10 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             _demo(screen, given.keep)
     except DemoFailed as error:
-        screen.console.print(f"[red]✗[/] {error}", markup=True, highlight=False)
+        screen.say(f"✗ {error}")
         return 1
     except KeyboardInterrupt:
-        screen.console.print("\nEnded by Ctrl-C; everything that was started is stopped.")
+        screen.say("\nEnded by Ctrl-C; everything that was started is stopped.")
         return 130
     return 0
 
@@ -110,13 +110,13 @@ def _run_part(
     with screen.step(f"Landing part {part.number} of both samples"):
         landed = land(part, root, root.parent / "manifests", datetime.now(UTC))
     for pipeline, told in landed.items():
-        screen.console.print(f"  {pipeline}: {told}", highlight=False)
+        screen.say(f"  {pipeline}: {told}")
     _wait_for_dags(screen, services, api)
     with screen.step(f"Airflow runs both Dags on part {part.number}") as tell:
-        runs = run_all(api, DAGS, f"demo-part-{part.number}", services.check, tell)
+        runs = run_all(api, DAGS, f"demo-part-{part.number}", services.check, tell, home)
     if failed := [run for run in runs if run.state != "success"]:
         raise DemoFailed("\n".join(explain(run, home) for run in failed))
-    results = [result for run in runs if (result := result_of(run, str(root)))]
+    results = [(run, result) for run in runs if (result := result_of(run, str(root)))]
     print_runs(screen.console, f"Part {part.number}", results)
 
 
@@ -143,14 +143,9 @@ def _print_tables(screen: Screen, folder: Path) -> None:
 def _print_farewell(screen: Screen, folder: Path) -> None:
     root = folder.relative_to(REPOSITORY) / "warehouse"
     gold = f"{root}/access_log/status_1h/gold"
-    print_ = screen.console.print
-    print_(f"\nThe tables are in {root}, until the next demo. To query one:", highlight=False)
-    print_(
-        f'  .venv/bin/python -c "from deltalake import DeltaTable; '
-        f"print(DeltaTable('{gold}').to_pandas())\"",
-        highlight=False,
-        soft_wrap=True,
-    )
+    read = f"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())"
+    screen.say(f"\nThe tables are in {root}, until the next demo. To read one:")
+    screen.say(f'  .venv/bin/python -c "{read}"')
 
 
 def _stay(screen: Screen) -> None:
@@ -164,15 +159,14 @@ def _stay(screen: Screen) -> None:
 
 
 def _wait_for_ctrl_c(screen: Screen, home: AirflowHome, services: Services) -> None:
-    print_ = screen.console.print
-    print_(f"\nAirflow: [bold]{home.address}[/], user {USER}, password {home.password}")
-    print_("New Dags are paused: switch one on to schedule it. Ctrl-C ends Airflow.")
+    screen.say(f"\nAirflow: {home.address}, user {USER}, password {home.password}")
+    screen.say("New Dags are paused: switch one on to schedule it. Ctrl-C ends Airflow.")
     ended = threading.Event()
     try:
         while not ended.wait(timeout=2):
             services.check()
     except KeyboardInterrupt:
-        print_()
+        screen.say("")
 
 
 @contextmanager

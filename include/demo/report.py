@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import datetime, time, timedelta
 from typing import Any
 
 import duckdb
@@ -11,25 +12,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tidemark.airflow.outcome import iso_time
+from demo.api import DagRun
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.streaming.progress import watermark_text
 from tidemark.tables.result import RunResult
 
-STAGES = ("session", "ingest", "aggregate", "publish")
 TOP_ROWS = 5
 _LONGEST_EXAMPLE = 90
 
 
-def print_runs(console: Console, title: str, results: Sequence[RunResult]) -> None:
-    """Rows, windows, watermark, and the seconds of each step, a line for each pipeline."""
+def print_runs(console: Console, title: str, runs: Sequence[tuple[DagRun, RunResult]]) -> None:
+    """Rows, windows, watermark, and the seconds of each step, a column for each pipeline."""
+    facts = [_facts(run, result) for run, result in runs]
     table = Table(title=title, title_justify="left")
-    for name in ("pipeline", "read", "accepted", "rejected", "windows changed", "watermark"):
-        table.add_column(name, justify="left" if name in ("pipeline", "watermark") else "right")
-    for stage in STAGES:
-        table.add_column(f"{stage}, s", justify="right", style="dim")
-    for result in results:
-        table.add_row(result.pipeline, *_numbers(result), *_seconds(result))
+    table.add_column("")
+    for run, _ in runs:
+        table.add_column(run.dag, justify="right")
+    for name in facts[0]:
+        table.add_row(name, *(told.get(name, "") for told in facts))
     console.print(table)
 
 
@@ -37,26 +38,26 @@ def print_gold(console: Console, pipeline: Pipeline, root: str) -> None:
     """The largest windows of each of the pipeline's tables, by its first measure."""
     for name, table in pipeline.tables.items():
         measures = list(table.measures)
-        columns = ["window_start", "window_end", *table.group_by, *measures, "status"]
+        columns = [*table.group_by, *measures, "status"]
         order = measures[0] if measures else "window_start"
-        names = ", ".join(f'"{column}"' for column in columns)
         ties = ", ".join(f'"{column}"' for column in ("window_start", *table.group_by))
         gold = Places(root, pipeline.name).gold(name)
-        rows = _query(gold, f'SELECT {names} FROM t ORDER BY "{order}" DESC, {ties}')
+        rows = _windows(gold, columns, f'ORDER BY "{order}" DESC, {ties}')
         title = f"{pipeline.name}/{name}: {len(rows):,} windows, the {TOP_ROWS} largest"
-        _print_rows(console, title, columns, rows[:TOP_ROWS])
+        _print_rows(console, title, ["window (UTC)", *columns], rows[:TOP_ROWS])
 
 
 def print_example(console: Console, pipeline: Pipeline, root: str, keys: Sequence[int]) -> None:
     """The worked example's windows, which can be followed by hand in its README."""
-    columns = ["window_start", "window_end", "spotId", "impressions", "mobile", "status"]
-    names = ", ".join(f'"{column}"' for column in columns)
+    columns = ["spotId", "impressions", "mobile", "status"]
     wanted = ", ".join(str(key) for key in keys)
-    rows = _query(
+    rows = _windows(
         Places(root, pipeline.name).gold("spot_10m"),
-        f'SELECT {names} FROM t WHERE "spotId" IN ({wanted}) ORDER BY window_start, "spotId"',
+        columns,
+        f'WHERE "spotId" IN ({wanted}) ORDER BY window_start, "spotId"',
     )
-    _print_rows(console, f"{pipeline.name}/spot_10m: the worked example's spots", columns, rows)
+    title = f"{pipeline.name}/spot_10m: the worked example's spots, to follow by hand"
+    _print_rows(console, title, ["window (UTC)", *columns], rows)
 
 
 def print_rejects(console: Console, pipelines: Sequence[str], root: str) -> None:
@@ -72,6 +73,12 @@ def print_rejects(console: Console, pipelines: Sequence[str], root: str) -> None
             _print_rows(console, f"{pipeline}: rejected rows", columns, rows)
         else:
             console.print(f"[bold]{pipeline}[/]: no row was rejected\n")
+
+
+def _windows(gold: str, columns: Sequence[str], clauses: str) -> list[tuple[Any, ...]]:
+    names = ", ".join(f'"{column}"' for column in columns)
+    rows = _query(gold, f"SELECT window_start, window_end, {names} FROM t {clauses}")
+    return [(_window(start, end), *rest) for start, end, *rest in rows]
 
 
 def _query(table: str, sql: str) -> list[tuple[Any, ...]]:
@@ -95,27 +102,35 @@ def _print_rows(
 
 
 def _cell(value: Any) -> str:
-    if hasattr(value, "strftime"):
-        return f"{value:%Y-%m-%d %H:%M}"
     if isinstance(value, int):
         return f"{value:,}"
     text = "" if value is None else " ".join(str(value).split())
     return escape(text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…")
 
 
-def _numbers(result: RunResult) -> list[str]:
-    rows, rejected = result.rows, sum(result.rows.rejected.values())
+def _facts(run: DagRun, result: RunResult) -> dict[str, str]:
+    rows = result.rows
     changed = sum(table.windows_changed for table in result.tables.values())
-    counts = (rows.read, rows.accepted, rejected, changed)
-    return [*(f"{count:,}" for count in counts), _watermark(result)]
+    counts = {
+        "rows read": rows.read,
+        "rows accepted": rows.accepted,
+        "rows rejected": sum(rows.rejected.values()),
+        "windows changed": changed,
+    }
+    # The tables of a pipeline have one source and one delay; the least is what all reached.
+    watermark = min((t.watermark_after_ms for t in result.tables.values()), default=0)
+    return {
+        **{name: f"{count:,}" for name, count in counts.items()},
+        "watermark": watermark_text(watermark),
+        **{f"  {stage}, s": f"{spent:.1f}" for stage, spent in result.seconds.items()},
+        **{f"Airflow's task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks},
+    }
 
 
-def _watermark(result: RunResult) -> str:
-    """The tables of a pipeline have one source and one delay; the least is what all reached."""
-    least = min((t.watermark_after_ms for t in result.tables.values()), default=0)
-    return iso_time(least) or "none yet"
-
-
-def _seconds(result: RunResult) -> list[str]:
-    spent: Mapping[str, float] = result.seconds
-    return [f"{spent[stage]:.1f}" if stage in spent else "" for stage in STAGES]
+def _window(start: datetime, end: datetime) -> str:
+    """A window without what can be left out: its end's date, and midnights of whole days."""
+    midnight = start.time() == end.time() == time(0)
+    if midnight and end - start == timedelta(days=1):
+        return f"{start:%Y-%m-%d}"
+    same_day = end - start < timedelta(days=1)
+    return f"{start:%Y-%m-%d %H:%M}–{end:{'%H:%M' if same_day else '%Y-%m-%d %H:%M'}}"

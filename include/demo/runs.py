@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from demo.api import AirflowApi, DagRun, TaskState
 from demo.environment import AirflowHome, DemoFailed
@@ -39,7 +40,7 @@ def run_all(
     run_id: str,
     check: Callable[[], None],
     tell: Tell,
-    seconds: float = LONGEST_RUN_SECONDS,
+    home: AirflowHome,
 ) -> list[DagRun]:
     """Start a run of each Dag and return them when all have ended, well or badly."""
     for dag in dags:
@@ -49,10 +50,10 @@ def run_all(
 
     def all_ended() -> bool:
         runs[:] = [api.run(dag, run_id) for dag in dags]
-        tell(" · ".join(_told(run) for run in runs))
+        tell(*(_told(run, home) for run in runs))
         return all(run.ended for run in runs)
 
-    wait_until(all_ended, check, f"The end of the runs {run_id}", seconds)
+    wait_until(all_ended, check, f"The end of the runs {run_id}", LONGEST_RUN_SECONDS)
     return runs
 
 
@@ -82,15 +83,33 @@ def task_log(run: DagRun, task: TaskState, home: AirflowHome) -> Path:
 
 
 def _error_in(log: Path) -> str:
-    """The last error of a task's log, which has a JSON object a line."""
-    found = "no error in its log"
+    """The last error of a task's log."""
+    details = [d for entry in _entries(log) for d in entry.get("error_detail") or []]
+    if not details:
+        return "no error in its log"
+    return f"{details[-1]['exc_type']}: {details[-1]['exc_value']}"[:_LONGEST_ERROR]
+
+
+def _told(run: DagRun, home: AirflowHome) -> str:
+    """The first task that has not succeeded, and what its job said last."""
+    task = next((task for task in run.tasks if task.state != "success"), None)
+    if task is None:
+        return f"{run.dag}: {run.state}"
+    said = _last_said(task_log(run, task, home), run.dag) if task.state == "running" else ""
+    return f"{run.dag}: {task.task} {task.state or 'waiting'}" + (f" · {said}" if said else "")
+
+
+def _last_said(log: Path, pipeline: str) -> str:
+    """The job's last line of progress, which begins with the time and the pipeline."""
+    said = ""
+    for entry in _entries(log):
+        _, found, text = str(entry.get("event", "")).partition(f"Z {pipeline}: ")
+        said = text if found else said
+    return said
+
+
+def _entries(log: Path) -> Iterator[dict[str, Any]]:
+    """A task's log: a JSON object a line; the last line may not be whole yet."""
     for line in log.read_text(errors="replace").splitlines() if log.is_file() else []:
         with suppress(ValueError):
-            for detail in json.loads(line).get("error_detail") or []:
-                found = f"{detail['exc_type']}: {detail['exc_value']}"
-    return found[:_LONGEST_ERROR]
-
-
-def _told(run: DagRun) -> str:
-    tasks = ", ".join(f"{task.task} {task.state or 'waiting'}" for task in run.tasks)
-    return f"{run.dag}: {tasks or run.state}"
+            yield json.loads(line)

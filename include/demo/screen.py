@@ -1,4 +1,4 @@
-"""What a person sees while the demo works: a live line in a terminal, plain lines elsewhere."""
+"""What a person sees while the demo works: a live status in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
-Tell = Callable[[str], None]
+Tell = Callable[..., None]
 
 
 class Screen:
-    """Steps with what they are at and, once done, how long they took."""
+    """Steps with how far they are and, once done, how long they took."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
+    def say(self, text: str) -> None:
+        """A line as it is: not broken, not coloured."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     @contextmanager
     def step(self, title: str) -> Iterator[Tell]:
-        """A step; call what it yields with how far it is, as often as you like."""
+        """A step. Call what it yields with lines that say how far it is, as often as you like."""
         began = time.monotonic()
         with self._live(title, began) as tell:
             yield tell
@@ -29,25 +34,27 @@ class Screen:
     @contextmanager
     def _live(self, title: str, began: float) -> Iterator[Tell]:
         if not self.console.is_terminal:
-            self.console.print(f"… {title}")
-            yield _Changes(lambda text: self.console.print(f"  {title}: {text}", highlight=False))
+            self.say(f"… {title}")
+            yield _News(self.say)
             return
         with Status(title, console=self.console) as status:
-            yield lambda text: _update(status, title, text, time.monotonic() - began)
+
+            def update(*lines: str) -> None:
+                head = f"{title} [dim]{time.monotonic() - began:.0f} s[/]"
+                status.update("\n  ".join([head, *map(escape, lines)]))
+
+            yield update
 
 
-class _Changes:
-    """Tells only what differs from what was told before."""
+class _News:
+    """Tells only the lines that were not among those told before."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._before = ""
+        self._before: tuple[str, ...] = ()
 
-    def __call__(self, text: str) -> None:
-        if text != self._before:
-            self._before = text
-            self._tell(text)
-
-
-def _update(status: Status, title: str, text: str, seconds: float) -> None:
-    status.update(f"{title} [dim]{seconds:.0f} s[/] {text}")
+    def __call__(self, *lines: str) -> None:
+        for line in lines:
+            if line not in self._before:
+                self._tell(f"  {line}")
+        self._before = lines

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
+from tidemark.streaming.progress import watermark_text
 from tidemark.tables.result import RunError, RunResult
 
 NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
@@ -57,7 +57,7 @@ def summary(result: RunResult, uri: str) -> dict[str, Any]:
         "tables": {
             name: {
                 "windows_changed": table.windows_changed,
-                "watermark": iso_time(table.watermark_after_ms),
+                "watermark_ms": table.watermark_after_ms,
             }
             for name, table in result.tables.items()
         },
@@ -72,16 +72,9 @@ def log_lines(result: RunResult) -> list[str]:
         f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else "")
     ]
     for name, table in result.tables.items():
-        before, after = iso_time(table.watermark_before_ms), iso_time(table.watermark_after_ms)
-        moved = f"watermark {before or 'none'} → {after or 'none'}"
-        told.append(f"{name}: {table.windows_changed} windows changed, {moved}")
+        before = watermark_text(table.watermark_before_ms)
+        after = watermark_text(table.watermark_after_ms)
+        told.append(f"{name}: {table.windows_changed} windows changed")
+        told.append(f"{name}: watermark before {before}, after {after}")
     seconds = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in result.seconds.items())
     return [*told, *([seconds] if seconds else [])]
-
-
-def iso_time(milliseconds: int) -> str | None:
-    """A watermark as text; None before there is one."""
-    if not milliseconds:
-        return None
-    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ class PublishOperator(BaseOperator):
     """Publishes a run into gold: one commit for each table, safe to repeat.
 
     `result` is the place of the run's result file, usually from the stream task's XCom. The
-    file gets gold's versions. Windows published go to XCom, by table.
+    file gets gold's versions and the seconds. Gold's versions and the windows published go to
+    XCom, by table.
     """
 
     template_fields = ("result",)
@@ -44,7 +46,10 @@ class PublishOperator(BaseOperator):
             settings = load_settings(Path(self.settings_file) if self.settings_file else None)
             pipeline = load_pipeline(Path(self.pipeline_file))
             held = read_result(self.result, settings.storage_options)
+            began = time.monotonic()
             published = publish_run(pipeline, held, settings)
+            seconds = {**held.seconds, "publish": round(time.monotonic() - began, 3)}
+            published = published.model_copy(update={"seconds": seconds})
             write_result(self.result, published, settings.storage_options)
         self._tell(published)
         tables = published.tables.items()
