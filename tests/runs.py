@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
-from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
@@ -84,6 +84,14 @@ class Place:
     def places(self) -> Places:
         return Places(str(self.root), self.name)
 
+    def write_file(self) -> Path:
+        """Write the pipeline's file where the settings look for it."""
+        file = self.root / "pipelines" / f"{self.name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w") as out:
+            YAML().dump(dict(self.content), out)
+        return file
+
     def land(
         self, name: str, rows: Iterable[Mapping[str, Any] | str], folder: str = "landing"
     ) -> Path:
@@ -108,6 +116,18 @@ class Place:
 
     def changes(self, table: str = "per_10m") -> pa.Table:
         return self.table(self.places.changes(table))
+
+
+class SamplePlace(Place):
+    """A root in which a sample's own pipeline file runs."""
+
+    def __init__(self, root: Path, file: Path) -> None:
+        super().__init__(root, {}, file.stem)
+        self.file = file
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return load_pipeline(self.file)
 
 
 def run_warm(
@@ -155,10 +175,7 @@ def start_job(
     place: Place, run_id: str = "run", script: Path = JOB, arguments: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
     """Start a job in a process group of its own, so that a test can end all of it."""
-    file = place.root / "pipelines" / f"{place.name}.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as out:
-        YAML().dump(dict(place.content), out)
+    file = place.write_file()
     command = [
         "spark-submit",
         "--master",

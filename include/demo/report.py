@@ -8,14 +8,15 @@ from typing import Any
 
 import duckdb
 from deltalake import DeltaTable
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from demo.api import DagRun
+from tidemark.airflow.outcome import watermark_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.streaming.progress import watermark_text
 from tidemark.tables.result import RunResult
 
 TOP_ROWS = 5
@@ -25,7 +26,7 @@ _LONGEST_EXAMPLE = 90
 def print_runs(console: Console, title: str, runs: Sequence[tuple[DagRun, RunResult]]) -> None:
     """Rows, windows, watermark, and the seconds of each step, a column for each pipeline."""
     facts = [_facts(run, result) for run, result in runs]
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("")
     for run, _ in runs:
         table.add_column(run.dag, justify="right")
@@ -92,7 +93,7 @@ def _query(table: str, sql: str) -> list[tuple[Any, ...]]:
 def _print_rows(
     console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for position, column in enumerate(columns):
         numbers = all(isinstance(row[position], int | float) for row in rows)
         table.add_column(column, justify="right" if numbers else "left")
@@ -122,8 +123,8 @@ def _facts(run: DagRun, result: RunResult) -> dict[str, str]:
     return {
         **{name: f"{count:,}" for name, count in counts.items()},
         "watermark": watermark_text(watermark),
-        **{f"  {stage}, s": f"{spent:.1f}" for stage, spent in result.seconds.items()},
-        **{f"Airflow's task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks},
+        **{f"{stage}, s": f"{spent:.1f}" for stage, spent in result.seconds.items()},
+        **{f"task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks},
     }
 
 

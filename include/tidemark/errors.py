@@ -56,6 +56,10 @@ class ResultUnreadable(TidemarkError):
     """A result file is missing or is not one that a run wrote."""
 
 
+class NotPublishable(TidemarkError):
+    """A result is of another pipeline, or its run did not come far enough to be published."""
+
+
 class EngineMissing(TidemarkError):
     """Spark was started without what a job needs (the Delta jars, for instance)."""
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
@@ -51,11 +52,13 @@ def arrivals(draw: DrawFn, most_runs: int, fewest_in_a_batch: int) -> Any:
     order = draw(st.permutations(FILES))
     cuts = draw(st.sets(st.integers(1, len(FILES) - 1), max_size=most_runs - 1))
     ends = [0, *sorted(cuts), len(FILES)]
-    runs = [order[first:last] for first, last in zip(ends, ends[1:], strict=False)]
+    runs = [order[first:last] for first, last in pairwise(ends)]
     return runs, draw(st.none() | st.integers(fewest_in_a_batch, len(FILES)))
 
 
-@settings(max_examples=4)
+# Newest first, so that every later file would be late but for the wide watermark.
+@example(arrival=([FILES[:12:-1], FILES[12:5:-1], FILES[5::-1]], 4))
+@settings(max_examples=3)
 @given(arrival=arrivals(most_runs=3, fewest_in_a_batch=4))
 def test_gold_equals_duckdb_after_each_run_for_random_splits(
     spark: SparkSession, arrival: tuple[list[list[Path]], int | None]

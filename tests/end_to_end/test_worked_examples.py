@@ -9,27 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.runs import REPOSITORY, Place, succeed
 
-from tidemark.pipeline.load import load_pipeline
+from tests.runs import REPOSITORY, Place, SamplePlace, succeed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLES = REPOSITORY / "include" / "samples"
 AD_IMPRESSIONS = REPOSITORY / "include" / "pipelines" / "ad_impressions.yaml"
-
-
-class SamplePlace(Place):
-    """A root in which a sample's own pipeline file runs."""
-
-    def __init__(self, root: Path, file: Path) -> None:
-        super().__init__(root, {}, file.stem)
-        self.file = file
-
-    @property
-    def pipeline(self) -> Any:
-        return load_pipeline(self.file)
 
 
 CASES = [

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+
 from samples.impressions import Spec, generate, plan, rows
 from samples.impressions.write import file_name
 

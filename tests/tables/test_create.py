@@ -13,9 +13,10 @@ from tidemark.errors import TableMismatch
 from tidemark.tables.create import TableSpec, ensure_table, open_table
 
 DECIMAL = "decimal(10,2)"
-STRUCT = {"type": "struct", "fields": [
-    {"name": "x", "type": "long", "nullable": True, "metadata": {}}
-]}
+STRUCT = {
+    "type": "struct",
+    "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}],
+}
 
 
 def columns(**types: object) -> str:
@@ -80,24 +81,31 @@ def test_a_mismatch_names_each_column_with_both_types(spec: TableSpec) -> None:
     assert DeltaTable(spec.uri).version() == 0
 
 
-@pytest.mark.parametrize("wanted", [
-    columns(day="date", key="string", price=DECIMAL, place=STRUCT, at="timestamp", new="long"),
-    columns(day="date", key="string", price=DECIMAL, place=STRUCT),
-])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        columns(day="date", key="string", price=DECIMAL, place=STRUCT, at="timestamp", new="long"),
+        columns(day="date", key="string", price=DECIMAL, place=STRUCT),
+    ],
+)
 def test_a_column_more_or_less_is_a_mismatch_where_columns_may_not_be_added(
     spec: TableSpec, wanted: str
 ) -> None:
     ensure_table(spec, {})
-    with pytest.raises(TableMismatch, match="new|at"):
+    with pytest.raises(TableMismatch, match=r"  (new|at): "):
         ensure_table(replace(spec, schema_json=wanted), {})
 
 
 def test_a_missing_column_is_added_with_its_comment_where_columns_may_be_added(
-    spec: TableSpec
+    spec: TableSpec,
 ) -> None:
     ensure_table(spec, {})
     wanted = columns(
-        day="date", key="string", price=DECIMAL, place=STRUCT, at="timestamp",
+        day="date",
+        key="string",
+        price=DECIMAL,
+        place=STRUCT,
+        at="timestamp",
         more={"type": "array", "elementType": "string", "containsNull": True},
         new="long",
     )
@@ -109,14 +117,12 @@ def test_a_missing_column_is_added_with_its_comment_where_columns_may_be_added(
 
 
 def test_a_column_that_the_pipeline_no_longer_has_stays_where_columns_may_be_added(
-    spec: TableSpec
+    spec: TableSpec,
 ) -> None:
     ensure_table(spec, {})
     fewer = replace(spec, schema_json=columns(day="date", key="string"), may_add_columns=True)
     table = ensure_table(fewer, {})
-    assert [field.name for field in table.schema().fields] == [
-        "day", "key", "price", "place", "at"
-    ]
+    assert [field.name for field in table.schema().fields] == ["day", "key", "price", "place", "at"]
     assert table.version() == 0
 
 

@@ -14,9 +14,14 @@ GOLD = GoldState(version=7, changes=4, close_ms=1_000, generation=1)
 
 def pinned(**changes: Any) -> TableResult:
     values: dict[str, Any] = {
-        "generation": 1, "changes": 6, "bronze": 9, "windows_changed": 3,
-        "watermark_before_ms": 1_000, "watermark_after_ms": 2_000,
-        "close_before_ms": 1_000, "close_after_ms": 2_000,
+        "generation": 1,
+        "changes": 6,
+        "bronze": 9,
+        "windows_changed": 3,
+        "watermark_before_ms": 1_000,
+        "watermark_after_ms": 2_000,
+        "close_before_ms": 1_000,
+        "close_after_ms": 2_000,
     }
     return TableResult(**values | changes)
 

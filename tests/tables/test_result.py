@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.errors import ResultUnreadable, RunFailed, SourceNotFound, TableMismatch, TidemarkError
+from tidemark.errors import (
+    ResultUnreadable,
+    RunFailed,
+    SourceNotFound,
+    TableMismatch,
+    TidemarkError,
+)
 from tidemark.tables.result import (
     Rows,
     RunError,
@@ -18,16 +24,27 @@ from tidemark.tables.result import (
 )
 
 TABLE = TableResult(
-    generation=2, changes=8, bronze=5, windows_changed=660, watermark_before_ms=0,
-    watermark_after_ms=1_431_890_000_123, close_before_ms=0, close_after_ms=1_431_890_000_123,
+    generation=2,
+    changes=8,
+    bronze=5,
+    windows_changed=660,
+    watermark_before_ms=0,
+    watermark_after_ms=1_431_890_000_123,
+    close_before_ms=0,
+    close_after_ms=1_431_890_000_123,
 )
 RESULT = RunResult(
-    pipeline="clicks", run_id="scheduled__2026-07-01T00:00:00+00:00", outcome="failed", held=True,
+    pipeline="clicks",
+    run_id="scheduled__2026-07-01T00:00:00+00:00",
+    outcome="failed",
+    held=True,
     started_at=datetime(2026, 7, 1, 0, 0, 1, 5, tzinfo=UTC),
     ended_at=datetime(2026, 7, 1, 0, 0, 9, tzinfo=UTC),
     rows=Rows(read=5, accepted=3, rejected={"malformed": 2}),
-    batches={"ingest": [0], "per_10m": [0, 1]}, seconds={"session": 3.5},
-    versions={"bronze": 5, "rejects": 1}, tables={"per_10m": TABLE},
+    batches={"ingest": [0], "per_10m": [0, 1]},
+    seconds={"session": 3.5},
+    versions={"bronze": 5, "rejects": 1},
+    tables={"per_10m": TABLE},
     error=RunError.of(RunFailed("Größe „x“")),
 )
 
@@ -59,11 +76,18 @@ def test_a_missing_result_says_that_the_job_ended_before_writing_one(tmp_path: P
     assert uri in str(error.value)
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}',
-    RESULT.model_dump_json(by_alias=True).replace('"format":1', '"format":2').encode(),
-    RESULT.model_dump_json(by_alias=True).replace('"held"', '"hold"').encode(),
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"format": 1}',
+        RESULT.model_dump_json(by_alias=True).replace('"format":1', '"format":2').encode(),
+        RESULT.model_dump_json(by_alias=True).replace('"held"', '"hold"').encode(),
+    ],
+)
 def test_what_is_no_result_of_format_1_is_unreadable_and_named(
     tmp_path: Path, content: bytes
 ) -> None:
@@ -74,12 +98,15 @@ def test_what_is_no_result_of_format_1_is_unreadable_and_named(
     assert str(uri) in str(error.value)
 
 
-@pytest.mark.parametrize(("error", "can_help"), [
-    (TableMismatch("no"), False),
-    (SourceNotFound("no"), True),
-    (TidemarkError("no"), False),
-    (ValueError("no"), True),
-])
+@pytest.mark.parametrize(
+    ("error", "can_help"),
+    [
+        (TableMismatch("no"), False),
+        (SourceNotFound("no"), True),
+        (TidemarkError("no"), False),
+        (ValueError("no"), True),
+    ],
+)
 def test_an_error_tells_whether_a_retry_can_help_and_an_unforeseen_one_may_pass(
     error: Exception, can_help: bool
 ) -> None:
@@ -91,7 +118,5 @@ def test_an_error_tells_whether_a_retry_can_help_and_an_unforeseen_one_may_pass(
 def test_rows_add_up_reason_by_reason() -> None:
     first = Rows(read=4, accepted=2, rejected={"future": 1, "malformed": 1})
     second = Rows(read=3, accepted=2, rejected={"malformed": 1})
-    assert first + second == Rows(
-        read=7, accepted=4, rejected={"future": 1, "malformed": 2}
-    )
+    assert first + second == Rows(read=7, accepted=4, rejected={"future": 1, "malformed": 2})
     assert first + Rows() == first

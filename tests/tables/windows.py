@@ -63,7 +63,8 @@ class Windows:
     def table(self) -> Table:
         measures = {name: f"sum({name})" for name in self.measures}
         return Table(
-            window=Window(length=LENGTH, slide=LENGTH), group_by=tuple(self.keys),
+            window=Window(length=LENGTH, slide=LENGTH),
+            group_by=tuple(self.keys),
             measures=measures,
         )
 
@@ -75,20 +76,24 @@ class Windows:
         write_deltalake(self.changes_uri, rows, mode="append")
         return DeltaTable(self.changes_uri).version()
 
-    def pin(self, close: datetime | None, changes: int | None = None, bronze: int = 1
-            ) -> TableResult:
+    def pin(
+        self, close: datetime | None, changes: int | None = None, bronze: int = 1
+    ) -> TableResult:
         """What a run that ends now would pin."""
         newest = DeltaTable(self.changes_uri).version()
         return TableResult(
-            generation=1, changes=newest if changes is None else changes, bronze=bronze,
-            windows_changed=0, watermark_before_ms=0, watermark_after_ms=0, close_before_ms=0,
+            generation=1,
+            changes=newest if changes is None else changes,
+            bronze=bronze,
+            windows_changed=0,
+            watermark_before_ms=0,
+            watermark_after_ms=0,
+            close_before_ms=0,
             close_after_ms=millis(close) if close else 0,
         )
 
     def publish(self, pinned: TableResult, run_id: str = "run") -> TableResult:
-        return publish_table(
-            self.table, pinned, self.gold_uri, self.changes_uri, run_id, {}
-        )
+        return publish_table(self.table, pinned, self.gold_uri, self.changes_uri, run_id, {})
 
     def publish_at(self, close: datetime | None, run_id: str = "run") -> TableResult:
         """Publish all that stands in changes, with this close frontier."""

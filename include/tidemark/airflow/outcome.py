@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
-from tidemark.streaming.progress import watermark_text
 from tidemark.tables.result import RunError, RunResult
 
 NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
@@ -78,3 +78,11 @@ def log_lines(result: RunResult) -> list[str]:
         told.append(f"{name}: watermark before {before}, after {after}")
     seconds = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in result.seconds.items())
     return [*told, *([seconds] if seconds else [])]
+
+
+def watermark_text(milliseconds: int) -> str:
+    """A watermark for people; the engine's 0 means that there is none yet."""
+    if milliseconds == 0:
+        return "none yet"
+    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -21,7 +21,8 @@ from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.queries import Running, start_query
-from tidemark.tables.create import open_table
+from tidemark.tables.commits import rows_appended
+from tidemark.tables.create import existing_table
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,9 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
 
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
-    query_id = plan.checkpoint.query_id()
-    options = plan.checkpoint.options
-    changes = open_table(plan.changes, options)
-    appended = changes.transaction_version(query_id) if changes and query_id else None
+    query_id = str(plan.checkpoint.query_id())
+    changes = existing_table(plan.changes, plan.checkpoint.options)
+    appended = changes.transaction_version(query_id)
     report.watermark_ms = plan.checkpoint.offsets(batch).watermark_ms
     if (appended is not None and appended >= batch) or not plan.checkpoint.has_new_input(batch):
         # Nothing to append, but the tasks must run: they write the batch's state.
@@ -100,8 +100,9 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
         _constant(batch, "bigint").alias("batch"),
     )
     writer = rows.write.format("delta").mode("append")
-    writer = writer.option("txnAppId", str(query_id)).option("txnVersion", batch)
+    writer = writer.option("txnAppId", query_id).option("txnVersion", batch)
     writer.save(spark_uri(plan.changes))
+    report.windows = rows_appended(changes, changes.version())
 
 
 def _constant(value: str | int, type_name: str) -> Column:

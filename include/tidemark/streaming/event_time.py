@@ -11,15 +11,18 @@ from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import EventTime
 
-# Date and time of ISO 8601, extended format; the zone is told apart by the two patterns below.
-_DAY = r"^\d{4}-\d{2}-\d{2}"
+# Date and time of ISO 8601, extended format, of the years 1 to 9999; the zone is told apart by
+# the patterns below. On the calendar's first and last day an offset could lead out of it.
+_DAY = r"^(?!0000|0001-01-01|9999-12-31)\d{4}-\d{2}-\d{2}"
 _CLOCK = r"[Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
 _ZONE = r" ?([Zz]|[+-]\d{2}(:?\d{2})?)"
-_ZONED = f"{_DAY}{_CLOCK}{_ZONE}$"
-_UTC = f"{_DAY}T\\d{{2}}:\\d{{2}}:\\d{{2}}(\\.\\d{{1,9}})?Z$"
-_ZONELESS = f"{_DAY}({_CLOCK})?$"
+_ZONED = rf"{_DAY}{_CLOCK}{_ZONE}\z"
+_UTC = r"^(?!0000)\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z\z"
+_ZONELESS = rf"{_DAY}({_CLOCK})?\z"
 
 _PER_SECOND = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000}
+# From the year 1 to the year 9999.
+_CALENDAR_MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 # JSON type that the line is parsed with; a decimal keeps fractions of a second exactly.
 EPOCH_TYPE = "decimal(38,9)"
 
@@ -39,30 +42,36 @@ def event_time_of(parsed: Column, event_time: EventTime) -> Column:
 
 
 def iso_timestamp(text: Column, zone: str | None) -> Column:
-    """ISO 8601 text as a timestamp; text without a zone only where one is stated."""
-    # Spark reads `+0100` and a space before the zone neither: bring them to `+01:00`.
-    normal = F.regexp_replace(F.upper(text), r" ?([+-]\d{2}):?(\d{2})$", "$1:$2")
+    """ISO 8601 text as a timestamp; text without a zone only where one is stated.
+
+    Local time that the zone's clocks pass over is counted on (02:30 is an hour after 01:30);
+    local time that they show twice is the earlier one.
+    """
+    # Spark reads `+0100`, a space before the zone, and minutes before a zone not: `00:00+01:00`.
+    normal = F.regexp_replace(F.upper(text), r" ?([+-]\d{2}):?(\d{2})\z", "$1:$2")
+    normal = F.regexp_replace(normal, r"^(.{10}[T ]\d{2}:\d{2})( ?[Z+-]|\z)", "$1:00$2")
     zoned = F.when(text.rlike(_UTC), F.try_to_timestamp(text)).otherwise(
         F.when(text.rlike(_ZONED), F.try_to_timestamp(normal))
     )
     if zone is None:
         return zoned
-    local = F.when(text.rlike(_ZONELESS), F.try_to_timestamp(text))
+    local = F.when(text.rlike(_ZONELESS), F.try_to_timestamp(normal))
     return F.coalesce(zoned, F.to_utc_timestamp(local, zone))
 
 
 def _from_epoch(number: Column, per_second: int) -> Column:
     micros = F.try_multiply(number, F.lit(1_000_000 // per_second))
-    return F.timestamp_micros(F.floor(micros).try_cast("bigint"))
+    in_calendar = micros.between(*_CALENDAR_MICROS)
+    return F.timestamp_micros(F.when(in_calendar, F.floor(micros)).try_cast("bigint"))
 
 
 def _from_pattern(text: Column, event_time: EventTime) -> Column:
     parsed = F.try_to_timestamp(text, F.lit(event_time.format))
-    if _tells_zone(event_time.format):
-        return parsed
-    if event_time.zone is None:
-        return F.lit(None).cast("timestamp")
-    return F.to_utc_timestamp(parsed, event_time.zone)
+    if not _tells_zone(event_time.format):
+        if event_time.zone is None:
+            return F.lit(None).cast("timestamp")
+        parsed = F.to_utc_timestamp(parsed, event_time.zone)
+    return F.when(F.unix_micros(parsed).between(*_CALENDAR_MICROS), parsed)
 
 
 def _tells_zone(pattern: str) -> bool:

@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
-from tidemark.streaming.event_time import EPOCH_TYPE, event_time_of, is_epoch, iso_timestamp
+from tidemark.streaming.column_values import is_misread, parsed_as, read
+from tidemark.streaming.event_time import EPOCH_TYPE, event_time_of, is_epoch
 
 MALFORMED = "malformed"
 MISSING_FIELD = "missing field"
@@ -29,9 +30,11 @@ WRONG_TYPE = "wrong type"
 UNKNOWN_FIELD = "unknown field"
 FUTURE = "future"
 
-_END = "end_of_line_5f3a9c"
-_CORRUPT = "corrupt_5f3a9c"
+# Names of the envelope. A line that holds their mark could imitate it, and is rejected.
+_MARK = "_5f3a9c"
+_ROW, _END, _CORRUPT = f"row{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _SHOWN = 120
 # The engine's watermark starts at 1970-01-01, so it would drop an earlier row as late.
 _EARLIEST = "1970-01-01 00:00:00"
@@ -48,14 +51,15 @@ def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame
     source = pipeline.source
     kept = [F.col(f"`{name}`") for name in lines.columns]
     parsed = lines.select(*kept, _parsed(source.columns, source.event_time), _keys())
-    typed = parsed.select(*kept, "_line", "_keys", *_values(source.columns, source.event_time))
+    values = _values(source.columns, source.event_time)
+    typed = parsed.select(*kept, "_line", "_keys", *values, _extra(source).alias("_extra"))
     verdicts = typed.withColumn("_verdict", _verdict(pipeline, batch_time_ms))
     accepted = F.col("_verdict.reason").isNull()
     derived = _derive(verdicts, source.derive, accepted)
     return derived.select(
         *kept,
         *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
-        _extra(pipeline, accepted).alias("_extra"),
+        "_extra",
         F.to_date(F.col(f"`{source.event_time.column}`")).alias("_event_date"),
         F.col("_verdict.reason").alias("reason"),
         F.col("_verdict.detail").alias("detail"),
@@ -63,29 +67,31 @@ def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame
 
 
 def _envelope() -> SparkColumn:
-    return F.concat(F.lit('{"row":'), F.col("value"), F.lit(f',"{_END}":1}}'))
+    return F.concat(F.lit(f'{{"{_ROW}":'), F.col("value"), F.lit(f',"{_END}":1}}'))
 
 
 def _parsed(columns: dict[str, Column], event_time: EventTime) -> SparkColumn:
     fields = ",".join(
         f"`{name}`:{_json_type(name, column, event_time)}" for name, column in columns.items()
     )
-    schema = f"struct<row:struct<{fields}>,{_END}:int,{_CORRUPT}:string>"
+    schema = f"struct<{_ROW}:struct<{fields}>,{_END}:int,{_CORRUPT}:string>"
     options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
     return F.from_json(_envelope(), schema, options).alias("_line")
 
 
 def _json_type(name: str, column: Column, event_time: EventTime) -> str:
-    """The type a column is parsed with: text where this module reads the text itself."""
+    """The type a column is parsed with, which `_value` reads its value from."""
     if name == event_time.column and is_epoch(event_time):
         return EPOCH_TYPE
-    if column.type in ("timestamp", "date"):
-        return "string"
-    decimal = T._parse_datatype_string(column.type) if column.type.startswith("dec") else None
-    if isinstance(decimal, T.DecimalType):
-        # As many digits after the point as fit: what does not fit the column is then seen.
-        return f"decimal(38,{38 - (decimal.precision - decimal.scale)})"
-    return column.type
+    return "string" if column.type == "string" else parsed_as(_kind(column))
+
+
+def _kind(column: Column) -> T.DataType:
+    return T.DataType.fromDDL(column.type)
+
+
+def _is_nested(column: Column) -> bool:
+    return column.type.partition("<")[0] in ("struct", "array", "map")
 
 
 def _keys() -> SparkColumn:
@@ -97,24 +103,15 @@ def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColu
 
 
 def _value(name: str, column: Column, event_time: EventTime) -> SparkColumn:
-    parsed = F.col(f"_line.row.`{name}`")
+    parsed = F.col(f"_line.{_ROW}.`{name}`")
     if name == event_time.column:
         return event_time_of(parsed, event_time)
-    if column.type == "timestamp":
-        return iso_timestamp(parsed, None)
-    if column.type == "date":
-        return F.when(parsed.rlike(r"^\d{4}-\d{2}-\d{2}$"), parsed.try_cast("date"))
-    if column.type.startswith("dec"):
-        exact = parsed.try_cast(column.type)
-        return F.when(exact == parsed, exact)
-    if column.type in ("double", "float", "real"):
-        return F.when(F.abs(parsed) < float("inf"), parsed)
     if column.type == "string":
         # Nested, not joined by OR: Spark hoists what stands in several first conditions and
         # would then parse every line a second time.
         certain = parsed.isNull() | _surely_text(name)
         return F.when(certain, parsed).otherwise(F.when(_is_text(name), parsed))
-    return parsed
+    return read(parsed, _kind(column))
 
 
 def _surely_text(name: str) -> SparkColumn:
@@ -136,8 +133,8 @@ def _is_text(name: str) -> SparkColumn:
 
 
 def _variants() -> SparkColumn:
-    schema = f"struct<row:map<string,variant>,{_END}:int>"
-    return F.from_json(_envelope(), schema, _STRICT_JSON)["row"]
+    schema = f"struct<{_ROW}:map<string,variant>,{_END}:int>"
+    return F.from_json(_envelope(), schema, _STRICT_JSON)[_ROW]
 
 
 def _variant(name: str) -> SparkColumn:
@@ -149,6 +146,7 @@ def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
     source = pipeline.source
     checks = [
         _malformed(),
+        (_variants().isNull(), MALFORMED, F.lit("a field stands twice in a nested object")),
         *[
             _missing(name)
             for name, column in source.columns.items()
@@ -174,10 +172,16 @@ def _suspect(source: Source, future: SparkColumn) -> SparkColumn:
         F.col(f"_line.{_CORRUPT}").isNotNull(),
         *[F.col(f"`{name}`").isNull() for name in required],
         *[
-            F.col(f"`{name}`").isNull() & F.col(f"_line.row.`{name}`").isNotNull()
+            F.col(f"`{name}`").isNull() & F.col(f"_line.{_ROW}.`{name}`").isNotNull()
             for name in source.columns
             if name not in required
         ],
+        *[
+            is_misread(F.col(f"_line.{_ROW}.`{name}`"), _kind(column))
+            for name, column in source.columns.items()
+            if _is_nested(column)
+        ],
+        *([F.col("_extra").isNull() & _has_unknown(source)] * (source.unknown_fields == "keep")),
         *([_unknown_field(source.columns)[0]] if source.unknown_fields == "reject" else []),
         _too_early(time.column)[0],
         future,
@@ -200,7 +204,7 @@ def _verdict_of(check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
 
 
 def _whole() -> SparkColumn:
-    return F.col(f"_line.{_END}").isNotNull() & F.col("_line.row").isNotNull()
+    return F.col(f"_line.{_END}").isNotNull() & F.col(f"_line.{_ROW}").isNotNull()
 
 
 def _keys_are_unique() -> SparkColumn:
@@ -208,14 +212,27 @@ def _keys_are_unique() -> SparkColumn:
 
 
 def _well_formed() -> SparkColumn:
-    good = F.is_valid_utf8("value") & _whole() & F.col("_keys").isNotNull() & _keys_are_unique()
+    value = F.col("value")
+    one_object = _whole() & F.col("_keys").isNotNull() & _keys_are_unique()
+    good = F.is_valid_utf8(value) & one_object & ~_has_lone_surrogate() & ~value.contains(_MARK)
     return F.coalesce(good, F.lit(False))
+
+
+def _has_lone_surrogate() -> SparkColumn:
+    r"""True for a `\ud800` without its other half: no character, so no text can hold it."""
+    value = F.col("value")
+    unescaped = F.regexp_replace(value, r"\\\\", "")
+    alone = F.regexp_replace(unescaped, _SURROGATE_PAIR, "").rlike(r"\\u[dD][89a-fA-F]")
+    return (value.contains(r"\ud") | value.contains(r"\uD")) & alone
 
 
 def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
     detail = (
         F.when(~F.is_valid_utf8("value"), F.lit("not valid UTF-8"))
-        .when(F.trim(F.col("value")) == "", F.lit("blank line"))
+        .when(F.col("value").rlike(r"^\s*\z"), F.lit("blank line"))
+        .when(F.col("value").startswith("\ufeff"), F.lit("begins with a byte order mark (BOM)"))
+        .when(F.col("value").contains(_MARK), F.lit(f"holds {_MARK}, which is kept for Tidemark"))
+        .when(_whole() & _has_lone_surrogate(), F.lit("holds half of a surrogate pair"))
         .when(~_keys_are_unique() & _whole(), F.lit("a field stands twice in the object"))
         .otherwise(F.lit("not exactly one JSON object"))
     )
@@ -225,7 +242,7 @@ def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
 def _missing(name: str) -> tuple[SparkColumn, str, SparkColumn]:
     absent = ~F.array_contains("_keys", name)
     # A value of a wrong type is null in the parsed row as well, so ask the line itself.
-    empty = F.col(f"_line.row.`{name}`").isNull() & (absent | _holds_null(name))
+    empty = F.col(f"_line.{_ROW}.`{name}`").isNull() & (absent | _holds_null(name))
     detail = F.when(absent, F.lit(f"{name} is missing")).otherwise(F.lit(f"{name} is null"))
     return empty, MISSING_FIELD, detail
 
@@ -237,9 +254,10 @@ def _holds_null(name: str) -> SparkColumn:
 def _wrong_type(name: str, column: Column) -> tuple[SparkColumn, str, SparkColumn]:
     unread = F.col(f"`{name}`").isNull() & F.array_contains("_keys", name)
     wrong = unread & ~F.coalesce(_holds_null(name), F.lit(False))
-    if column.type.partition("<")[0] in ("struct", "array", "map"):
+    if _is_nested(column):
         # A nested value is wrong as a whole when any part of it was not read.
-        wrong = wrong | (F.col(f"_line.{_CORRUPT}").isNotNull() & _nested_is_partial(name, column))
+        partial = F.col(f"_line.{_CORRUPT}").isNotNull() & _nested_is_partial(name, column)
+        wrong = wrong | partial | is_misread(F.col(f"_line.{_ROW}.`{name}`"), _kind(column))
     found = F.substring(F.to_json(_variant(name)), 1, _SHOWN)
     detail = F.concat(F.lit(f"{name} should be {column.type}, found "), found)
     return wrong, WRONG_TYPE, detail
@@ -248,7 +266,7 @@ def _wrong_type(name: str, column: Column) -> tuple[SparkColumn, str, SparkColum
 def _nested_is_partial(name: str, column: Column) -> SparkColumn:
     """True when the value alone, without the row's other columns, is not of its type."""
     text = F.concat(F.lit('{"value":'), F.to_json(_variant(name)), F.lit("}"))
-    schema = f"struct<value:{column.type},{_CORRUPT}:string>"
+    schema = f"struct<value:{parsed_as(_kind(column))},{_CORRUPT}:string>"
     options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
     return F.from_json(text, schema, options)[_CORRUPT].isNotNull()
 
@@ -290,10 +308,13 @@ def _derive(rows: DataFrame, derive: dict[str, str], accepted: SparkColumn) -> D
     return rows
 
 
-def _extra(pipeline: Pipeline, accepted: SparkColumn) -> SparkColumn:
-    if pipeline.source.unknown_fields != "keep":
+def _extra(source: Source) -> SparkColumn:
+    if source.unknown_fields != "keep":
         return F.lit(None).cast("string")
-    names = _names(pipeline.source.columns)
-    has_unknown = accepted & (F.size(F.array_except("_keys", names)) > 0)
+    names = _names(source.columns)
     unknown = F.map_filter(_variants(), lambda key, _: ~F.array_contains(names, key))
-    return F.when(has_unknown, F.to_json(unknown))
+    return F.when(_has_unknown(source), F.to_json(unknown))
+
+
+def _has_unknown(source: Source) -> SparkColumn:
+    return F.size(F.array_except("_keys", _names(source.columns))) > 0

@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Event, Thread
 from typing import TextIO
+
+from pyspark.sql import SparkSession
+
+_TICK_SECONDS = 10
 
 
 @dataclass
@@ -20,6 +25,7 @@ class BatchReport:
     """What is told of one batch when it ends; filled in by whoever runs it."""
 
     rows: int | None = None
+    windows: int | None = None
     rejected: dict[str, int] = field(default_factory=dict)
     watermark_ms: int | None = None
     note: str = ""
@@ -51,6 +57,27 @@ class Progress:
         self.say(f"{name} done in {self.seconds[name]:.1f} s")
 
     @contextmanager
+    def tasks_of(self, spark: SparkSession) -> Iterator[None]:
+        """While a long step works, say every ten seconds how far its Spark tasks are."""
+        ended = Event()
+        ticker = Thread(target=self._tick, args=(spark, ended), daemon=True)
+        ticker.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            ticker.join()
+
+    def _tick(self, spark: SparkSession, ended: Event) -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not ended.wait(_TICK_SECONDS):
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            done = sum(info.numCompletedTasks for info in infos if info)
+            tasks = sum(info.numTasks for info in infos if info)
+            if tasks:
+                self.say(f"… at work: {done} of {tasks} tasks done")
+
+    @contextmanager
     def batch(self, query: str, number: int) -> Iterator[BatchReport]:
         """Measure one batch of a query, and say what it did when it ends well."""
         begin = time.monotonic()
@@ -68,7 +95,8 @@ def _described(report: BatchReport, took: float) -> str:
         parts.append(f"{report.rows:,} rows in {took:.1f} s ({per_second:,.0f} rows/s)")
         parts += [f"{count:,} {reason}" for reason, count in sorted(report.rejected.items())]
     else:
-        parts.append(f"{took:.1f} s")
+        counted = f"{report.windows:,} windows in " if report.windows is not None else ""
+        parts.append(f"{counted}{took:.1f} s")
     if report.watermark_ms is not None:
         parts.append(f"watermark {watermark_text(report.watermark_ms)}")
     if report.note:

@@ -23,7 +23,8 @@ from tidemark.streaming.schemas import (
     rejects_schema,
 )
 from tidemark.streaming.source import check_source, source_of
-from tidemark.tables.create import TableSpec, ensure_table, open_table
+from tidemark.tables.commits import rows_appended
+from tidemark.tables.create import TableSpec, ensure_table, existing_table
 from tidemark.tables.plan import GENERATION, GoldState
 from tidemark.tables.publish import gold_state
 from tidemark.tables.result import Rows, TableResult
@@ -64,9 +65,9 @@ def run_stream(spark: SparkSession, run: Run, progress: Progress, outcome: Outco
     """
     check_source(source_of(run.pipeline, run.places))
     gold = _ensure_tables(spark, run)
-    with progress.stage("ingest"):
+    with progress.stage("ingest"), progress.tasks_of(spark):
         _ingest(spark, run, progress, outcome)
-    with progress.stage("aggregate"):
+    with progress.stage("aggregate"), progress.tasks_of(spark):
         before = {name: _versions_before(run, name, gold[name]) for name in gold}
         _aggregate(spark, run, gold, progress)
     for name, (changes, watermark) in before.items():
@@ -185,18 +186,13 @@ def _watermark(run: Run, name: str, generation: int) -> int:
 def _pins(
     run: Run, name: str, gold: GoldState, changes: int, watermark: int, outcome: Outcome
 ) -> TableResult:
-    table = open_table(run.places.changes(name), run.settings.storage_options)
-    assert table is not None
-    commits = table.history(table.version() - changes) if table.version() > changes else []
-    windows = sum(
-        int(commit.get("operationMetrics", {}).get("numOutputRows", 0)) for commit in commits
-    )
+    table = existing_table(run.places.changes(name), run.settings.storage_options)
     after = _watermark(run, name, gold.generation)
     return TableResult(
         generation=gold.generation,
         changes=table.version(),
         bronze=outcome.versions["bronze"],
-        windows_changed=windows,
+        windows_changed=rows_appended(table, changes),
         watermark_before_ms=watermark,
         watermark_after_ms=after,
         close_before_ms=gold.close_ms,
@@ -205,6 +201,4 @@ def _pins(
 
 
 def _version(run: Run, place: str) -> int:
-    table = open_table(place, run.settings.storage_options)
-    assert table is not None, f"{place} was made at the start of the run"
-    return table.version()
+    return existing_table(place, run.settings.storage_options).version()

@@ -41,6 +41,17 @@ def open_table(uri: str, options: Mapping[str, str]) -> DeltaTable | None:
         return None
 
 
+def existing_table(uri: str, options: Mapping[str, str]) -> DeltaTable:
+    """The table at `uri`, which a run has made. Raises TableMismatch where it is gone."""
+    table = open_table(uri, options)
+    if table is None:
+        raise TableMismatch(
+            f"There is no Delta table {uri}, though a run has made it. Nothing was written to it. "
+            "Was the root moved or cleared since? Run the pipeline again."
+        )
+    return table
+
+
 def ensure_table(spec: TableSpec, options: Mapping[str, str]) -> DeltaTable:
     """The table, made when it is not there yet. Safe to repeat, also after a crash.
 

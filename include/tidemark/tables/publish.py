@@ -11,10 +11,10 @@ Killed anywhere before 4, nothing was published; after it, a repeat finds nothin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.pipeline.model import Pipeline, Table
@@ -30,7 +30,7 @@ from tidemark.tables.plan import (
     plan_publish,
 )
 from tidemark.tables.result import RunResult, TableResult
-from tidemark.tables.window_values import GoldChange, changed_windows, window_keys
+from tidemark.tables.window_values import GoldChange, changed_windows, of_dates
 
 
 def publish_run(pipeline: Pipeline, result: RunResult, settings: Settings) -> RunResult:
@@ -69,10 +69,8 @@ def publish_table(
         return pinned.model_copy(update={"gold": gold.version(), "published_windows": 0})
     changes = _read_changes(_open(changes_uri, options), plan)
     change = changed_windows(gold, changes, table, plan, run_id)
-    _commit(gold, change, window_keys(table), plan)
-    return pinned.model_copy(
-        update={"gold": gold.version(), "published_windows": change.rows.num_rows}
-    )
+    _commit(gold, change, plan)
+    return pinned.model_copy(update={"gold": gold.version(), "published_windows": change.windows})
 
 
 def gold_state(gold: DeltaTable) -> GoldState:
@@ -114,29 +112,36 @@ def _read_changes(changes: DeltaTable, plan: PublishPlan) -> pa.Table:
     )
 
 
-def _commit(gold: DeltaTable, change: GoldChange, keys: tuple[str, ...], plan: PublishPlan) -> None:
+def _commit(gold: DeltaTable, change: GoldChange, plan: PublishPlan) -> None:
+    """One commit, on the version that was read: StorageUnavailable when another came first."""
     properties = CommitProperties(
         app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
+        # Without a retry delta-rs commits on the version that it read, or not at all.
         max_commit_retries=0,
     )
-    if change.only_new:
+    try:
+        _write(gold, change, properties)
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{gold.table_uri} got another commit while this publish read version "
+            f"{plan.gold_version} ({error}). Nothing was published. Try again: what is "
+            "published by then is left alone."
+        ) from error
+
+
+def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -> None:
+    """Append, or write the touched partitions anew.
+
+    Not by delta-rs's merge: it writes strings as Arrow views, which pyarrow cannot filter, nor
+    pandas and DuckDB through it.
+    """
+    if not change.replaced_dates:
         write_deltalake(gold, change.rows, mode="append", commit_properties=properties)
         return
-    merge = gold.merge(
-        source=change.rows,
-        predicate=_same_window(keys, change.first_date, change.last_date),
-        source_alias="new",
-        target_alias="gold",
+    write_deltalake(
+        gold,
+        change.rows,
+        mode="overwrite",
+        predicate=of_dates(change.replaced_dates),
         commit_properties=properties,
-    )
-    merge.when_matched_update_all().when_not_matched_insert_all().execute()
-
-
-def _same_window(keys: tuple[str, ...], first: date, last: date) -> str:
-    """Null keys are keys; the literal dates keep the merge to the partitions that it touches."""
-    # In parentheses: delta-rs takes what follows AND as part of `IS NOT DISTINCT FROM`.
-    same = " AND ".join(f'(gold."{key}" IS NOT DISTINCT FROM new."{key}")' for key in keys)
-    return (
-        f"gold.window_date >= DATE '{first}' AND gold.window_date <= DATE '{last}' "
-        f"AND gold.window_date = new.window_date AND {same}"
     )

@@ -12,21 +12,26 @@ from datetime import UTC, date, datetime, timedelta
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
 
 from tidemark.pipeline.model import Table
 from tidemark.tables.plan import PublishPlan
 
 _TOLERANCE = "1e-9"
+_COUNTS = "SELECT count(*), count(*) FILTER (_known) FROM written"
 
 
 @dataclass(frozen=True)
 class GoldChange:
-    """Rows in gold's columns. `only_new`: none of them stands in gold yet."""
+    """What one commit writes: rows in gold's columns, `windows` of which are new or differ.
+
+    Where gold holds none of them yet, `replaced_dates` is empty and the rows are appended. Else
+    they are everything that these partitions hold from now on.
+    """
 
     rows: pa.Table
-    only_new: bool
-    first_date: date
-    last_date: date
+    windows: int
+    replaced_dates: tuple[date, ...]
 
 
 def changed_windows(
@@ -42,17 +47,15 @@ def changed_windows(
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", changes)
-        connection.register("gold", gold.to_pyarrow_dataset())
         connection.execute(_latest(keys))
-        connection.execute(_before(connection, table.window.length, plan))
+        connection.register("touched", _touched(connection, gold, table.window.length, plan))
+        connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
         connection.execute(_joined(keys, tuple(table.measures), schema))
         connection.execute(_written(plan), {"run": run_id})
-        rows = connection.sql(
-            f"SELECT {_list(schema.names)} FROM written ORDER BY {_list(keys)}"
-        ).to_arrow_table()
-        known = connection.execute("SELECT count(*) FROM written WHERE known").fetchone()
-    dates = rows.column("window_date").unique().sort().to_pylist() or [date(1970, 1, 1)]
-    return GoldChange(rows.cast(schema), known == (0,), dates[0], dates[-1])
+        ((windows, known),) = connection.execute(_COUNTS).fetchall()
+        dates = _dates(connection, "SELECT DISTINCT window_date FROM written") if known else ()
+        rows = connection.sql(_rows(schema.names, keys, dates)).to_arrow_table()
+    return GoldChange(rows.cast(schema), windows, dates)
 
 
 def window_keys(table: Table) -> tuple[str, ...]:
@@ -67,26 +70,27 @@ def _latest(keys: tuple[str, ...]) -> str:
     """
 
 
-def _before(connection: duckdb.DuckDBPyConnection, length: timedelta, plan: PublishPlan) -> str:
-    """Gold's rows that can be touched: those of changed windows, and of windows that close now.
+def _touched(
+    connection: duckdb.DuckDBPyConnection, gold: DeltaTable, length: timedelta, plan: PublishPlan
+) -> Dataset:
+    """Gold's partitions with changed windows, or with windows that can close now.
 
-    An open window ends after the old frontier, so it starts after that less the length: both
-    parts are bounded by date, and gold's other partitions are not read.
+    An open window ends after the old frontier, so it starts after that less the length. The
+    other partitions are left out here, by name: DuckDB would open all of them.
     """
-    first, last = connection.execute(
-        "SELECT min(window_start)::DATE, max(window_start)::DATE FROM latest"
-    ).fetchone() or (None, None)
-    changed = f"window_date BETWEEN DATE '{first}' AND DATE '{last}'" if first else "false"
     opened = (_instant(plan.close_before_ms) - length).date()
-    closing = (
-        f"status = 'provisional' AND window_end <= {_literal(plan.close_after_ms)} "
-        f"AND window_date >= DATE '{opened}'"
-    )
-    return f"CREATE TEMP TABLE before AS SELECT * FROM gold WHERE {changed} OR ({closing})"
+    closed = _instant(plan.close_after_ms).date()
+    predicate = f"window_date BETWEEN DATE '{opened}' AND DATE '{closed}'"
+    if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
+        predicate = f"{predicate} OR {of_dates(changed)}"
+    return gold.to_pyarrow_dataset(file_pruning_predicate=predicate)
 
 
 def _joined(keys: tuple[str, ...], measures: tuple[str, ...], schema: pa.Schema) -> str:
-    """One row a window: its value, what gold says of it, and whether the value is another."""
+    """One row a window: its value, what gold says of it, and whether the value is another.
+
+    The names that are no columns of gold begin with `_`, as no key or measure does.
+    """
     same_key = " AND ".join(f'n."{key}" IS NOT DISTINCT FROM b."{key}"' for key in keys)
     taken = ", ".join(
         f'CASE WHEN n."rows" IS NULL THEN b."{name}" ELSE n."{name}" END AS "{name}"'
@@ -97,9 +101,9 @@ def _joined(keys: tuple[str, ...], measures: tuple[str, ...], schema: pa.Schema)
     )
     return f"""
         CREATE TEMP TABLE joined AS SELECT {taken},
-            b."rows" IS NOT NULL AS known, b.status AS old_status,
-            coalesce(b.revision, 0) AS old_revision,
-            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same_value})) AS differs
+            b."rows" IS NOT NULL AS _known, b.status AS _old_status,
+            coalesce(b.revision, 0) AS _old_revision,
+            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same_value})) AS _differs
         FROM latest n FULL JOIN before b ON {same_key}
     """
 
@@ -109,22 +113,43 @@ def _same(name: str, floating: bool) -> str:
     same = f"{new} IS NOT DISTINCT FROM {old}"
     if not floating:
         return f"({same})"
+    # NaN and infinity are close to nothing but themselves: SQL would find NaN <= NaN.
+    finite = f"isfinite({new}) AND isfinite({old})"
     close = f"abs({new} - {old}) <= {_TOLERANCE} * greatest(abs({new}), abs({old}))"
-    return f"({same} OR coalesce({close}, false))"
+    return f"({same} OR coalesce({finite} AND {close}, false))"
 
 
 def _written(plan: PublishPlan) -> str:
     before, after = _literal(plan.close_before_ms), _literal(plan.close_after_ms)
     return f"""
         CREATE TEMP TABLE written AS SELECT *,
-            differs AND window_end <= {before} AS corrects,
+            _differs AND window_end <= {before} AS _corrects,
             CASE WHEN window_end > {after} THEN 'provisional'
-                 WHEN old_status = 'corrected' OR corrects THEN 'corrected'
+                 WHEN _old_status = 'corrected' OR _corrects THEN 'corrected'
                  ELSE 'final' END AS status,
-            old_revision + corrects::BIGINT AS revision,
+            _old_revision + _corrects::BIGINT AS revision,
             $run AS updated_by, window_start::DATE AS window_date
-        FROM joined WHERE differs OR status IS DISTINCT FROM old_status
+        FROM joined WHERE _differs OR status IS DISTINCT FROM _old_status
     """
+
+
+def _rows(columns: list[str], keys: tuple[str, ...], dates: tuple[date, ...]) -> str:
+    """What is written, with the rows of replaced partitions that stay as they are."""
+    names, written = _list(columns), f"SELECT {_list(columns)} FROM written"
+    if dates:
+        same_key = " AND ".join(f'b."{key}" IS NOT DISTINCT FROM w."{key}"' for key in keys)
+        kept = f"SELECT {names} FROM before b ANTI JOIN written w ON {same_key}"
+        written = f"{written} UNION ALL {kept} WHERE {of_dates(dates)}"
+    return f"SELECT * FROM ({written}) ORDER BY {_list(keys)}"
+
+
+def of_dates(dates: tuple[date, ...]) -> str:
+    """The predicate of gold's partitions of these dates, for delta-rs and DuckDB."""
+    return "window_date IN (" + ", ".join(f"DATE '{day}'" for day in dates) + ")"
+
+
+def _dates(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[date, ...]:
+    return tuple(sorted(row[0] for row in connection.execute(sql).fetchall()))
 
 
 def _list(names: tuple[str, ...] | list[str]) -> str:
@@ -136,5 +161,4 @@ def _instant(milliseconds: int) -> datetime:
 
 
 def _literal(milliseconds: int) -> str:
-    """A literal, because a prepared parameter would keep DuckDB from skipping partitions."""
     return f"TIMESTAMPTZ '{_instant(milliseconds).isoformat()}'"

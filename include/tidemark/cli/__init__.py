@@ -1,0 +1,1 @@
+"""The command `tidemark`: each command translates its arguments into a few calls."""

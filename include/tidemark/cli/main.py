@@ -1,0 +1,68 @@
+"""The entry point: the commands, and how an error of ours ends one of them.
+
+Exit codes are those of the job: 0 success; 1 failed, and a retry will not help; 75 failed, and
+a retry can help. 2 is a wrong command line, 130 an interrupt.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tidemark import __version__
+from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.publish import publish
+from tidemark.cli.run import run
+from tidemark.cli.validate import validate
+from tidemark.errors import TidemarkError
+
+
+class _Commands(TyperGroup):
+    """The commands. An error of ours is a message; one that nobody foresaw is a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TidemarkError as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            raise typer.Exit(exit_code(error)) from None
+
+
+app = typer.Typer(
+    name="tidemark",
+    cls=_Commands,
+    help="Streaming on a schedule, with every row accounted for.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Python's own traceback: it can be copied, and shows no variable that may hold a secret.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(validate)
+app.command()(run)
+app.command()(publish)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"tidemark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,28 @@
+"""Arguments that several commands share, and the places that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.pipeline.source_files import is_uri
+
+PipelineName = Annotated[
+    str, typer.Argument(metavar="PIPELINE", help="Its name, or the path of its file.")
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        show_default=False,
+        help="Default: $TIDEMARK_SETTINGS, else include/settings.yaml here or in a folder above.",
+    ),
+]
+
+
+def absolute(place: str) -> str:
+    """A place as the file interface takes it: an absolute path, or a URI as it is."""
+    return place if is_uri(place) else str(Path(place).expanduser().absolute())

@@ -1,0 +1,91 @@
+"""A run's result, for people: rows, windows, watermark, seconds, and what went wrong."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.tables.result import RunResult, TableResult
+
+# A file or pipe has no width; a table that is cut would lose numbers.
+_WIDTH_OF_A_FILE = 140
+
+
+def print_result(result: RunResult, uri: str) -> None:
+    """Print the result to stdout, and its error to stderr."""
+    console = Console(highlight=False, soft_wrap=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    console.print(f"\n{result.pipeline}, run {result.run_id}: {outcome_text(result)}")
+    console.print(rows_table(result))
+    if result.tables:
+        console.print(windows_table(result))
+    seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
+    if seconds:
+        console.print(f"seconds: {seconds}", soft_wrap=True)
+    console.print(f"result file: {uri}", soft_wrap=True)
+    if result.error:
+        print(f"\n{result.error.type}: {result.error.message}\n{_advice(result)}", file=sys.stderr)
+
+
+def outcome_text(result: RunResult) -> str:
+    """How far the run came, in a word or two."""
+    if result.error:
+        return "failed"
+    return "held, not published" if result.held else "succeeded and published"
+
+
+def rows_table(result: RunResult) -> Table:
+    """Rows read, accepted, and rejected by reason: read is the sum of the others."""
+    rows = result.rows
+    table = Table(box=SIMPLE, show_edge=False)
+    for name in ("rows read", "accepted", *(f"rejected: {reason}" for reason in rows.rejected)):
+        table.add_column(name, justify="right")
+    if not rows.rejected:
+        table.add_column("rejected", justify="right")
+    counts = (rows.read, rows.accepted, *(rows.rejected.values() or [0]))
+    table.add_row(*(f"{count:,}" for count in counts))
+    return table
+
+
+def windows_table(result: RunResult) -> Table:
+    """Each table's windows, gold's version, and how far its time has come."""
+    table = Table(box=SIMPLE, show_edge=False)
+    table.add_column("table")
+    for name in ("windows\nchanged", "windows\npublished", "gold's\nversion"):
+        table.add_column(name, justify="right")
+    for name in ("watermark (UTC)", "windows closed\nup to (UTC)"):
+        table.add_column(name)
+    for name, told in result.tables.items():
+        table.add_row(name, *_cells(told))
+    return table
+
+
+def _cells(told: TableResult) -> list[str]:
+    published = told.gold is not None
+    return [
+        f"{told.windows_changed:,}",
+        f"{told.published_windows:,}" if told.published_windows is not None else "held",
+        f"{told.gold}" if published else "as before",
+        _instant(told.watermark_after_ms),
+        _instant(told.close_after_ms if published else told.close_before_ms),
+    ]
+
+
+def _instant(milliseconds: int) -> str:
+    """Milliseconds since 1970 as text; 0 means that there is none yet."""
+    if not milliseconds:
+        return "none yet"
+    instant = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    exact = "milliseconds" if milliseconds % 1000 else "seconds"
+    return instant.replace(tzinfo=None).isoformat(sep=" ", timespec=exact)
+
+
+def _advice(result: RunResult) -> str:
+    if result.error and result.error.retry_can_help:
+        return "Running it again can help."
+    return "Running it again will not help before this is mended."

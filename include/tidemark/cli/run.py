@@ -1,0 +1,126 @@
+"""`tidemark run`: the steps of the pipeline's Dag, in its order, without Airflow.
+
+1. Submit the job with `--hold`, as the Dag's stream task does; its progress passes through.
+2. Read the result file that it wrote.
+3. Publish in this process, unless the run is to be held, and say so in the result file.
+4. Print what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.exit_codes import FAILED, INTERRUPTED, RETRY, exit_code
+from tidemark.cli.options import PipelineName, SettingsFile, absolute
+from tidemark.cli.publish import publish_pinned
+from tidemark.cli.report import print_result
+from tidemark.cli.submit import job_environment, submit, submit_command
+from tidemark.errors import ResultUnreadable, SettingsInvalid
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.tables.result import RunResult, read_result
+
+
+def run(
+    pipeline: PipelineName,
+    settings: SettingsFile = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Default: manual__ and the time.", show_default=False),
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Leave publishing to `tidemark publish`.")
+    ] = False,
+    master: Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")] = "local[*]",
+    result: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            show_default=False,
+            help="Where the result file goes, a path or URI. Default: with the pipeline's tables.",
+        ),
+    ] = None,
+) -> None:
+    """Run a pipeline once, and publish what it changed, as its Dag does.
+
+    Exits with 0 when all went well, 1 when something must be mended first, 75 when running
+    again can help. A run that was stopped anywhere is finished by the next one.
+    """
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    refuse_local_root(loaded, master)
+    environment = job_environment(os.environ)
+    run_id = run_id or f"manual__{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
+    uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
+    named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
+    arguments = ["--pipeline", *named, "--run-id", run_id, "--hold"]
+    before = _result(uri, loaded)
+    status = _submit(submit_command(environment, master, arguments), environment)
+    outcome = _result(uri, loaded)
+    if outcome is None or outcome == before:
+        raise _without_result(uri, status, environment)
+    if outcome.error is None and not hold:
+        outcome = publish_pinned(found, outcome, uri, loaded)
+    print_result(outcome, uri)
+    if outcome.error:
+        raise typer.Exit(exit_code(outcome.error))
+    if hold:
+        print(f"To publish it:\n  {shlex.join(['tidemark', 'publish', *named])}")
+
+
+_STATE = "What was committed stays and is not done again; the next run goes on from there."
+
+
+def refuse_local_root(settings: Settings, master: str) -> None:
+    """Executors on other machines would each write to a disk of their own."""
+    if settings.is_local and not (master == "local" or master.startswith("local[")):
+        raise SettingsInvalid(
+            f"The root {settings.root} is a folder of this machine, and the executors of the "
+            f"master {master} would write to their own disks. Nothing was started. Set the root "
+            "to a store that all machines reach (s3://bucket/folder), or take `--master local[*]`."
+        )
+
+
+def _submit(command: list[str], environment: dict[str, str]) -> int:
+    """Run the job to its end; its exit status. Ctrl-C ends the job and the command."""
+    try:
+        return submit(command, environment)
+    except KeyboardInterrupt:
+        print(f"\nStopped. {_STATE}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _result(uri: str, settings: Settings) -> RunResult | None:
+    """The result file; None where there is none, or none that can be read.
+
+    Before the job starts it may be that of a run with the same id, or the same `--result`.
+    """
+    with suppress(ResultUnreadable):
+        return read_result(uri, settings.storage_options)
+    return None
+
+
+def _without_result(uri: str, status: int, environment: dict[str, str]) -> typer.Exit:
+    """Tell of a job that ended before it could write its result."""
+    # A killed JVM ends so, whether the signal met it or the shell that started it.
+    killed = status < 0 or status > 128
+    java = environment.get("JAVA_HOME", "the PATH")
+    advice = (
+        "It was killed, or memory ran out: run it again."
+        if killed
+        else f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
+    )
+    print(
+        f"spark-submit ended with exit status {status}, and the job wrote no result to {uri}. "
+        f"{_STATE} What it said last is above. {advice}",
+        file=sys.stderr,
+    )
+    return typer.Exit(RETRY if killed else FAILED)

@@ -1,0 +1,166 @@
+"""Start the job by spark-submit: that of the installed pyspark, in the environment it needs.
+
+In a repository that was set up, the variables of `.tidemark/env` are used without being
+sourced; those that are set already win.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import tidemark
+from tidemark.errors import EngineMissing
+
+JOB = "tidemark.streaming.job"
+# Long enough for Spark to end well, short enough for a person who waits.
+_SECONDS_TO_END = 10.0
+_STDERR = 2
+_INCLUDE = Path(tidemark.__file__).resolve().parent.parent
+
+
+def job_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The job's environment variables. EngineMissing where pyspark or Java is not there."""
+    home = _spark_home()
+    environment = {**_set_up_variables(), **variables}
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    # The driver is this interpreter and its pyspark, whatever else the machine has.
+    environment |= {"SPARK_HOME": str(home), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    _check_java(environment)
+    return environment
+
+
+def submit_command(
+    environment: Mapping[str, str], master: str, arguments: Sequence[str]
+) -> list[str]:
+    """spark-submit of the job's file, which is found without importing it."""
+    spec = importlib.util.find_spec(JOB)
+    assert spec is not None
+    assert spec.origin is not None
+    program = str(Path(environment["SPARK_HOME"], "bin", "spark-submit"))
+    return [program, "--master", master, spec.origin, *arguments]
+
+
+def submit(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command to its end; its exit status, negative for a signal.
+
+    It gets a process group of its own: the JVM and Python's driver. Whatever stops this process
+    first (Ctrl-C, SIGTERM, a closed terminal) ends all of the group.
+    """
+    with _signals_raise():
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            # Spark's launcher puts all that Python's driver says on stdout; ours has the report.
+            stdout=_STDERR,
+            start_new_session=True,
+        )
+        try:
+            return process.wait()
+        finally:
+            if process.returncode is None:
+                _end_group(process)
+
+
+def variables_of(file: Path) -> dict[str, str]:
+    """What a file of `export NAME=VALUE` lines sets, as a POSIX shell reads it."""
+    names = set(re.findall(r"^export (\w+)=", file.read_text(encoding="utf-8"), re.MULTILINE))
+    told = subprocess.run(
+        ["sh", "-c", '. "$1" && env -0', "sh", str(file)],
+        capture_output=True, text=True, check=False,
+        env={"PATH": os.environ.get("PATH", os.defpath)},
+    )  # fmt: skip
+    if told.returncode:
+        raise EngineMissing(
+            f"{file} cannot be read by a shell: {told.stderr.strip()} Nothing was started. "
+            "Remove it and run `make setup`."
+        )
+    pairs = (entry.partition("=") for entry in told.stdout.split("\0") if entry)
+    return {name: value for name, _, value in pairs if name in names}
+
+
+def _set_up_variables() -> dict[str, str]:
+    """What set-up wrote for this repository; nothing for an installed wheel.
+
+    Not its TIDEMARK_SETTINGS: the settings are found as they are for every command.
+    """
+    file = _INCLUDE.parent / ".tidemark" / "env"
+    if not file.is_file():
+        return {}
+    return {n: value for n, value in variables_of(file).items() if not n.startswith("TIDEMARK_")}
+
+
+def _spark_home() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    origin = spec.origin if spec else None
+    # pyspark-client alone has the package, and no engine.
+    if origin and (home := Path(origin).parent).joinpath("bin", "spark-submit").is_file():
+        return home
+    advice = _what_to_do("Install it: pip install 'tidemark[spark]'.")
+    raise EngineMissing(
+        f"pyspark is not installed for {sys.executable}. Nothing was started. {advice}"
+    )
+
+
+def _check_java(environment: Mapping[str, str]) -> None:
+    """As Spark's scripts look for it: JAVA_HOME, and the PATH only where that is not set."""
+    if home := environment.get("JAVA_HOME"):
+        if os.access(Path(home, "bin", "java"), os.X_OK):
+            return
+        state = f"JAVA_HOME is {home}, where no bin/java is"
+    elif shutil.which("java", path=environment.get("PATH", os.defpath)):
+        return
+    else:
+        state = "JAVA_HOME is not set, and no java is on the PATH"
+    advice = "Install Java 17, 21 or 25, and name its folder in JAVA_HOME."
+    raise EngineMissing(
+        f"Spark needs Java, and none was found: {state}. Nothing was started. {_what_to_do(advice)}"
+    )
+
+
+def _what_to_do(elsewhere: str) -> str:
+    """In the repository, set-up brings all that is missing."""
+    repository = _INCLUDE.parent
+    if (repository / "Makefile").is_file() and _INCLUDE.name == "include":
+        return f"In {repository}: `make setup`, then `. .tidemark/env`."
+    return elsewhere
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP end Python by an exception, so that `finally` is heard."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    heard = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        heard.append(signal.SIGHUP)
+    before = {number: signal.signal(number, leave) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SECONDS_TO_END)
+    finally:
+        # The JVM may be gone while Python's driver is not.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,74 @@
+"""`tidemark validate`: are the pipeline files good? Reads nothing else, and starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.exit_codes import FAILED
+from tidemark.cli.options import SettingsFile
+from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings import load_settings
+
+Load = Callable[[], Pipeline]
+
+
+def validate(
+    pipelines: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PIPELINE",
+            show_default=False,
+            help="Names, or paths of files; all of the settings' folder where none is given.",
+        ),
+    ] = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Check pipeline files, and tell all that is wrong with each.
+
+    Prints a line for each good file, and for a bad one every problem with its line and column.
+    Exits with 1 when any is bad.
+    """
+    loads = _named(pipelines, settings) if pipelines else _of_folder(settings)
+    verdicts = [_tell(load) for load in loads]
+    bad = verdicts.count(False)
+    if bad and len(verdicts) > 1:
+        print(f"{bad} of {len(verdicts)} pipelines cannot be used.")
+    if bad:
+        raise typer.Exit(FAILED)
+
+
+def _named(names: list[str], settings: Path | None) -> Iterator[Load]:
+    """A path needs no settings: a file can be checked where there is no project yet."""
+    for name in names:
+        path = Path(name)
+        if path.suffix in ENDINGS and path.is_file():
+            yield partial(load_pipeline, path)
+        else:
+            yield partial(find_pipeline, name, load_settings(settings))
+
+
+def _of_folder(settings: Path | None) -> Iterator[Load]:
+    folder = load_settings(settings).pipelines
+    files = pipeline_files(Path(folder))
+    if not files:
+        state = "holds no pipeline file" if Path(folder).is_dir() else "does not exist"
+        print(f"Nothing to check: the pipelines' folder {folder} {state}.")
+    for file in files:
+        yield partial(load_pipeline, file)
+
+
+def _tell(load: Load) -> bool:
+    try:
+        pipeline = load()
+    except (PipelineInvalid, PipelineNotFound) as error:
+        print(error)
+        return False
+    print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
+    return True

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk import CronTriggerTimetable
+
+from tidemark.airflow import pipeline_dags, raise_invalid_pipelines
+from tidemark.errors import PipelineInvalid, PipelineNotFound, SettingsInvalid
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+Write = Callable[..., Path]
+
+BROKEN = "source: {}\n"
+# What takes seconds to import, in a process that Airflow starts again and again.
+HEAVY = ("pyspark", "pandas", "deltalake", "pyarrow", "duckdb", "great_expectations", "numpy")
+PARSE = """
+import json, sys, time
+import airflow.sdk
+import airflow.providers.apache.spark.operators.spark_submit
+began = time.process_time()
+import runpy
+found = runpy.run_path(sys.argv[1])
+print(json.dumps({"seconds": time.process_time() - began, "modules": list(sys.modules),
+                  "dags": [n for n, v in found.items() if isinstance(v, airflow.sdk.DAG)]}))
+"""
+
+
+def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    write_pipeline("hits")
+    write_pipeline("broken", BROKEN)
+    assert sorted(pipeline_dags()) == ["hits", "visits"]
+
+
+def test_a_folder_given_goes_before_that_of_the_settings(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    file = write_pipeline("visits")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "hits.yaml").write_text(file.read_text())
+    assert list(pipeline_dags(other)) == ["hits"]
+
+
+def test_a_dag_says_what_its_pipeline_does(write_pipeline: Write) -> None:
+    write_pipeline("visits", owner="web", schedule="@hourly")
+    dag = pipeline_dags()["visits"]
+    assert isinstance(dag.timetable, CronTriggerTimetable)
+    assert dag.description == "Visits, one | a line"
+    assert "Visits, one \\| a line" in str(dag.doc_md)
+    assert "| page_1h | 1 hour, every 30 minutes | page | visits = `count(*)` |" in str(dag.doc_md)
+    assert "watermark**: delay 10 minutes" in str(dag.doc_md)
+    assert {task.owner for task in dag.tasks} == {"web"}
+
+
+def test_a_dag_runs_once_at_a_time_never_catches_up_and_allows_no_backfill(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    dag = pipeline_dags()["visits"]
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert dag.allowed_run_types is not None
+    assert "backfill" not in {kind.value for kind in dag.allowed_run_types}
+    assert "manual" in {kind.value for kind in dag.allowed_run_types}
+
+
+def test_publish_follows_stream_and_announces_every_gold_table(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    write_pipeline("visits")
+    stream, publish = pipeline_dags()["visits"].tasks
+    assert (stream.task_id, publish.task_id) == ("stream", "publish")
+    assert publish.upstream_task_ids == {"stream"}
+    (asset,) = publish.outlets
+    assert asset.name == "tidemark/visits/page_1h"
+    assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()
+
+
+def test_a_gold_asset_below_a_path_that_is_no_uri_has_a_valid_one(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline("visits")
+    monkeypatch.setenv("TIDEMARK_ROOT", "/srv/my tables é")
+    (asset,) = pipeline_dags()["visits"].tasks[1].outlets
+    assert asset.uri == "file:///srv/my%20tables%20%C3%A9/visits/page_1h/gold"
+
+
+def test_a_gold_asset_in_a_bucket_has_the_address_of_the_table(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline("visits")
+    monkeypatch.setenv("TIDEMARK_ROOT", "s3://lake/tidemark")
+    (asset,) = pipeline_dags()["visits"].tasks[1].outlets
+    assert asset.uri == "s3://lake/tidemark/visits/page_1h/gold"
+
+
+def test_tasks_are_retried_twice_unless_default_args_say_otherwise(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    for task in pipeline_dags()["visits"].tasks:
+        assert (task.retries, task.retry_delay) == (2, timedelta(seconds=30))
+    for task in pipeline_dags(default_args={"retries": 5, "owner": "me"})["visits"].tasks:
+        assert (task.retries, task.owner) == (5, "me")
+
+
+def test_a_task_process_makes_only_the_dag_that_it_runs(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline("visits")
+    write_pipeline("hits")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "hits")
+    assert list(pipeline_dags()) == ["hits"]
+
+
+def test_no_dags_and_no_error_without_a_folder_or_with_unusable_settings(
+    write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline("visits")
+    assert pipeline_dags(tmp_path / "nowhere") == {}
+    monkeypatch.setenv("TIDEMARK_SETTINGS", str(tmp_path / "nowhere.yaml"))
+    assert pipeline_dags() == {}
+
+
+def test_one_error_lists_all_invalid_files_with_all_that_is_wrong_in_each(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    first = write_pipeline("first", BROKEN)
+    second = write_pipeline("second", "tables: 1\n")
+    with pytest.raises(PipelineInvalid) as raised:
+        raise_invalid_pipelines()
+    message = str(raised.value)
+    assert message.startswith(f"2 of 3 pipeline files in {first.parent} cannot be used")
+    assert str(first) in message
+    assert str(second) in message
+    assert message.count("watermark") == 2, "a missing key of each file"
+
+
+def test_valid_files_raise_nothing(write_pipeline: Write) -> None:
+    write_pipeline("visits")
+    raise_invalid_pipelines()
+
+
+def test_a_missing_folder_is_told_with_its_name(write_pipeline: Write, tmp_path: Path) -> None:
+    with pytest.raises(PipelineNotFound, match=f"no folder {tmp_path / 'nowhere'}"):
+        raise_invalid_pipelines(tmp_path / "nowhere")
+
+
+def test_unusable_settings_are_told(
+    write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_SETTINGS", str(tmp_path / "nowhere.yaml"))
+    with pytest.raises(SettingsInvalid, match=r"nowhere\.yaml"):
+        raise_invalid_pipelines()
+
+
+def test_parsing_the_samples_dags_is_quick_and_loads_no_engine() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "include")}
+    environment["TIDEMARK_SETTINGS"] = str(REPOSITORY / "include" / "settings.yaml")
+    parsed = subprocess.run(
+        [sys.executable, "-c", PARSE, str(REPOSITORY / "dags" / "pipelines.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(parsed.stdout.splitlines()[-1])
+    assert {"access_log", "ad_impressions"} <= set(told["dags"])
+    assert not set(HEAVY) & set(told["modules"])
+    # Of the processor, so that it holds on a busy machine; 0.2 s where it was measured.
+    assert told["seconds"] < 1

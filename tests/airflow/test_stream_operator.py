@@ -1,0 +1,295 @@
+"""The stream task against a real process in spark-submit's place, which leaves a real result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidemark.airflow.stream import StreamOperator, job_file
+
+RUN = "manual__2026-11-21T10:00:00+00:00"
+FILE = "manual__2026-11-21T10_00_00_00_00--try1.json"
+
+SUCCEEDED: dict[str, Any] = {
+    "pipeline": "visits",
+    "run_id": RUN,
+    "outcome": "succeeded",
+    "held": True,
+    "started_at": "2026-11-21T10:00:01Z",
+    "ended_at": "2026-11-21T10:00:09Z",
+    "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}},
+    "seconds": {"session": 3.0},
+    "tables": {
+        "page_1h": {
+            "generation": 1,
+            "changes": 4,
+            "bronze": 2,
+            "windows_changed": 3,
+            "watermark_before_ms": 0,
+            "watermark_after_ms": 1_772_366_340_000,
+            "close_before_ms": 0,
+            "close_after_ms": 1_772_366_340_000,
+        }
+    },
+}
+
+# Leaves `result` where it is told to, as a job does, and ends as the test says.
+SUBMIT = """\
+#!{python}
+import json, os, pathlib, signal, subprocess, sys, time
+plan = json.loads(pathlib.Path({plan!r}).read_text())
+pathlib.Path(plan["seen"]).write_text(json.dumps(sys.argv[1:]))
+if plan["result"] is not None:
+    target = pathlib.Path(sys.argv[sys.argv.index("--result") + 1])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(plan["result"])
+if plan["hang"]:
+    driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path(plan["hang"]).write_text(str(driver.pid))
+    time.sleep(600)
+if plan["exit"] < 0:
+    os.kill(os.getpid(), -plan["exit"])
+sys.exit(plan["exit"])
+"""
+
+
+@dataclass
+class Submit:
+    """A stream task whose spark-submit does what it is told."""
+
+    folder: Path
+    pipeline: Path
+    operator: StreamOperator | None = None
+
+    @property
+    def result_file(self) -> Path:
+        return self.folder / "root" / "visits" / "results" / FILE
+
+    def plan(
+        self,
+        result: dict[str, Any] | str | None = None,
+        exit_status: int = 0,
+        hang: Path | None = None,
+    ) -> None:
+        text = json.dumps(result) if isinstance(result, dict) else result
+        told = {"result": text, "exit": exit_status, "hang": str(hang) if hang else None}
+        told["seen"] = str(self.folder / "seen.json")
+        (self.folder / "plan.json").write_text(json.dumps(told))
+
+    def run(self, try_number: int = 1) -> dict[str, Any]:
+        """As in a process of its own, which is what each try is."""
+        self.operator = StreamOperator(
+            task_id="stream",
+            pipeline_file=str(self.pipeline),
+            conn_id="spark_default",
+            spark_binary=str(self.folder / "spark-submit"),
+        )
+        context: Any = {"run_id": RUN, "ti": SimpleNamespace(try_number=try_number)}
+        return self.operator.execute(context)
+
+    @property
+    def arguments(self) -> list[str]:
+        seen: list[str] = json.loads((self.folder / "seen.json").read_text())
+        return seen
+
+    @property
+    def was_started(self) -> bool:
+        return (self.folder / "seen.json").exists()
+
+
+@pytest.fixture
+def submit(
+    write_pipeline: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Submit:
+    binary = tmp_path / "spark-submit"
+    plan = str(tmp_path / "plan.json")
+    binary.write_text(SUBMIT.format(python=sys.executable, plan=plan))
+    binary.chmod(0o755)
+    connection = {"conn_type": "spark", "host": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    return Submit(tmp_path, write_pipeline("visits"))
+
+
+def failed(retry_can_help: bool, **changed: Any) -> dict[str, Any]:
+    error = {"class": "RunFailed", "message": "batch 7 broke", "retry_can_help": retry_can_help}
+    return {**SUCCEEDED, "outcome": "failed", "error": error, **changed}
+
+
+def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
+    submit.plan(SUCCEEDED)
+    assert submit.run() == {
+        "result": str(submit.result_file),
+        "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}},
+        "tables": {"page_1h": {"windows_changed": 3, "watermark_ms": 1_772_366_340_000}},
+    }
+
+
+def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> None:
+    submit.plan(SUCCEEDED)
+    submit.run()
+    job = submit.arguments.index(job_file())
+    assert submit.arguments[:2] == ["--master", "local[2]"]
+    assert submit.arguments[job + 1 :] == [
+        *("--pipeline", str(submit.pipeline)),
+        *("--run-id", RUN, "--result", str(submit.result_file), "--hold"),
+    ]
+
+
+def test_no_storage_option_is_on_the_command_line(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = {"AWS_ACCESS_KEY_ID": "hush-id", "AWS_SECRET_ACCESS_KEY": "hush"}
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS", json.dumps(secret))
+    submit.plan(SUCCEEDED)
+    submit.run()
+    assert "hush" not in " ".join(submit.arguments)
+
+
+def test_a_failure_that_a_retry_cannot_help_is_not_retried(submit: Submit) -> None:
+    submit.plan(failed(retry_can_help=False), exit_status=1)
+    with pytest.raises(AirflowFailException) as raised:
+        submit.run()
+    message = str(raised.value)
+    assert "RunFailed: batch 7 broke" in message
+    assert "will not try again" in message
+
+
+def test_a_failure_that_a_retry_can_help_is_retried(submit: Submit) -> None:
+    submit.plan(failed(retry_can_help=True), exit_status=75)
+    with pytest.raises(AirflowException, match="RunFailed: batch 7 broke") as raised:
+        submit.run()
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_a_failed_result_fails_the_task_though_spark_submit_ended_well(submit: Submit) -> None:
+    submit.plan(failed(retry_can_help=True), exit_status=0)
+    with pytest.raises(AirflowException, match="batch 7 broke"):
+        submit.run()
+
+
+def test_a_result_that_succeeded_counts_though_spark_submit_then_failed(submit: Submit) -> None:
+    submit.plan(SUCCEEDED, exit_status=1)
+    assert submit.run()["rows"]["accepted"] == 8
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "told"), [(3, "ended with exit status 3"), (-9, "was killed by signal 9")]
+)
+def test_a_job_without_a_result_is_retried_and_its_exit_is_told(
+    submit: Submit, exit_status: int, told: str
+) -> None:
+    submit.plan(None, exit_status)
+    with pytest.raises(AirflowException) as raised:
+        submit.run()
+    assert not isinstance(raised.value, AirflowFailException)
+    assert f"spark-submit {told} without a result" in str(raised.value)
+    assert str(submit.result_file) in str(raised.value)
+
+
+def test_a_file_that_is_no_result_is_told_as_such(submit: Submit) -> None:
+    submit.plan('{"format": 2}')
+    with pytest.raises(AirflowException, match="is not a result file of format 1"):
+        submit.run()
+
+
+def test_the_result_of_an_earlier_run_with_the_same_id_is_not_taken(submit: Submit) -> None:
+    submit.plan(SUCCEEDED)
+    submit.run()
+    submit.plan(None, exit_status=-9)
+    with pytest.raises(AirflowException, match="of an earlier run with this id"):
+        submit.run()
+
+
+def test_a_second_try_has_a_result_of_its_own(submit: Submit) -> None:
+    submit.plan(failed(retry_can_help=True), exit_status=75)
+    with pytest.raises(AirflowException):
+        submit.run()
+    submit.plan(SUCCEEDED)
+    assert submit.run(try_number=2)["result"].endswith("--try2.json")
+
+
+@pytest.mark.parametrize("host", ["spark://10.0.0.1:7077", "yarn", "local-cluster[2,1,1024]"])
+def test_a_local_root_with_a_cluster_is_refused_before_anything_starts(
+    submit: Submit, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "spark", "host": host}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    submit.plan(SUCCEEDED)
+    with pytest.raises(AirflowFailException, match="is a folder of this machine") as raised:
+        submit.run()
+    assert f"is {host}" in str(raised.value)
+    assert not submit.was_started
+
+
+def test_a_connection_that_does_not_exist_is_told(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    submit.plan(SUCCEEDED)
+    with pytest.raises(AirflowFailException, match="there is no connection spark_default"):
+        submit.run()
+
+
+def test_unusable_settings_fail_the_task_before_anything_starts(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_SETTINGS", "/nowhere/settings.yaml")
+    submit.plan(SUCCEEDED)
+    with pytest.raises(AirflowFailException, match=r"no settings file /nowhere/settings\.yaml"):
+        submit.run()
+    assert not submit.was_started
+
+
+def test_a_killed_task_ends_the_driver_that_spark_submit_started(
+    submit: Submit, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "driver.pid"
+    submit.plan(None, hang=pid_file)
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            submit.run()
+        except AirflowException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    driver = _driver(pid_file)
+    assert submit.operator is not None
+    try:
+        submit.operator.on_kill()
+        # Not before the driver is gone: it holds the output that the provider reads.
+        thread.join(timeout=20)
+        assert f"signal {signal.SIGKILL}" in str(ended[0])
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            driver.kill()
+
+
+def _driver(pid_file: Path) -> psutil.Process:
+    deadline = time.monotonic() + 20
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return psutil.Process(int(pid_file.read_text()))
+
+
+def test_the_job_that_is_submitted_exists_and_pyspark_is_not_loaded_to_find_it() -> None:
+    assert Path(job_file()).is_file()
+    assert Path(job_file()).parts[-3:] == ("tidemark", "streaming", "job.py")
+    assert os.access(job_file(), os.R_OK)

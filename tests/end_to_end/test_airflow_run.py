@@ -1,0 +1,170 @@
+"""A real Airflow (scheduler, LocalExecutor, API server, Dag processor) runs a sample's Dag."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+from rich.console import Console
+
+from demo.api import AirflowApi, DagRun
+from demo.environment import (
+    REPOSITORY,
+    AirflowHome,
+    airflow_environment,
+    prepare_home,
+    set_up_environment,
+    without,
+)
+from demo.land import write_settings
+from demo.running import START_SECONDS, running_airflow
+from demo.runs import explain, result_of, run_all, wait_until
+from demo.screen import Screen
+from demo.services import Services
+
+SAMPLES = REPOSITORY / "include" / "samples" / "ad_impressions"
+DAG = "ad_impressions"
+
+
+@dataclass
+class Airflow:
+    """An Airflow that runs one pipeline, and the sockets that it was seen to listen on."""
+
+    folder: Path
+    home: AirflowHome
+    services: Services
+    api: AirflowApi
+    listening: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def pipeline(self) -> Path:
+        return self.folder / "pipelines" / f"{DAG}.yaml"
+
+    def land(self, trigger: int) -> None:
+        landing = self.root / "landing" / DAG
+        landing.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SAMPLES / f"trigger-{trigger}.json", landing)
+
+    def run(self, run_id: str) -> DagRun:
+        def watch(*_: str) -> None:
+            self.listening |= listening(self.services)
+
+        wait_until(lambda: self.api.knows(DAG), self.services.check, "The Dag", START_SECONDS)
+        return run_all(self.api, [DAG], run_id, self.services.check, watch, self.home)[0]
+
+
+@pytest.fixture
+def airflow(tmp_path: Path) -> Iterator[Airflow]:
+    pipelines, settings = tmp_path / "pipelines", tmp_path / "settings.yaml"
+    pipelines.mkdir()
+    text = (REPOSITORY / "include" / "pipelines" / f"{DAG}.yaml").read_text()
+    kept = [line for line in text.splitlines() if not line.startswith("schedule:")]
+    (pipelines / f"{DAG}.yaml").write_text("\n".join(kept))
+    write_settings(settings, tmp_path / "root", pipelines)
+    home = prepare_home(tmp_path / "airflow")
+    base = {**without(set_up_environment(), "TIDEMARK_"), "TIDEMARK_SETTINGS": str(settings)}
+    environment = airflow_environment(base, home, quick=True)
+    with running_airflow(Screen(Console()), home, environment) as (services, api):
+        yield Airflow(tmp_path, home, services, api)
+
+
+def listening(services: Services) -> set[tuple[str, int]]:
+    found = set()
+    for process in services.processes():
+        with suppress(psutil.NoSuchProcess):
+            for each in process.net_connections(kind="inet"):
+                if each.status == psutil.CONN_LISTEN:
+                    found.add((each.laddr.ip, each.laddr.port))
+    return found
+
+
+def test_a_dag_run_publishes_gold_on_loopback_only_and_a_failing_one_is_explained(
+    airflow: Airflow,
+) -> None:
+    airflow.land(1)
+    first = airflow.run("first")
+    assert first.state == "success", explain(first, airflow.home)
+    assert gold(airflow.root) == expected(after_trigger=1)
+
+    result = result_of(first, str(airflow.root))
+    assert result is not None
+    assert (result.rows.read, result.held) == (2, False)
+    assert {"session", "ingest", "aggregate", "publish"} <= set(result.seconds)
+    assert ("127.0.0.1", airflow.home.port) in airflow.listening
+    # Spark's sockets are of IPv4 addresses mapped into IPv6.
+    addresses = {ip.removeprefix("::ffff:") for ip, _ in airflow.listening}
+    assert addresses == {"127.0.0.1"}
+
+    airflow.pipeline.write_text(airflow.pipeline.read_text().replace("impressions:", "views:"))
+    airflow.land(2)
+    second = airflow.run("second")
+    assert second.state == "failed"
+    stream = next(task for task in second.tasks if task.task == "stream")
+    assert stream.try_number == 1, "no retry can help when a table's columns do not fit"
+    told = explain(second, airflow.home)
+    assert "TableMismatch" in told
+    log = Path(told.rpartition("log: ")[2])
+    assert "TableMismatch" in log.read_text()
+    assert gold(airflow.root) == expected(after_trigger=1)
+
+
+def gold(root: Path) -> list[dict[str, object]]:
+    table = DeltaTable(str(root / DAG / "spot_10m" / "gold")).to_pyarrow_table()
+    columns = ["window_start", "window_end", "spotId", "impressions", "mobile", "status"]
+    rows: list[dict[str, object]] = table.select(columns).to_pylist()
+    return sorted(rows, key=lambda row: (row["window_start"], row["spotId"]))
+
+
+def expected(after_trigger: int) -> list[dict[str, object]]:
+    sequences = json.loads((SAMPLES / "expected.json").read_text())["sequences"]
+    windows = sequences["worked_example"][after_trigger - 1]["windows"]
+    times = ("window_start", "window_end")
+    return [{**w, **{t: datetime.fromisoformat(w[t]) for t in times}} for w in windows]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_ended_while_spark_runs_leaves_no_process(number: signal.Signals) -> None:
+    """In the demo's own folder: another demo must not be running."""
+    demo = subprocess.Popen(
+        [sys.executable, str(REPOSITORY / "include" / "demo" / "demo.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        family = _family_with_spark(demo)
+        demo.send_signal(number)
+        output, _ = demo.communicate(timeout=60)
+    finally:
+        demo.kill()
+    assert demo.returncode == 128 + number, output
+    assert "Stopping Airflow" in output
+    assert not [process for process in family if process.is_running()]
+
+
+def _family_with_spark(demo: subprocess.Popen[str]) -> list[psutil.Process]:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and demo.poll() is None:
+        family: list[psutil.Process] = psutil.Process(demo.pid).children(recursive=True)
+        if any(process.name() == "java" for process in family):
+            return family
+        time.sleep(0.5)
+    raise AssertionError("Spark was not started")
