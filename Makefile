@@ -22,7 +22,7 @@ setup: ## install everything: packages, Java where it is missing, the Delta jars
 demo: setup ## run the samples through Airflow, print what came of them, stop again
 	@$(IN_ENVIRONMENT) python include/demo/demo.py
 
-airflow: setup ## the same, and leave Airflow running, with address and login
+airflow: setup ## Airflow with its UI on your own settings, with address and login, until Ctrl-C
 	@$(IN_ENVIRONMENT) python include/demo/demo.py --stay
 
 test: setup ## all tests but the long ones

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from demo.api import DagRun
-from tidemark.airflow.outcome import watermark_text
+from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.tables.result import RunResult
@@ -122,7 +122,7 @@ def _facts(run: DagRun, result: RunResult) -> dict[str, str]:
     watermark = min((t.watermark_after_ms for t in result.tables.values()), default=0)
     return {
         **{name: f"{count:,}" for name, count in counts.items()},
-        "watermark": watermark_text(watermark),
+        "watermark": instant_text(watermark),
         **{f"{stage}, s": f"{spent:.1f}" for stage, spent in result.seconds.items()},
         **{f"task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks},
     }

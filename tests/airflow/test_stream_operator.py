@@ -20,6 +20,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.airflow.stream import StreamOperator, job_file
+from tidemark.pipeline.masters import check_master
+from tidemark.pipeline.settings import Settings
 
 RUN = "manual__2026-11-21T10:00:00+00:00"
 FILE = "manual__2026-11-21T10_00_00_00_00--try1.json"
@@ -231,8 +233,21 @@ def test_a_local_root_with_a_cluster_is_refused_before_anything_starts(
     submit.plan(SUCCEEDED)
     with pytest.raises(AirflowFailException, match="is a folder of this machine") as raised:
         submit.run()
-    assert f"is {host}" in str(raised.value)
+    assert f"the master {host}" in str(raised.value)
     assert not submit.was_started
+
+
+@pytest.mark.parametrize(
+    ("root", "master"),
+    [
+        ("s3://lake/tidemark", "spark://10.0.0.1:7077"),
+        ("s3://lake/tidemark", "local[2]"),
+        ("/srv/tidemark", "local[*]"),
+        ("/srv/tidemark", "local"),
+    ],
+)
+def test_a_root_that_all_executors_reach_is_not_refused(root: str, master: str) -> None:
+    check_master(Settings(root=root, pipelines="/srv/pipelines"), master, "--master")
 
 
 def test_a_connection_that_does_not_exist_is_told(

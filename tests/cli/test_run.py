@@ -1,117 +1,206 @@
-"""`tidemark run` and `tidemark publish`, with a real job."""
+"""`tidemark run` and `tidemark publish`: real runs, and what is said of those that fail."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
-from tests.runs import REPOSITORY, Place, start_job
-from tidemark.cli.run import refuse_local_root
-from tidemark.cli.submit import variables_of
-from tidemark.errors import SettingsInvalid
-from tidemark.tables.result import read_result
+from tests.runs import Place, sorted_rows
+from tidemark.cli.main import app
+from tidemark.tables.result import RunError, RunResult, read_result, write_result
 
-ROWS = [
-    {"at": "2026-03-01T10:00:00Z", "key": "a", "amount": 1},
-    {"at": "2026-03-01T10:01:00Z", "key": "a", "amount": 2},
-    "not json",
+FIRST = [
+    {"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1},
+    {"at": "2026-01-01T10:31:00Z", "key": "b", "amount": 2},
+    "no JSON",
 ]
+SECOND = [{"at": "2026-01-01T10:32:00Z", "key": "b", "amount": 5}]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    place = Place(tmp_path_factory.mktemp("cli"))
-    place.land("1.json", ROWS)
-    place.write_file()
-    return place
+def variables(place: Place) -> dict[str, str]:
+    folder = place.write_file().parent
+    return {"TIDEMARK_ROOT": str(place.root), "TIDEMARK_PIPELINES": str(folder)}
 
 
-def tidemark(place: Place, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {
-        "TIDEMARK_ROOT": str(place.root),
-        "TIDEMARK_PIPELINES": str(place.root / "pipelines"),
-        "COLUMNS": "100",
-    }
+def tidemark(place: Place, *arguments: str, more: Mapping[str, str] | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, env={**variables(place), **(more or {})})
+
+
+def tidemark_process(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from tidemark.cli.main import app; app(prog_name='tidemark')"
     return subprocess.run(
-        [sys.executable, "-m", "tidemark.cli.main", *arguments],
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | variables(place), cwd=place.root,
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def row_of(output: str, name: str) -> list[str]:
+    """The row of a printed table that begins with a name."""
+    return next(words(line) for line in output.splitlines() if words(line)[:1] == [name])
+
+
+@pytest.mark.process
+def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.land("1.json", FIRST)
+    ran = tidemark_process(place, "run", "clicks", "--run-id", "one", "--master", "local[1]")
+    assert ran.returncode == 0, ran.stderr
+    assert "clicks: ingest batch 0: 3 rows" in ran.stderr
+    assert "ingest batch" not in ran.stdout
+    assert "clicks, run one: succeeded and published" in ran.stdout
+    assert ["rows", "read", "accepted", "rejected:", "malformed"] in map(
+        words, ran.stdout.splitlines()
+    )
+    assert row_of(ran.stdout, "3") == ["3", "2", "1"]
+    shown = ["per_10m", "2", "2", "1", *["2026-01-01", "10:21:00"] * 2]
+    assert row_of(ran.stdout, "per_10m") == shown
+    result = read_result(place.places.result("one"), {})
+    assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
+    assert list(result.seconds) == ["session", "ingest", "aggregate", "publish"]
+
+    place.land("2.json", SECOND)
+    before = sorted_rows(place.gold())
+    ran = tidemark_process(
+        place, "run", "pipelines/clicks.yaml", "--hold", "--result", "held.json",
+        "--master", "local[1]",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ": held, not published" in ran.stdout
+    assert row_of(ran.stdout, "per_10m")[:5] == ["per_10m", "1", "held", "as", "before"]
+    assert sorted_rows(place.gold()) == before
+    held = str(place.root / "held.json")
+    assert f"tidemark publish pipelines/clicks.yaml --result {held}\n" in ran.stdout
+
+    _publishes_what_was_held(place, held)
+    _tells_a_publish_that_fails(place, held)
+
+
+def _publishes_what_was_held(place: Place, held: str) -> None:
+    published = tidemark(place, "publish", "clicks", "--result", held)
+    assert (published.exit_code, published.stderr) == (0, "")
+    assert row_of(published.output, "per_10m")[:4] == ["per_10m", "1", "1", "2"]
+    rows = place.gold().select(["key", "events", "amount"]).to_pylist()
+    assert {"key": "b", "events": 2, "amount": 7} in rows
+    again = tidemark(place, "publish", "clicks", "--result", held)
+    assert row_of(again.output, "per_10m")[:4] == ["per_10m", "1", "0", "2"]
+
+
+def _tells_a_publish_that_fails(place: Place, held: str) -> None:
+    """The result file says it too, and a later publish of the same file puts it right."""
+    good = read_result(held, {})
+    table = good.tables["per_10m"]
+    ahead = good.model_copy(
+        update={"tables": {"per_10m": table.model_copy(update={"changes": 1_000})}}
+    )
+    write_result(held, ahead, {})
+    failed = tidemark(place, "publish", "clicks", "--result", held)
+    assert failed.exit_code == 75
+    assert failed.stderr.splitlines()[1].startswith("StorageUnavailable: ")
+    assert failed.stderr.endswith("Running it again can help.\n")
+    told = read_result(held, {})
+    assert told.outcome == "failed"
+    assert told.error is not None
+    assert told.error.type == "StorageUnavailable"
+    write_result(held, told.model_copy(update={"tables": good.tables}), {})
+    assert tidemark(place, "publish", "clicks", "--result", held).exit_code == 0
+    assert (read_result(held, {}).outcome, read_result(held, {}).error) == ("succeeded", None)
+
+
+def result_of(pipeline: str, error: RunError | None = None) -> RunResult:
+    instant = datetime(2026, 1, 1, tzinfo=UTC)
+    return RunResult(
+        pipeline=pipeline, run_id="one", outcome="failed" if error else "succeeded", held=True,
+        started_at=instant, ended_at=instant, error=error,
+    )  # fmt: skip
+
+
+def error_of(retry_can_help: bool) -> RunError:
+    return RunError.model_validate(
+        {"class": "TableMismatch", "message": "No.", "retry_can_help": retry_can_help}
     )
 
 
-@pytest.mark.process
-def test_a_held_run_is_published_by_the_command_that_it_prints(place: Place) -> None:
-    held = tidemark(place, "run", "clicks", "--run-id", "one", "--hold", "--master", "local[1]")
-    assert held.returncode == 0, held.stderr
-    assert "held, not published" in held.stdout
-    assert place.gold().num_rows == 0
-    command = held.stdout.split("To publish it:\n")[1].split()
-    assert command[:2] == ["tidemark", "publish"]
-
-    published = tidemark(place, *command[1:])
-    assert published.returncode == 0, published.stderr
-    assert "succeeded and published" in published.stdout
-    assert [row["amount"] for row in place.gold().to_pylist()] == [3]
-    version = read_result(command[-1], {}).tables["per_10m"].gold
-
-    again = tidemark(place, *command[1:])
-    assert again.returncode == 0, again.stderr
-    assert read_result(command[-1], {}).tables["per_10m"].gold == version
+def test_a_result_of_another_pipeline_is_not_published(tmp_path: Path) -> None:
+    file = str(tmp_path / "result.json")
+    write_result(file, result_of("views"), {})
+    ended = tidemark(Place(tmp_path), "publish", "clicks", "--result", file)
+    assert "is the result of a run of `views`, not of `clicks`" in ended.stderr
+    assert ended.exit_code == 1
 
 
-@pytest.mark.process
-def test_a_run_without_its_source_ends_with_75_and_says_which_folder(tmp_path: Path) -> None:
+def test_a_run_that_failed_before_it_pinned_its_tables_is_not_published(tmp_path: Path) -> None:
+    file = str(tmp_path / "result.json")
+    write_result(file, result_of("clicks", error_of(False)), {})
+    ended = tidemark(Place(tmp_path), "publish", "clicks", "--result", file)
+    assert ended.stderr == (
+        "NotPublishable: The run one, which failed with TableMismatch, pinned no table, and the "
+        "pipeline `clicks` has per_10m. Nothing was published. Run the pipeline again: that run "
+        "publishes what this one left as well.\n"
+    )
+    assert ended.exit_code == 1
+
+
+@pytest.fixture
+def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of a program that is found as pyspark's spark-submit; a test writes it."""
+    package = tmp_path / "site" / "pyspark"
+    (package / "bin").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.syspath_prepend(str(package.parent))
+    (package / "bin" / "spark-submit").touch(mode=0o755)
+    return package / "bin" / "spark-submit"
+
+
+@pytest.mark.parametrize(
+    ("end", "exit_code", "said"),
+    [
+        ("kill -9 $$", 75, "exit status -9"),
+        ("exit 137", 75, "It was killed, or memory ran out: run it again."),
+        ("exit 1", 1, "Spark 4.2 runs on Java 17, 21 and 25."),
+    ],
+)
+def test_a_job_that_ends_without_a_result_is_told_and_an_older_result_is_not_taken_for_it(
+    tmp_path: Path, spark_submit: Path, end: str, exit_code: int, said: str
+) -> None:
     place = Place(tmp_path)
-    place.write_file()
-    done = tidemark(place, "run", "clicks", "--master", "local[1]")
-    assert done.returncode == 75
-    assert f"{tmp_path}/landing does not exist" in done.stderr
-    assert "Traceback" not in done.stderr
+    write_result(place.places.result("one"), result_of("clicks"), {})
+    spark_submit.write_text(f"#!/bin/sh\n{end}\n")
+    ended = tidemark(place, "run", "clicks", "--run-id", "one")
+    assert ended.exit_code == exit_code
+    assert ended.stdout == ""
+    assert said in ended.stderr
+    assert f"the job wrote no result to {place.places.result('one')}." in ended.stderr
 
 
-def test_publishing_what_never_ran_is_refused(place: Place) -> None:
-    done = tidemark(place, "publish", "clicks", "--result", str(place.root / "none.json"))
-    assert done.returncode == 1
-    assert "There is no result file" in done.stderr
-
-
-def test_a_java_that_is_not_there_is_told_with_what_to_do(place: Place) -> None:
-    done = tidemark(place, "run", "clicks", JAVA_HOME="/no/java")
-    assert done.returncode == 1
-    assert "JAVA_HOME is /no/java, where no bin/java is" in done.stderr
-    assert "make setup" in done.stderr
-
-
-def test_a_local_root_with_a_cluster_s_master_is_refused(place: Place) -> None:
-    with pytest.raises(SettingsInvalid, match="would write to their own disks"):
-        refuse_local_root(place.settings, "spark://10.0.0.1:7077")
-    refuse_local_root(place.settings, "local[4]")
-
-
-def test_the_environment_file_is_read_as_a_shell_reads_it(tmp_path: Path) -> None:
-    file = tmp_path / "env"
-    file.write_text("export A='x y'\nexport PATH=\"/first:$PATH\"\nB=unexported\n")
-    variables = variables_of(file)
-    assert variables["A"] == "x y"
-    assert variables["PATH"].startswith("/first:")
-    assert "B" not in variables
-
-
-@pytest.mark.process
-def test_a_pipeline_that_is_not_there_ends_the_job_with_1_and_a_result(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    result = tmp_path / "result.json"
-    process = start_job(place, arguments=["--pipeline", "nope", "--result", str(result)])
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, output
-    error = read_result(str(result), {}).error
-    assert error is not None
-    assert error.type == "PipelineNotFound"
-    assert not error.retry_can_help
+@pytest.mark.parametrize(
+    ("retry_can_help", "exit_code", "advice"),
+    [
+        (True, 75, "Running it again can help."),
+        (False, 1, "Running it again will not help before this is mended."),
+    ],
+)
+def test_a_job_that_failed_is_told_by_its_result_and_nothing_is_published(
+    tmp_path: Path, spark_submit: Path, retry_can_help: bool, exit_code: int, advice: str
+) -> None:
+    place, prepared = Place(tmp_path), str(tmp_path / "prepared.json")
+    write_result(prepared, result_of("clicks", error_of(retry_can_help)), {})
+    target = str(tmp_path / "result.json")
+    spark_submit.write_text(f"#!/bin/sh\ncp {prepared} {target}; exit {exit_code}\n")
+    ended = tidemark(place, "run", "clicks", "--result", target)
+    assert "clicks, run one: failed" in ended.stdout
+    assert ended.stderr.endswith(f"TableMismatch: No.\n{advice}\n")
+    assert ended.exit_code == exit_code
+    assert "publish" not in read_result(target, {}).seconds

@@ -1,97 +1,142 @@
-"""`tidemark validate`, as a person calls it."""
+"""`tidemark validate`, by what it prints and how it exits."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from tests.runs import REPOSITORY
-from tidemark import __version__
+from tests.runs import Place, clicks
 from tidemark.cli.main import app
 
-GOOD = (REPOSITORY / "include" / "pipelines" / "access_log.yaml").read_text()
-BAD = GOOD.replace("sum(bytes)", "smu(bytes)").replace("length: 1 hour", "length: 1 fortnight")
+SETTINGS = "root: .\npipelines: pipelines\n"
+BAD = """\
+source:
+  files: landing/*.json
+  columns: {at: timestamp, key: string}
+  event_time: {column: att}
+watermark: {delay: 10 minutes}
+tables:
+  per_10m:
+    window: {length: 10 minutes, slide: 20 minutes}
+    group_by: [key]
+    measures: {events: count(*)}
+"""
+
+
+def tidemark(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with an empty folder of pipelines."""
-    (tmp_path / "pipelines").mkdir()
-    settings = tmp_path / "settings.yaml"
-    settings.write_text("root: warehouse\npipelines: pipelines\n")
-    monkeypatch.setenv("TIDEMARK_SETTINGS", str(settings))
-    return tmp_path / "pipelines"
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with settings, and a pipelines' folder without a file, to work in."""
+    for name in ("ROOT", "PIPELINES", "SETTINGS"):
+        monkeypatch.delenv(f"TIDEMARK_{name}", raising=False)
+    (tmp_path / "include" / "pipelines").mkdir(parents=True)
+    (tmp_path / "include" / "settings.yaml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def tidemark(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, list(arguments))
-    return done.exit_code, done.output
+def add_good(project: Path, name: str) -> Path:
+    return Place(project / "include", clicks(), name).write_file()
 
 
-def test_the_samples_are_good() -> None:
-    files = sorted((REPOSITORY / "include" / "pipelines").glob("*.yaml"))
-    code, output = tidemark("validate", *map(str, files))
-    assert code == 0
-    assert output.count(": good (tables: ") == len(files) == 2
+def add_bad(project: Path, name: str = "bad") -> Path:
+    file = project / "include" / "pipelines" / f"{name}.yaml"
+    file.write_text(BAD)
+    return file
 
 
-def test_all_problems_of_a_bad_file_are_told_and_the_good_one_is_still_good(folder: Path) -> None:
-    (folder / "good.yaml").write_text(GOOD)
-    (folder / "bad.yaml").write_text(BAD)
-    code, output = tidemark("validate")
-    assert code == 1
-    assert "good: good" in output
-    assert "bad.yaml" in output
-    assert "smu" in output
-    assert "Did you mean `sum`?" in output
-    assert "fortnight" in output
-    assert "1 of 2 pipelines cannot be used." in output
+def test_each_good_file_of_the_folder_has_a_line(project: Path) -> None:
+    add_good(project, "clicks")
+    add_good(project, "views")
+    ended = tidemark("validate")
+    assert ended.output == "clicks: good (tables: per_10m)\nviews: good (tables: per_10m)\n"
+    assert ended.exit_code == 0
 
 
-def test_an_empty_folder_is_said_to_be_empty(folder: Path) -> None:
-    code, output = tidemark("validate")
-    assert code == 0
-    assert f"{folder} holds no pipeline file" in output
+def test_a_bad_file_has_all_its_problems_told_and_keeps_no_other_from_being_checked(
+    project: Path,
+) -> None:
+    add_good(project, "views")
+    file = add_bad(project)
+    ended = tidemark("validate")
+    lines = ended.output.splitlines()
+    assert lines[0] == f"{file}: 2 problems"
+    assert lines[1].startswith("  line 4, column 24: source.event_time.column: `att`")
+    assert lines[1].endswith("Did you mean `at`?")
+    assert lines[2].startswith("  line 8, column ")
+    assert "slide" in lines[2]
+    assert lines[3:] == [
+        "views: good (tables: per_10m)",
+        "1 of 2 pipelines cannot be used.",
+    ]
+    assert ended.exit_code == 1
 
 
-def test_an_unknown_name_is_told_with_the_nearest(folder: Path) -> None:
-    (folder / "clicks.yaml").write_text(GOOD)
-    code, output = tidemark("validate", "click")
-    assert code == 1
-    assert "Did you mean `clicks`?" in output
+def test_only_the_named_pipelines_are_checked(project: Path) -> None:
+    add_bad(project)
+    add_good(project, "clicks")
+    assert tidemark("validate", "clicks").exit_code == 0
+    assert tidemark("validate", "clicks", "bad").exit_code == 1
 
 
-def test_settings_that_cannot_be_used_are_a_message_and_no_traceback(tmp_path: Path) -> None:
-    wrong = tmp_path / "settings.yaml"
-    wrong.write_text("rooot: x\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "tidemark.cli.main", "validate", "--settings", str(wrong)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
+def test_a_file_named_by_its_path_needs_no_settings(project: Path) -> None:
+    file = add_good(project, "clicks")
+    (project / "include" / "settings.yaml").unlink()
+    assert tidemark("validate", file).output == "clicks: good (tables: per_10m)\n"
+    missing = tidemark("validate", "clicks")
+    assert missing.exit_code == 1
+    assert missing.stderr.startswith("SettingsInvalid: ")
+    assert "root: is missing" in missing.stderr
+
+
+def test_a_name_that_is_not_there_is_told_with_the_nearest(project: Path) -> None:
+    add_good(project, "clicks")
+    ended = tidemark("validate", "click")
+    assert "There is no pipeline `click`" in ended.output
+    assert "Did you mean `clicks`?" in ended.output
+    assert ended.exit_code == 1
+
+
+def test_a_folder_that_holds_no_pipeline_is_said_and_is_no_error(project: Path) -> None:
+    folder = project / "include" / "pipelines"
+    ended = tidemark("validate")
+    assert ended.output == (
+        f"Nothing to check: the pipelines' folder {folder} holds no pipeline file.\n"
     )
-    assert done.returncode == 1
-    assert "SettingsInvalid" in done.stderr
-    assert "Did you mean `root`?" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert ended.exit_code == 0
+    folder.rmdir()
+    assert f"{folder} does not exist." in tidemark("validate").output
 
 
-def test_the_version_is_the_package_s() -> None:
-    assert tidemark("--version") == (0, f"tidemark {__version__}\n")
+def test_another_settings_file_names_another_folder(project: Path) -> None:
+    add_bad(project)
+    (project / "other").mkdir()
+    Place(project / "other", clicks(), "views").write_file()
+    (project / "other" / "settings.yaml").write_text(SETTINGS)
+    ended = tidemark("validate", "--settings", project / "other" / "settings.yaml")
+    assert ended.output == "views: good (tables: per_10m)\n"
 
 
-def test_validating_loads_no_engine(folder: Path) -> None:
-    (folder / "good.yaml").write_text(GOOD)
+def test_validate_loads_no_engine(project: Path) -> None:
+    add_good(project, "clicks")
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom tidemark.cli.main import app\n"
-        "assert CliRunner().invoke(app, ['validate']).exit_code == 0\n"
-        "heavy = {'pyspark', 'deltalake', 'duckdb', 'pyarrow', 'pandas', 'airflow'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
+        "import json, sys\n"
+        "from tidemark.cli.main import app\n"
+        "app(['validate'], standalone_mode=False)\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=project
+    )
+    good, loaded = ended.stdout.splitlines()
+    assert good == "clicks: good (tables: per_10m)"
+    engines = {"pyspark", "deltalake", "duckdb", "pyarrow", "pandas", "airflow"}
+    assert not engines & set(json.loads(loaded))

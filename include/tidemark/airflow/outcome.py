@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
+from tidemark.pipeline.instants import instant_text
 from tidemark.tables.result import RunError, RunResult
 
 NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
@@ -72,17 +72,9 @@ def log_lines(result: RunResult) -> list[str]:
         f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else "")
     ]
     for name, table in result.tables.items():
-        before = watermark_text(table.watermark_before_ms)
-        after = watermark_text(table.watermark_after_ms)
+        before = instant_text(table.watermark_before_ms)
+        after = instant_text(table.watermark_after_ms)
         told.append(f"{name}: {table.windows_changed} windows changed")
         told.append(f"{name}: watermark before {before}, after {after}")
     seconds = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in result.seconds.items())
     return [*told, *([seconds] if seconds else [])]
-
-
-def watermark_text(milliseconds: int) -> str:
-    """A watermark for people; the engine's 0 means that there is none yet."""
-    if milliseconds == 0:
-        return "none yet"
-    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.airflow.outcome import as_task_failure, failure, log_lines, summary, without_result
 from tidemark.errors import ResultUnreadable
+from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.tables.result import RunResult, read_result
@@ -54,9 +55,9 @@ class StreamOperator(SparkSubmitOperator):
         """Run the job to its end; the summary goes to XCom."""
         with as_task_failure("The run"):
             settings = load_settings(Path(self.settings_file) if self.settings_file else None)
+            check_master(settings, *self._master())
         pipeline, run_id = Path(self.pipeline_file).stem, context["run_id"]
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
-        refuse_local_root(settings, self._get_hook()._connection["master"], self._conn_id)
         self.application = job_file()
         self.application_args = self._arguments(run_id, uri)
         before = _earlier_result(uri, settings)
@@ -77,6 +78,13 @@ class StreamOperator(SparkSubmitOperator):
         for process in started:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+
+    def _master(self) -> tuple[str, str]:
+        """Spark's master, and where it was named."""
+        master = str(self._get_hook()._connection["master"])
+        # The provider takes yarn, with no more than a line in the log.
+        unknown = f", or there is no connection {self._conn_id}" if master == "yarn" else ""
+        return master, f"of the connection {self._conn_id}{unknown}"
 
     def _arguments(self, run_id: str, result: str) -> list[str]:
         settings = ["--settings", self.settings_file] if self.settings_file else []
@@ -133,19 +141,6 @@ def job_file() -> str:
             "Install the wheel `tidemark[spark]` on the worker."
         )
     return spec.origin
-
-
-def refuse_local_root(settings: Settings, master: str, conn_id: str) -> None:
-    """Executors on other machines would each write to a disk of their own."""
-    if settings.is_local and not (master == "local" or master.startswith("local[")):
-        # The provider takes yarn, with no more than a line in the log.
-        unknown = f" (or there is no connection {conn_id})" if master == "yarn" else ""
-        raise AirflowFailException(
-            f"The root {settings.root} is a folder of this machine, and the master of the "
-            f"connection {conn_id} is {master}{unknown}: its executors would write to their own "
-            "disks. Nothing was started. Set the root to a store that all machines reach "
-            "(s3://bucket/folder), or let the connection's host be `local[*]`."
-        )
 
 
 def _earlier_result(uri: str, settings: Settings) -> RunResult | None:

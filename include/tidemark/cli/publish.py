@@ -49,7 +49,7 @@ def check_publishable(pipeline: Pipeline, result: RunResult, uri: str) -> None:
             "Nothing was published. Name the pipeline that ran."
         )
     if result.tables.keys() != pipeline.tables.keys():
-        cause = f", which failed with {result.error.type}" if result.error else ""
+        cause = f", which failed with {result.error.type}," if result.error else ""
         raise NotPublishable(
             f"The run {result.run_id}{cause} pinned {_names(result.tables)}, and the pipeline "
             f"`{pipeline.name}` has {_names(pipeline.tables)}. Nothing was published. Run the "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from tidemark.pipeline.instants import instant_text
 from tidemark.tables.result import RunResult, TableResult
 
 # A file or pipe has no width; a table that is cut would lose numbers.
@@ -71,18 +71,9 @@ def _cells(told: TableResult) -> list[str]:
         f"{told.windows_changed:,}",
         f"{told.published_windows:,}" if told.published_windows is not None else "held",
         f"{told.gold}" if published else "as before",
-        _instant(told.watermark_after_ms),
-        _instant(told.close_after_ms if published else told.close_before_ms),
+        instant_text(told.watermark_after_ms),
+        instant_text(told.close_after_ms if published else told.close_before_ms),
     ]
-
-
-def _instant(milliseconds: int) -> str:
-    """Milliseconds since 1970 as text; 0 means that there is none yet."""
-    if not milliseconds:
-        return "none yet"
-    instant = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    exact = "milliseconds" if milliseconds % 1000 else "seconds"
-    return instant.replace(tzinfo=None).isoformat(sep=" ", timespec=exact)
 
 
 def _advice(result: RunResult) -> str:

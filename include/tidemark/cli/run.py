@@ -22,8 +22,9 @@ from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.publish import publish_pinned
 from tidemark.cli.report import print_result
 from tidemark.cli.submit import job_environment, submit, submit_command
-from tidemark.errors import ResultUnreadable, SettingsInvalid
+from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.tables.result import RunResult, read_result
@@ -56,7 +57,7 @@ def run(
     """
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    refuse_local_root(loaded, master)
+    check_master(loaded, master, "--master")
     environment = job_environment(os.environ)
     run_id = run_id or f"manual__{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
@@ -77,16 +78,6 @@ def run(
 
 
 _STATE = "What was committed stays and is not done again; the next run goes on from there."
-
-
-def refuse_local_root(settings: Settings, master: str) -> None:
-    """Executors on other machines would each write to a disk of their own."""
-    if settings.is_local and not (master == "local" or master.startswith("local[")):
-        raise SettingsInvalid(
-            f"The root {settings.root} is a folder of this machine, and the executors of the "
-            f"master {master} would write to their own disks. Nothing was started. Set the root "
-            "to a store that all machines reach (s3://bucket/folder), or take `--master local[*]`."
-        )
 
 
 def _submit(command: list[str], environment: dict[str, str]) -> int:
@@ -111,7 +102,7 @@ def _result(uri: str, settings: Settings) -> RunResult | None:
 def _without_result(uri: str, status: int, environment: dict[str, str]) -> typer.Exit:
     """Tell of a job that ended before it could write its result."""
     # A killed JVM ends so, whether the signal met it or the shell that started it.
-    killed = status < 0 or status > 128
+    killed = status < 0
     java = environment.get("JAVA_HOME", "the PATH")
     advice = (
         "It was killed, or memory ran out: run it again."

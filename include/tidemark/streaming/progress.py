@@ -17,6 +17,8 @@ from typing import TextIO
 
 from pyspark.sql import SparkSession
 
+from tidemark.pipeline.instants import instant_text
+
 _TICK_SECONDS = 10
 
 
@@ -98,15 +100,7 @@ def _described(report: BatchReport, took: float) -> str:
         counted = f"{report.windows:,} windows in " if report.windows is not None else ""
         parts.append(f"{counted}{took:.1f} s")
     if report.watermark_ms is not None:
-        parts.append(f"watermark {watermark_text(report.watermark_ms)}")
+        parts.append(f"watermark {instant_text(report.watermark_ms)}")
     if report.note:
         parts.append(report.note)
     return ", ".join(parts)
-
-
-def watermark_text(milliseconds: int) -> str:
-    """A watermark or close frontier for people; the engine's 0 means that there is none yet."""
-    if milliseconds == 0:
-        return "none yet"
-    instant = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

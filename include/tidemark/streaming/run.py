@@ -8,13 +8,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.aggregate import Aggregate, aggregate, start_aggregate, with_event_time
 from tidemark.streaming.ingest import Ingest, check_new_checkpoint, start_ingest
 from tidemark.streaming.judge import judge
-from tidemark.streaming.progress import Progress, watermark_text
+from tidemark.streaming.progress import Progress
 from tidemark.streaming.queries import await_all
 from tidemark.streaming.schemas import (
     bronze_schema,
@@ -72,7 +73,7 @@ def run_stream(spark: SparkSession, run: Run, progress: Progress, outcome: Outco
         _aggregate(spark, run, gold, progress)
     for name, (changes, watermark) in before.items():
         outcome.tables[name] = _pins(run, name, gold[name], changes, watermark, outcome)
-        after = watermark_text(outcome.tables[name].watermark_after_ms)
+        after = instant_text(outcome.tables[name].watermark_after_ms)
         progress.say(
             f"{name}: {outcome.tables[name].windows_changed:,} windows changed, watermark {after}"
         )

@@ -1,0 +1,81 @@
+"""The command as a process: version, help, and what an error looks like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import tidemark
+from tests.runs import Place
+from tidemark.cli.main import app
+from tidemark.errors import SettingsInvalid
+from tidemark.pipeline.masters import check_master
+from tidemark.pipeline.settings import Settings
+
+COMMAND = [sys.executable, "-c", "from tidemark.cli.main import app; app(prog_name='tidemark')"]
+
+
+def tidemark_process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    assert (
+        tidemark_process("--version", cwd=tmp_path).stdout == f"tidemark {tidemark.__version__}\n"
+    )
+
+
+def test_help_names_every_command() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert all(name in shown for name in ("validate", "run", "publish"))
+
+
+@pytest.mark.parametrize("command", ["run", "publish"])
+def test_a_settings_file_that_is_not_there_is_told_in_one_line(
+    tmp_path: Path, command: str
+) -> None:
+    settings = tmp_path / "none.yaml"
+    result = ["--result", "r.json"] if command == "publish" else []
+    ended = tidemark_process(command, "clicks", "--settings", str(settings), *result, cwd=tmp_path)
+    assert ended.stderr == f"SettingsInvalid: There is no settings file {settings}.\n"
+    assert (ended.stdout, ended.returncode) == ("", 1)
+
+
+def test_a_pipeline_that_is_not_there_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Place(tmp_path).write_file().parent
+    monkeypatch.setenv("TIDEMARK_ROOT", str(tmp_path))
+    monkeypatch.setenv("TIDEMARK_PIPELINES", str(folder))
+    ended = CliRunner().invoke(app, ["run", "click"])
+    assert ended.stderr == (
+        f"PipelineNotFound: There is no pipeline `click` in {folder}. "
+        "Did you mean `clicks`? It holds: clicks.\n"
+    )
+    assert ended.exit_code == 1
+
+
+def test_an_error_that_nobody_foresaw_is_a_traceback() -> None:
+    broken = typer.Typer(cls=app.info.cls, pretty_exceptions_enable=app.pretty_exceptions_enable)
+
+    @broken.command()
+    def one() -> None:
+        raise ZeroDivisionError
+
+    broken.command(name="other")(lambda: None)
+    assert isinstance(CliRunner().invoke(broken, ["one"]).exception, ZeroDivisionError)
+
+
+def test_a_local_root_is_refused_where_executors_are_elsewhere() -> None:
+    local, shared = (Settings(root=root, pipelines="/p") for root in ("/data", "s3://data/x"))
+    with pytest.raises(SettingsInvalid, match=r"/data is a folder of this machine.*spark://h:7077"):
+        check_master(local, "spark://h:7077", "--master")
+    check_master(local, "local[2]", "--master")
+    check_master(shared, "spark://h:7077", "--master")
