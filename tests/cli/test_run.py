@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.runs import Place, sorted_rows
+from tests.runs import Place, sorted_rows, start_job
 from tidemark.cli.main import app
 from tidemark.tables.result import RunError, RunResult, read_result, write_result
 
@@ -64,7 +64,7 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
         words, ran.stdout.splitlines()
     )
     assert row_of(ran.stdout, "3") == ["3", "2", "1"]
-    shown = ["per_10m", "2", "2", "1", *["2026-01-01", "10:21:00"] * 2]
+    shown = ["per_10m", "2", "2", "1", *["2026-01-01T10:21:00Z"] * 2]
     assert row_of(ran.stdout, "per_10m") == shown
     result = read_result(place.places.result("one"), {})
     assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
@@ -116,6 +116,39 @@ def _tells_a_publish_that_fails(place: Place, held: str) -> None:
     write_result(held, told.model_copy(update={"tables": good.tables}), {})
     assert tidemark(place, "publish", "clicks", "--result", held).exit_code == 0
     assert (read_result(held, {}).outcome, read_result(held, {}).error) == ("succeeded", None)
+
+
+@pytest.mark.process
+def test_a_run_without_its_source_ends_with_75_and_says_which_folder(tmp_path: Path) -> None:
+    ran = tidemark_process(Place(tmp_path), "run", "clicks", "--master", "local[1]")
+    assert ran.returncode == 75
+    assert f"{tmp_path}/landing does not exist" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.process
+def test_a_pipeline_that_is_not_there_ends_the_job_with_1_and_a_result(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    job = start_job(Place(tmp_path), arguments=["--pipeline", "nope", "--result", str(result)])
+    output, _ = job.communicate(timeout=120)
+    assert job.returncode == 1, output
+    error = read_result(str(result), {}).error
+    assert error is not None
+    assert error.type == "PipelineNotFound"
+    assert not error.retry_can_help
+
+
+def test_publishing_what_never_ran_is_refused(tmp_path: Path) -> None:
+    ended = tidemark(Place(tmp_path), "publish", "clicks", "--result", str(tmp_path / "none.json"))
+    assert "There is no result file" in ended.stderr
+    assert ended.exit_code == 1
+
+
+def test_a_java_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
+    ended = tidemark(Place(tmp_path), "run", "clicks", more={"JAVA_HOME": "/no/java"})
+    assert "JAVA_HOME is /no/java, where no bin/java is" in ended.stderr
+    assert "make setup" in ended.stderr
+    assert ended.exit_code == 1
 
 
 def result_of(pipeline: str, error: RunError | None = None) -> RunResult:

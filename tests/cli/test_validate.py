@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.runs import Place, clicks
+from tests.runs import REPOSITORY, Place, clicks
 from tidemark.cli.main import app
 
 SETTINGS = "root: .\npipelines: pipelines\n"
@@ -80,6 +80,13 @@ def test_a_bad_file_has_all_its_problems_told_and_keeps_no_other_from_being_chec
     assert ended.exit_code == 1
 
 
+def test_the_samples_are_good(project: Path) -> None:
+    files = sorted((REPOSITORY / "include" / "pipelines").glob("*.yaml"))
+    ended = tidemark("validate", *files)
+    assert ended.exit_code == 0
+    assert ended.output.count(": good (tables: ") == len(files) == 2
+
+
 def test_only_the_named_pipelines_are_checked(project: Path) -> None:
     add_bad(project)
     add_good(project, "clicks")
@@ -123,6 +130,14 @@ def test_another_settings_file_names_another_folder(project: Path) -> None:
     (project / "other" / "settings.yaml").write_text(SETTINGS)
     ended = tidemark("validate", "--settings", project / "other" / "settings.yaml")
     assert ended.output == "views: good (tables: per_10m)\n"
+
+
+def test_a_misspelt_setting_is_told_with_the_nearest(project: Path) -> None:
+    (project / "include" / "settings.yaml").write_text("rooot: x\n")
+    ended = tidemark("validate")
+    assert ended.stderr.startswith("SettingsInvalid: ")
+    assert "Did you mean `root`?" in ended.stderr
+    assert ended.exit_code == 1
 
 
 def test_validate_loads_no_engine(project: Path) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -122,16 +121,8 @@ def tables_of(place: Place) -> Tables:
     gold = {name: sorted_rows(place.gold(name), ("updated_by",)) for name in TABLES}
     return gold | {
         "bronze": sorted_rows(place.bronze(), batch),
-        "rejects": sorted_rows(without_batch_time(place.rejects()), batch),
+        "rejects": sorted_rows(place.rejects(), batch),
     }
-
-
-def without_batch_time(rejects: pa.Table) -> pa.Table:
-    """A future event's detail names the time until which it would have been accepted."""
-    details = rejects.column("detail").to_pylist()
-    position = rejects.column_names.index("detail")
-    cut = pa.array([detail.split(", allowed until")[0] for detail in details])
-    return rejects.set_column(position, "detail", cut)
 
 
 def versions(place: Place) -> dict[str, int]:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tests.streaming.judging import BATCH_TIME, judge_lines, pipeline_of
 from tidemark.pipeline.model import Pipeline
 
@@ -239,9 +240,10 @@ LINES = [
     broken(f"\u00a0{{{T}}}"),
     broken(f"\ufeff{{{T}}}", "begins with a byte order mark (BOM)"),
     # Imitations of the envelope that a line is read in.
-    broken(f'{{{T}}},"row":{{{T}}}'),
-    broken(f'{{{T}}},"row_5f3a9c":{{{T}}}', "holds _5f3a9c"),
-    broken(f'{{{T}}},"end_5f3a9c":1}}', "holds _5f3a9c"),
+    broken(f'{{{T}}},"x":1'),
+    broken(f'{{{T}}}],"rows":[{{{T}}}'),
+    broken(f'{{{T}}}],"rows_5f3a9c":[{{{T}}}', "holds _5f3a9c"),
+    broken(f'{{{T}}},{{"end_5f3a9c":1}}]}}', "holds _5f3a9c"),
     broken(f"{{{T},{T}}}", "a field stands twice in the object"),
     broken(f'{{{T},"x":1,"\\u0078":2}}', "a field stands twice in the object"),
     broken(f'{{{T},"x":{{"b":1,"b":2}}}}', "a field stands twice in a nested object"),
@@ -261,14 +263,14 @@ LINES = [
     Case('{"at":""}', WRONG, 'at should be timestamp, found ""'),
     good('"L":1', _extra='{"L":1}'),
     good('"":1', _extra='{"":1}'),
-    good('"x":1.50,"z":"ä","n":null', _extra='{"n":null,"x":1.5,"z":"ä"}'),
+    good('"x":1.50,"z":"ä","n":null', _extra='{"x":1.5,"z":"ä","n":null}'),
     good(f'"x":{HUGE}', _extra=f'{{"x":{HUGE}}}'),
-    good('"x":"1","v":{"b":[1,"1",true,null]}', _extra='{"v":{"b":[1,"1",true,null]},"x":"1"}'),
+    good('"x":"1","v":{"b":[1,"1",true,null]}', _extra='{"x":"1","v":{"b":[1,"1",true,null]}}'),
 ]
 
 
 def utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]  # noqa: DTZ001
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]
 
 
 NOT = "at should be timestamp, found"
@@ -388,7 +390,7 @@ FUTURE = [
     Case(
         json.dumps({"at": (LIMIT + timedelta(microseconds=1)).isoformat()}),
         "future",
-        "at is 2026-11-18 11:16:40.000001, allowed until 2026-11-18 11:16:40 UTC",
+        "at is 2026-11-18 11:16:40.000001, more than",
     ),
     Case('{"at":"9999-12-31T23:59:59Z"}', "future", "at is 9999-12-31 23:59:59"),
 ]
@@ -500,7 +502,9 @@ def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_futu
 ) -> None:
     from tidemark.streaming.judge import judge
 
-    lines = spark.createDataFrame([('{"at":"2030-01-01T00:00:00Z"}', "a")], "value string, _f string")
+    lines = spark.createDataFrame(
+        [('{"at":"2030-01-01T00:00:00Z"}', "a")], "value string, _f string"
+    )
     year_2030 = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
     early, late = (
         judge(lines, pipeline_of({}), year_2030 - before).first() for before in (600_001, 600_000)

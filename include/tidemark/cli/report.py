@@ -58,7 +58,7 @@ def windows_table(result: RunResult) -> Table:
     table.add_column("table")
     for name in ("windows\nchanged", "windows\npublished", "gold's\nversion"):
         table.add_column(name, justify="right")
-    for name in ("watermark (UTC)", "windows closed\nup to (UTC)"):
+    for name in ("watermark", "windows closed\nup to"):
         table.add_column(name)
     for name, told in result.tables.items():
         table.add_row(name, *_cells(told))

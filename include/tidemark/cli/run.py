@@ -102,7 +102,7 @@ def _result(uri: str, settings: Settings) -> RunResult | None:
 def _without_result(uri: str, status: int, environment: dict[str, str]) -> typer.Exit:
     """Tell of a job that ended before it could write its result."""
     # A killed JVM ends so, whether the signal met it or the shell that started it.
-    killed = status < 0
+    killed = status < 0 or status > 128
     java = environment.get("JAVA_HOME", "the PATH")
     advice = (
         "It was killed, or memory ran out: run it again."

@@ -21,6 +21,7 @@ FIXED: Mapping[str, str] = {
     "spark.databricks.delta.write.txnversion.autoreset.enabled": _REPLAY,
     "spark.sql.files.ignoremissingfiles": _COUNT,
     "spark.sql.files.ignorecorruptfiles": _COUNT,
+    "spark.sql.parquet.outputtimestamptype": "other readers take INT96 for another time",
     "spark.sql.extensions": _DELTA,
     "spark.sql.catalog.spark_catalog": _DELTA,
     "spark.master": _SUBMIT,

@@ -11,12 +11,12 @@ out, but the batch still runs, because its tasks write the state that the next b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.progress import BatchReport, Progress
@@ -48,7 +48,7 @@ def aggregate(rows: DataFrame, table: Table) -> DataFrame:
     Streaming and batch alike: the same plan is the stream's and the recomputation's.
     """
     event_window = F.window(
-        "_event_time", _interval(table.window.length), _interval(table.window.slide)
+        "_event_time", duration_text(table.window.length), duration_text(table.window.slide)
     )
     keys = [F.col(f"`{key}`") for key in table.group_by]
     measures = [F.expr(sql).alias(name) for name, sql in table.measures.items()]
@@ -70,7 +70,7 @@ def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when bronze, as it is now, has been read."""
     bronze = spark.readStream.format("delta").load(spark_uri(plan.bronze))
-    delay = _interval(plan.pipeline.watermark.delay)
+    delay = duration_text(plan.pipeline.watermark.delay)
     rows = with_event_time(bronze, plan.pipeline).withWatermark("_event_time", delay)
     writer = aggregate(rows, plan.table).writeStream.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
@@ -107,7 +107,3 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
 
 def _constant(value: str | int, type_name: str) -> Column:
     return F.lit(value).cast(type_name)
-
-
-def _interval(duration: timedelta) -> str:
-    return f"{duration // timedelta(milliseconds=1)} milliseconds"

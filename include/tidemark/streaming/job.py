@@ -43,8 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     run = Run(pipeline, settings, run_id)
     target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-    result = run_once(run, Progress(pipeline.name), started, arguments.hold)
-    write_result(target, result, settings.storage_options)
+    progress = Progress(pipeline.name)
+    result = run_once(run, progress, started, arguments.hold)
+    try:
+        write_result(target, result, settings.storage_options)
+    except TidemarkError as error:
+        progress.say(f"the run {result.outcome}, but its result is lost: {error}")
+        return RETRY
     return _exit_code(result)
 
 

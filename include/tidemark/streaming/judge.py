@@ -4,8 +4,8 @@
 batch's own time and the pipeline, so a batch that runs again judges the same.
 
 How a line is read. Spark's `from_json` stops after the first value and passes over what
-follows (`{"a":1}{"a":2}` is one row to it), so the line is set into an envelope whose last
-field must be found again. Declared columns are parsed with their types: a quoted number is no
+follows (`{"a":1}{"a":2}` is one row to it), so the line is set into an array whose last item
+must be found again, as the second. Declared columns are parsed with their types: a quoted number is no
 long, a number is no string. Only rows that look wrong are parsed a second time, as variants,
 to say what was found.
 """
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
 from tidemark.streaming.column_values import is_misread, parsed_as, read
 from tidemark.streaming.event_time import EPOCH_TYPE, event_time_of, is_epoch
@@ -30,9 +31,9 @@ WRONG_TYPE = "wrong type"
 UNKNOWN_FIELD = "unknown field"
 FUTURE = "future"
 
-# Names of the envelope. A line that holds their mark could imitate it, and is rejected.
+# Mark of the envelope's names. A line that holds it could imitate them, and is rejected.
 _MARK = "_5f3a9c"
-_ROW, _END, _CORRUPT = f"row{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
+_ROWS, _END, _CORRUPT = f"rows{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _SHOWN = 120
@@ -67,14 +68,14 @@ def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame
 
 
 def _envelope() -> SparkColumn:
-    return F.concat(F.lit(f'{{"{_ROW}":'), F.col("value"), F.lit(f',"{_END}":1}}'))
+    return F.concat(F.lit(f'{{"{_ROWS}":['), F.col("value"), F.lit(f',{{"{_END}":1}}]}}'))
 
 
 def _parsed(columns: dict[str, Column], event_time: EventTime) -> SparkColumn:
     fields = ",".join(
         f"`{name}`:{_json_type(name, column, event_time)}" for name, column in columns.items()
     )
-    schema = f"struct<{_ROW}:struct<{fields}>,{_END}:int,{_CORRUPT}:string>"
+    schema = f"struct<{_ROWS}:array<struct<{fields},{_END}:int>>,{_CORRUPT}:string>"
     options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
     return F.from_json(_envelope(), schema, options).alias("_line")
 
@@ -90,6 +91,15 @@ def _kind(column: Column) -> T.DataType:
     return T.DataType.fromDDL(column.type)
 
 
+def _row() -> SparkColumn:
+    return F.get(F.col(f"_line.{_ROWS}"), F.lit(0))
+
+
+def _raw(name: str) -> SparkColumn:
+    """What the line holds for a column, as it was parsed."""
+    return _row()[name]
+
+
 def _is_nested(column: Column) -> bool:
     return column.type.partition("<")[0] in ("struct", "array", "map")
 
@@ -103,7 +113,7 @@ def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColu
 
 
 def _value(name: str, column: Column, event_time: EventTime) -> SparkColumn:
-    parsed = F.col(f"_line.{_ROW}.`{name}`")
+    parsed = _raw(name)
     if name == event_time.column:
         return event_time_of(parsed, event_time)
     if column.type == "string":
@@ -133,8 +143,8 @@ def _is_text(name: str) -> SparkColumn:
 
 
 def _variants() -> SparkColumn:
-    schema = f"struct<{_ROW}:map<string,variant>,{_END}:int>"
-    return F.from_json(_envelope(), schema, _STRICT_JSON)[_ROW]
+    schema = f"struct<{_ROWS}:array<map<string,variant>>>"
+    return F.get(F.from_json(_envelope(), schema, _STRICT_JSON)[_ROWS], F.lit(0))
 
 
 def _variant(name: str) -> SparkColumn:
@@ -172,12 +182,12 @@ def _suspect(source: Source, future: SparkColumn) -> SparkColumn:
         F.col(f"_line.{_CORRUPT}").isNotNull(),
         *[F.col(f"`{name}`").isNull() for name in required],
         *[
-            F.col(f"`{name}`").isNull() & F.col(f"_line.{_ROW}.`{name}`").isNotNull()
+            F.col(f"`{name}`").isNull() & _raw(name).isNotNull()
             for name in source.columns
             if name not in required
         ],
         *[
-            is_misread(F.col(f"_line.{_ROW}.`{name}`"), _kind(column))
+            is_misread(_raw(name), _kind(column))
             for name, column in source.columns.items()
             if _is_nested(column)
         ],
@@ -204,7 +214,8 @@ def _verdict_of(check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
 
 
 def _whole() -> SparkColumn:
-    return F.col(f"_line.{_END}").isNotNull() & F.col(f"_line.{_ROW}").isNotNull()
+    rows = F.col(f"_line.{_ROWS}")
+    return (F.size(rows) == 2) & _row().isNotNull() & F.get(rows, F.lit(1))[_END].isNotNull()
 
 
 def _keys_are_unique() -> SparkColumn:
@@ -242,7 +253,7 @@ def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
 def _missing(name: str) -> tuple[SparkColumn, str, SparkColumn]:
     absent = ~F.array_contains("_keys", name)
     # A value of a wrong type is null in the parsed row as well, so ask the line itself.
-    empty = F.col(f"_line.{_ROW}.`{name}`").isNull() & (absent | _holds_null(name))
+    empty = _raw(name).isNull() & (absent | _holds_null(name))
     detail = F.when(absent, F.lit(f"{name} is missing")).otherwise(F.lit(f"{name} is null"))
     return empty, MISSING_FIELD, detail
 
@@ -257,7 +268,7 @@ def _wrong_type(name: str, column: Column) -> tuple[SparkColumn, str, SparkColum
     if _is_nested(column):
         # A nested value is wrong as a whole when any part of it was not read.
         partial = F.col(f"_line.{_CORRUPT}").isNotNull() & _nested_is_partial(name, column)
-        wrong = wrong | partial | is_misread(F.col(f"_line.{_ROW}.`{name}`"), _kind(column))
+        wrong = wrong | partial | is_misread(_raw(name), _kind(column))
     found = F.substring(F.to_json(_variant(name)), 1, _SHOWN)
     detail = F.concat(F.lit(f"{name} should be {column.type}, found "), found)
     return wrong, WRONG_TYPE, detail
@@ -289,16 +300,11 @@ def _too_early(name: str) -> tuple[SparkColumn, str, SparkColumn]:
 
 def _future(event_time: EventTime, batch_time_ms: int) -> tuple[SparkColumn, str, SparkColumn]:
     limit_ms = batch_time_ms + event_time.max_future // timedelta(milliseconds=1)
-    limit = F.timestamp_millis(F.lit(limit_ms))
     value = F.col(f"`{event_time.column}`")
-    detail = F.concat(
-        F.lit(f"{event_time.column} is "),
-        value.cast("string"),
-        F.lit(", allowed until "),
-        limit.cast("string"),
-        F.lit(" UTC"),
-    )
-    return value > limit, FUTURE, detail
+    # No time of the batch in it: that of another run would make it another detail.
+    allowed = f", more than {duration_text(event_time.max_future)} after the batch's time"
+    detail = F.concat(F.lit(f"{event_time.column} is "), value.cast("string"), F.lit(allowed))
+    return value > F.timestamp_millis(F.lit(limit_ms)), FUTURE, detail
 
 
 def _derive(rows: DataFrame, derive: dict[str, str], accepted: SparkColumn) -> DataFrame:

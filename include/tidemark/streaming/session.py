@@ -38,6 +38,8 @@ FIXED = {
     "spark.sql.ansi.enabled": "true",
     # The stream's update mode is followed by a batch without data that frees state.
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    # INT96, Spark's own default, is read by delta-rs as another time outside 1677 to 2262.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A file that cannot be read is found and rejected, not passed over.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",

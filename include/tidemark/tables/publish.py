@@ -16,11 +16,11 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from tidemark.errors import StorageUnavailable, TableMismatch
+from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
-from tidemark.tables.create import open_table
+from tidemark.tables.create import existing_table
 from tidemark.tables.plan import (
     CHANGES,
     CLOSE,
@@ -63,11 +63,11 @@ def publish_table(
     options: Mapping[str, str],
 ) -> TableResult:
     """Publish one table up to the pins of a run."""
-    gold = _open(gold_uri, options)
+    gold = existing_table(gold_uri, options)
     plan = plan_publish(gold_state(gold), pinned)
     if plan.nothing_to_do:
         return pinned.model_copy(update={"gold": gold.version(), "published_windows": 0})
-    changes = _read_changes(_open(changes_uri, options), plan)
+    changes = _read_changes(existing_table(changes_uri, options), plan)
     change = changed_windows(gold, changes, table, plan, run_id)
     _commit(gold, change, plan)
     return pinned.model_copy(update={"gold": gold.version(), "published_windows": change.windows})
@@ -82,16 +82,6 @@ def gold_state(gold: DeltaTable) -> GoldState:
         close_ms=gold.transaction_version(CLOSE) or 0,
         generation=gold.transaction_version(GENERATION) or 1,
     )
-
-
-def _open(uri: str, options: Mapping[str, str]) -> DeltaTable:
-    table = open_table(uri, options)
-    if table is None:
-        raise TableMismatch(
-            f"There is no Delta table {uri}, though a run says that it wrote to it. "
-            "Nothing was published. Was the root moved or cleared since? Run the pipeline again."
-        )
-    return table
 
 
 def _read_changes(changes: DeltaTable, plan: PublishPlan) -> pa.Table:
