@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.runs import Place, clicks, succeed
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
@@ -65,7 +66,7 @@ def test_each_batch_names_its_files_also_those_in_a_compacted_log(written: Writt
     found = [log.source_files(batch) for batch in range(FILES)]
     assert [len(files) for files in found] == [1] * FILES
     assert [files[0].uri for files in found] == [
-        f"{landing}/part%20{number:02}%20%C3%A4%25.json" for number in range(FILES)
+        f"{landing}/part%20{number:02}%20ä%25.json" for number in range(FILES)
     ]
     assert [files[0].modified_ms for files in found] == [
         1_780_000_000_000 + number for number in range(FILES)
@@ -141,6 +142,19 @@ def test_a_file_that_is_cut_off_is_named(damaged: Path, name: str, keep: float) 
     batch = 9 if name.endswith("compact") else 3
     with pytest.raises(CheckpointUnreadable, match=name):
         checkpoint(damaged).source_files(batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "held"),
+    [("offsets/3", 2, "no source's offset"), ("sources/0/3", 1, "no file")],
+)
+def test_a_file_that_is_cut_between_two_lines_is_named(
+    damaged: Path, name: str, lines: int, held: str
+) -> None:
+    path = damaged / name
+    path.write_text("\n".join(path.read_text().splitlines()[:lines]))
+    with pytest.raises(CheckpointUnreadable, match=f"{name} is cut off .* it holds {held}"):
+        checkpoint(damaged).source_files(3)
 
 
 def test_a_cut_identity_is_named(damaged: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tests.streaming.judging import judge_lines, pipeline_of
 
 if TYPE_CHECKING:

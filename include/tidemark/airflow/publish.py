@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
-from tidemark.airflow.outcome import as_task_failure
+from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings import load_settings
-from tidemark.tables.result import RunResult, read_result, write_result
+from tidemark.tables.result import RunResult, read_result
 
 
 class PublishOperator(BaseOperator):
@@ -40,17 +39,15 @@ class PublishOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish; a repeat finds nothing to do."""
         # delta-rs and Arrow, which parsing a Dag must not load.
-        from tidemark.tables.publish import publish_run
+        from tidemark.tables.publish import publish_and_record
 
         with as_task_failure("Publishing"):
             settings = load_settings(Path(self.settings_file) if self.settings_file else None)
             pipeline = load_pipeline(Path(self.pipeline_file))
             held = read_result(self.result, settings.storage_options)
-            began = time.monotonic()
-            published = publish_run(pipeline, held, settings)
-            seconds = {**held.seconds, "publish": round(time.monotonic() - began, 3)}
-            published = published.model_copy(update={"seconds": seconds})
-            write_result(self.result, published, settings.storage_options)
+            published = publish_and_record(pipeline, held, self.result, settings)
+        if published.error is not None:
+            raise failure("Publishing", published.error)
         self._tell(published)
         tables = published.tables.items()
         return {name: {"gold": t.gold, "windows": t.published_windows} for name, t in tables}

@@ -93,18 +93,25 @@ class Checkpoint:
         return tuple(sorted(entries, key=lambda entry: entry.uri))
 
     def _log_offset(self, batch: int) -> int:
-        offset = self.offsets(batch).sources[0]
-        return -1 if offset is None else int(self._json(f"offsets/{batch}", offset)["logOffset"])
+        name, sources = f"offsets/{batch}", self.offsets(batch).sources
+        if not sources:
+            raise self._cut_off(name, "no source's offset")
+        offset = sources[0]
+        return -1 if offset is None else int(self._json(name, offset)["logOffset"])
 
     def _file_log(self, number: int) -> list[SourceFile]:
         plain, compact = f"sources/0/{number}", f"sources/0/{number}.compact"
         name = plain if self._read(plain) is not None else compact
         entries = [self._json(name, line) for line in self._lines(name)]
-        return [
+        files = [
             SourceFile(entry["path"], entry["timestamp"])
             for entry in entries
             if entry["batchId"] == number
         ]
+        if not files:
+            # The engine writes no batch of no files.
+            raise self._cut_off(name, "no file")
+        return files
 
     def _lines(self, name: str) -> list[str]:
         data = self._read(name)
@@ -131,7 +138,11 @@ class Checkpoint:
         try:
             value = json.loads(text)
         except ValueError as error:
-            raise CheckpointUnreadable(
-                f"{self.uri}/{name} is cut off or not what the engine writes: {text[:80]!r}"
-            ) from error
+            raise self._cut_off(name, repr(text[:80])) from error
         return dict(value)
+
+    def _cut_off(self, name: str, held: str) -> CheckpointUnreadable:
+        return CheckpointUnreadable(
+            f"{self.uri}/{name} is cut off or not what the engine writes: it holds {held}. "
+            "Restore the file from a backup, or the whole checkpoint with its tables."
+        )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -12,11 +10,11 @@ import typer
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
-from tidemark.errors import NotPublishable, TidemarkError
+from tidemark.errors import NotPublishable
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings, load_settings
-from tidemark.tables.result import RunError, RunResult, read_result, write_result
+from tidemark.pipeline.settings import load_settings
+from tidemark.tables.result import RunResult, read_result
 
 
 def publish(
@@ -35,7 +33,10 @@ def publish(
     uri = absolute(result)
     held = read_result(uri, loaded.storage_options)
     check_publishable(found, held, uri)
-    published = publish_pinned(found, held, uri, loaded)
+    # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.tables.publish import publish_and_record
+
+    published = publish_and_record(found, held, uri, loaded)
     print_result(published, uri)
     if published.error:
         raise typer.Exit(exit_code(published.error))
@@ -55,35 +56,6 @@ def check_publishable(pipeline: Pipeline, result: RunResult, uri: str) -> None:
             f"`{pipeline.name}` has {_names(pipeline.tables)}. Nothing was published. Run the "
             "pipeline again: that run publishes what this one left as well."
         )
-
-
-def publish_pinned(
-    pipeline: Pipeline, result: RunResult, uri: str, settings: Settings
-) -> RunResult:
-    """Publish a run, and write into its result file how that went.
-
-    An error of ours comes back in the result; any other is raised, once it is written.
-    """
-    # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.tables.publish import publish_run
-
-    begin, failure = time.monotonic(), None
-    try:
-        result = publish_run(pipeline, result, settings)
-    except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
-        failure = error
-    result = result.model_copy(
-        update={
-            "outcome": "failed" if failure else "succeeded",
-            "error": RunError.of(failure) if failure else None,
-            "seconds": {**result.seconds, "publish": round(time.monotonic() - begin, 3)},
-            "ended_at": datetime.now(UTC),
-        }
-    )
-    write_result(uri, result, settings.storage_options)
-    if failure and not isinstance(failure, TidemarkError):
-        raise failure
-    return result
 
 
 def _names(tables: Iterable[str]) -> str:

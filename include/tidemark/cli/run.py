@@ -19,10 +19,10 @@ import typer
 
 from tidemark.cli.exit_codes import FAILED, INTERRUPTED, RETRY, exit_code
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
-from tidemark.cli.publish import publish_pinned
 from tidemark.cli.report import print_result
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import ResultUnreadable
+from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
@@ -59,7 +59,7 @@ def run(
     found = find_pipeline(pipeline, loaded)
     check_master(loaded, master, "--master")
     environment = job_environment(os.environ)
-    run_id = run_id or f"manual__{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
+    run_id = run_id or manual_run_id(datetime.now(UTC))
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
     arguments = ["--pipeline", *named, "--run-id", run_id, "--hold"]
@@ -69,7 +69,9 @@ def run(
     if outcome is None or outcome == before:
         raise _without_result(uri, status, environment)
     if outcome.error is None and not hold:
-        outcome = publish_pinned(found, outcome, uri, loaded)
+        from tidemark.tables.publish import publish_and_record
+
+        outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)
     if outcome.error:
         raise typer.Exit(exit_code(outcome.error))

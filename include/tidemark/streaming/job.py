@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tidemark.errors import TidemarkError
+from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a pipeline once; the exit code. Never raises for an error that it can report."""
     arguments = _arguments(argv)
     started = datetime.now(UTC)
-    run_id = arguments.run_id or f"manual__{started:%Y-%m-%dT%H-%M-%S.%fZ}"
+    run_id = arguments.run_id or manual_run_id(started)
     try:
         settings = load_settings(arguments.settings)
         pipeline = find_pipeline(arguments.pipeline, settings)

@@ -10,13 +10,15 @@ Killed anywhere before 4, nothing was published; after it, a repeat finds nothin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import StorageUnavailable, TidemarkError
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
@@ -29,7 +31,7 @@ from tidemark.tables.plan import (
     PublishPlan,
     plan_publish,
 )
-from tidemark.tables.result import RunResult, TableResult
+from tidemark.tables.result import RunError, RunResult, TableResult, write_result
 from tidemark.tables.window_values import GoldChange, changed_windows, of_dates
 
 
@@ -52,6 +54,33 @@ def publish_run(pipeline: Pipeline, result: RunResult, settings: Settings) -> Ru
         for name, pinned in result.tables.items()
     }
     return result.model_copy(update={"tables": tables, "held": False})
+
+
+def publish_and_record(
+    pipeline: Pipeline, result: RunResult, uri: str, settings: Settings
+) -> RunResult:
+    """Publish a run, and write into its result file how that went.
+
+    An error of ours comes back in the result, for the caller to tell; any other is raised, once
+    it is written. A run whose publish failed can be published again.
+    """
+    begin, failure = time.monotonic(), None
+    try:
+        result = publish_run(pipeline, result, settings)
+    except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
+        failure = error
+    result = result.model_copy(
+        update={
+            "outcome": "failed" if failure else "succeeded",
+            "error": RunError.of(failure) if failure else None,
+            "seconds": {**result.seconds, "publish": round(time.monotonic() - begin, 3)},
+            "ended_at": datetime.now(UTC),
+        }
+    )
+    write_result(uri, result, settings.storage_options)
+    if failure and not isinstance(failure, TidemarkError):
+        raise failure
+    return result
 
 
 def publish_table(
