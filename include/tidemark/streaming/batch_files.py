@@ -92,6 +92,11 @@ def unreadable(uri: str, cause: str) -> FileVerdict:
     return FileVerdict(uri, UNREADABLE, f"{cause}. {_LAND_AGAIN}")
 
 
+def no_longer_readable(verdict: FileVerdict) -> FileVerdict:
+    """The verdict where bronze took the file's rows before it became unreadable."""
+    return FileVerdict(verdict.uri, CHANGED, _unknown("cannot be read any more"))
+
+
 def _first_verdict(file: SourceFile, facts: FileFacts | None) -> FileVerdict | None:
     if facts is None:
         return unreadable(file.uri, "It was gone between listing and reading")
@@ -104,7 +109,10 @@ def _change(facts: FileFacts | None, expected_ms: int) -> str | None:
     modified = _modified_ms(facts)
     if modified == expected_ms:
         return None
-    state = "is gone" if modified is None else "has changed"
+    return _unknown("is gone" if modified is None else "has changed")
+
+
+def _unknown(state: str) -> str:
     return (
         f"The run was killed after this batch's accepted rows were committed, and the file "
         f"{state} since. Bronze keeps what it took from it (see _file and _batch there); which "

@@ -5,9 +5,9 @@ batch's own time and the pipeline, so a batch that runs again judges the same.
 
 How a line is read. Spark's `from_json` stops after the first value and passes over what
 follows (`{"a":1}{"a":2}` is one row to it), so the line is set into an array whose last item
-must be found again, as the second. Declared columns are parsed with their types: a quoted number is no
-long, a number is no string. Only rows that look wrong are parsed a second time, as variants,
-to say what was found.
+must be found again, as the second. Declared columns are parsed with their types: a quoted number
+is no long, a number is no string. Only rows that look wrong are parsed a second time, as
+variants, to say what was found.
 """
 
 from __future__ import annotations

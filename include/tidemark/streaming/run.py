@@ -13,7 +13,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.aggregate import Aggregate, aggregate, start_aggregate, with_event_time
-from tidemark.streaming.ingest import Ingest, check_new_checkpoint, start_ingest
+from tidemark.streaming.ingest import Ingest, start_ingest
 from tidemark.streaming.judge import judge
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.queries import await_all
@@ -87,7 +87,6 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         rejects=run.places.rejects,
         checkpoint=run.checkpoint(run.places.ingest_checkpoint),
     )
-    check_new_checkpoint(ingest)
     try:
         await_all([start_ingest(spark, ingest, progress)])
     finally:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.errors import SourceNotFound
+from tidemark.errors import SourceNotFound, StorageUnavailable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, split_files
@@ -35,7 +35,12 @@ _FILE_FAULTS = (
     "PATH_NOT_FOUND",
     "java.io.FileNotFoundException",
 )
-_LOCAL_FILE_FAULTS = (*_FILE_FAULTS, "java.io.IOException", "AccessControlException")
+_LOCAL_FILE_FAULTS = (
+    *_FILE_FAULTS,
+    "java.io.IOException",
+    "AccessControlException",
+    "java.net.URISyntaxException",  # a colon in the name
+)
 
 
 def source_of(pipeline: Pipeline, places: Places) -> SourceFiles:
@@ -60,14 +65,20 @@ def check_source(source: SourceFiles) -> None:
 def stream_of_files(
     spark: SparkSession, source: SourceFiles, max_files_per_batch: int | None
 ) -> DataFrame:
-    """The source as a stream. Only its planning of batches is used, its rows are not."""
+    """The source as a stream. Only its planning of batches is used, its rows are not.
+
+    Raises StorageUnavailable where the folder cannot be listed.
+    """
     reader = spark.readStream.format("text").option("maxFileAge", _MAX_FILE_AGE)
     if max_files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
-    if not source.recursive:
-        return reader.load(spark_uri(f"{source.folder}/{source.name}"))
-    reader = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", source.name)
-    return reader.load(spark_uri(source.folder))
+    place = source.folder if source.recursive else f"{source.folder}/{source.name}"
+    if source.recursive:
+        reader = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", source.name)
+    try:
+        return reader.load(spark_uri(place))
+    except (PySparkException, Py4JJavaError) as error:
+        raise StorageUnavailable(f"{place} could not be listed: {_listing_fault(error)}") from error
 
 
 def read_lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
@@ -91,6 +102,17 @@ def find_unreadable(spark: SparkSession, uris: Sequence[str]) -> list[FileVerdic
             return find_unreadable(spark, uris[:half]) + find_unreadable(spark, uris[half:])
         return [unreadable(uris[0], _fault(uris[0], error))]
     return []
+
+
+def _listing_fault(error: Exception) -> str:
+    text = str(error)
+    _, colon, name = text.partition("Relative path in absolute URI: ")
+    if colon:
+        return (
+            f"the file {name.strip()} has a colon in its name, which Hadoop does not read. "
+            "Nothing was read. Rename the file, and have files landed without colons."
+        )
+    return f"{text.splitlines()[0]}. Nothing was read."
 
 
 def _fault(uri: str, error: Exception) -> str:

@@ -1,0 +1,53 @@
+"""The rows that a batch appends to bronze and to rejects, from its judged rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.pipeline.model import Source
+from tidemark.streaming.batch_files import BatchFiles
+from tidemark.streaming.schemas import rejects_schema
+
+_BATCH_COLUMNS = ("_batch", "_batch_time")
+
+
+def accepted_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
+    """The accepted rows, in bronze's columns."""
+    return judged.where(F.col("reason").isNull()).select(
+        *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
+        "_extra",
+        "_file",
+        *_batch_columns(batch, time_ms),
+        "_event_date",
+    )
+
+
+def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
+    """The rejected lines, in the columns of rejects; their bytes only where they are no text."""
+    is_text = F.is_valid_utf8("value")
+    return judged.where(F.col("reason").isNotNull()).select(
+        "reason",
+        "detail",
+        F.make_valid_utf8("value").alias("raw"),
+        F.when(~is_text, F.col("value").cast("binary")).alias("raw_bytes"),
+        F.col(f"`{source.event_time.column}`").alias("event_time"),
+        "_file",
+        *_batch_columns(batch, time_ms),
+    )
+
+
+def rejected_files(spark: SparkSession, files: BatchFiles, batch: int, time_ms: int) -> DataFrame:
+    """A row for each file that was rejected as a whole, in the columns of rejects."""
+    rows = [(v.reason, v.detail, None, None, None, v.uri) for v in files.verdicts]
+    columns = [field for field in rejects_schema().fields if field.name not in _BATCH_COLUMNS]
+    verdicts = spark.createDataFrame(rows, T.StructType(columns))
+    return verdicts.select("*", *_batch_columns(batch, time_ms))
+
+
+def _batch_columns(batch: int, time_ms: int) -> list[Column]:
+    return [
+        F.lit(batch).cast("bigint").alias("_batch"),
+        F.timestamp_millis(F.lit(time_ms)).alias("_batch_time"),
+    ]
