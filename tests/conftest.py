@@ -21,6 +21,8 @@ settings.register_profile("tidemark", derandomize=True, deadline=None, print_blo
 settings.load_profile("tidemark")
 
 
+# Before xdist's own hook, which reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):

@@ -149,7 +149,7 @@ REJECTED = {
         ("missing field", "at is null"),
     ],
     "times.json": [
-        ("future", "at is 9999-12-31 23:59:59, allowed until"),
+        ("future", "at is 9999-12-31 23:59:59, more than 10 minutes after the batch's time"),
         ("wrong type", "at is before 1970-01-01"),
         ("wrong type", 'at should be timestamp, found "2026-07-01T10:00:00"'),
     ],

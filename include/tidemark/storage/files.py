@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -27,6 +28,7 @@ from tidemark.pipeline.storage_options import is_local, local_path
 Options = Mapping[str, str]
 # Each request waits for its store; this many wait at once.
 _AT_ONCE = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FileMissing(StorageUnavailable):
@@ -86,12 +88,20 @@ def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
 
 
 def _stat(uri: str, options: Options) -> FileFacts | None:
-    store, path = _located(uri, options)
     try:
         with _naming(uri, "read"):
+            if is_local(uri):
+                return _local_facts(Path(local_path(uri)))
+            store, path = _located(uri, options)
             return _facts(obstore.head(store, path))
     except FileMissing:
         return None
+
+
+def _local_facts(path: Path) -> FileFacts:
+    """Without opening the file, as obstore would: it may not be readable."""
+    found = path.stat()
+    return FileFacts(found.st_size, _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1_000))
 
 
 def _facts(meta: Any) -> FileFacts:
