@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +33,7 @@ class Written:
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Written:
     """More than ten batches, so that the engine has compacted the log of its files."""
     root = tmp_path_factory.mktemp("checkpoints")
     place = Place(root, clicks(advanced={"max_files_per_batch": 1}))
@@ -45,7 +44,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     succeed(spark, place)
     ingest = Path(place.places.ingest_checkpoint)
     assert list(ingest.glob("sources/0/*.compact")), "the log was not compacted"
-    yield Written(place, ingest, Path(place.places.query_checkpoint("per_10m", 1)))
+    return Written(place, ingest, Path(place.places.query_checkpoint("per_10m", 1)))
 
 
 @pytest.fixture

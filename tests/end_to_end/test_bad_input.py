@@ -154,7 +154,7 @@ REJECTED = {
         ("wrong type", 'at should be timestamp, found "2026-07-01T10:00:00"'),
     ],
     "long garbage.json": [NOT_JSON],
-    **dict.fromkeys(ODD_NAMES, [NOT_JSON]),
+    **{name: [NOT_JSON] for name in ODD_NAMES},
 }
 
 

@@ -1,4 +1,4 @@
-"""A pipeline file that changed between two runs: what fits is taken on, what does not is refused."""
+"""A pipeline file that changed between runs: what fits is taken on, the rest is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valid rows are accepted with exactly the values that Python's json reads; spoiled ones are not."""
+"""Valid rows are accepted with the values that Python's json reads; spoiled ones are not."""
 
 from __future__ import annotations
 

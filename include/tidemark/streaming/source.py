@@ -105,14 +105,13 @@ def find_unreadable(spark: SparkSession, uris: Sequence[str]) -> list[FileVerdic
 
 
 def _listing_fault(error: Exception) -> str:
-    text = str(error)
-    _, colon, name = text.partition("Relative path in absolute URI: ")
+    _, colon, name = str(error).partition("Relative path in absolute URI: ")
     if colon:
         return (
             f"the file {name.strip()} has a colon in its name, which Hadoop does not read. "
             "Nothing was read. Rename the file, and have files landed without colons."
         )
-    return f"{text.splitlines()[0]}. Nothing was read."
+    return f"{_short(_java_stack(error).splitlines())}. Nothing was read."
 
 
 def _fault(uri: str, error: Exception) -> str:
