@@ -4,7 +4,7 @@
 PYTHON ?=
 INSTALLER ?=
 # Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
-PYTEST_WORKERS = -n 2 --dist loadgroup
+PYTEST_WORKERS = -n 2 --dist loadscope
 PYTEST_ARGS =
 
 IN_ENVIRONMENT = . ./.tidemark/env &&

@@ -34,6 +34,8 @@ from demo.runs import explain, result_of, run_all, wait_until
 from demo.screen import Screen
 from demo.services import Services
 
+pytestmark = pytest.mark.process
+
 SAMPLES = REPOSITORY / "include" / "samples" / "ad_impressions"
 DAG = "ad_impressions"
 

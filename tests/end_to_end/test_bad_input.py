@@ -256,13 +256,13 @@ def test_a_file_that_vanishes_while_it_is_read_is_a_reject(
     place = Place(tmp_path)
     gone = place.land("gone.json", [row("gone")])
     place.land("stays.json", [row("stays")])
-    original = ingest.judge
+    original = ingest._judged
 
-    def judge(*arguments: Any) -> Any:
+    def judged(*arguments: Any) -> Any:
         gone.unlink(missing_ok=True)
         return original(*arguments)
 
-    monkeypatch.setattr(ingest, "judge", judge)
+    monkeypatch.setattr(ingest, "_judged", judged)
     result = succeed(spark, place)
     assert (result.rows.accepted, result.rows.rejected) == (1, {"unreadable file": 1})
     assert place.bronze()["key"].to_pylist() == ["stays"]

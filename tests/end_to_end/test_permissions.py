@@ -34,7 +34,7 @@ def obeying_permissions() -> Iterator[ThreadPoolExecutor]:
 
 def _drop(capability: int) -> bool:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0) == 0
+    return bool(prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0) == 0)
 
 
 def _run(thread: ThreadPoolExecutor, place: Place, run_id: str) -> JobEnd:

@@ -51,7 +51,7 @@ INSTANTS = st.integers(0, 1_790_000_000_000_000).map(lambda us: FIRST + timedelt
 @st.composite
 def rows(draw: st.DrawFn) -> dict[str, Any]:
     """A row with any of the columns, some of them null, in any order."""
-    row = {"at": draw(INSTANTS).isoformat()}
+    row: dict[str, Any] = {"at": draw(INSTANTS).isoformat()}
     names = draw(st.permutations(list(COLUMNS)))
     for name in names[: draw(st.integers(0, len(names)))]:
         row[name] = draw(st.none() | VALUES[name])

@@ -22,10 +22,10 @@ from pyspark.sql import types as T
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
+from tidemark.streaming.batch_files import MALFORMED
 from tidemark.streaming.column_values import is_misread, parsed_as, read
 from tidemark.streaming.event_time import EPOCH_TYPE, event_time_of, is_epoch
 
-MALFORMED = "malformed"
 MISSING_FIELD = "missing field"
 WRONG_TYPE = "wrong type"
 UNKNOWN_FIELD = "unknown field"
@@ -154,6 +154,7 @@ def _variant(name: str) -> SparkColumn:
 def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
     """The first of the reasons that applies, as struct<reason, detail>; null: accepted."""
     source = pipeline.source
+    future = _future(source.event_time, batch_time_ms)
     checks = [
         _malformed(),
         (_variants().isNull(), MALFORMED, F.lit("a field stands twice in a nested object")),
@@ -165,10 +166,12 @@ def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
         *[_wrong_type(name, column) for name, column in source.columns.items()],
         *([_unknown_field(source.columns)] if source.unknown_fields == "reject" else []),
         _too_early(source.event_time.column),
-        _future(source.event_time, batch_time_ms),
+        future,
+        # What Spark could not read is never accepted, even where no check above says why.
+        (F.col(f"_line.{_CORRUPT}").isNotNull(), MALFORMED, F.lit("does not fit the columns")),
     ]
     # Most rows are good: a few cheap questions keep them from the long chain.
-    return F.when(_suspect(source, checks[-1][0]), _first(checks))
+    return F.when(_suspect(source, future[0]), _first(checks))
 
 
 def _suspect(source: Source, future: SparkColumn) -> SparkColumn:
