@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs import REPOSITORY
 from tidemark.errors import PipelineInvalid, PipelineNotFound
 from tidemark.pipeline.load import (
     find_pipeline,
@@ -329,3 +330,12 @@ print(time.perf_counter() - start)
         for _ in range(3)
     ]
     assert min(seconds) < 1
+
+
+def test_two_files_of_one_name_are_both_refused(tmp_path: Path) -> None:
+    content = (REPOSITORY / "include" / "pipelines" / "access_log.yaml").read_text()
+    for ending in ("yaml", "yml"):
+        (tmp_path / f"clicks.{ending}").write_text(content)
+    pipelines, invalid = load_pipelines(tmp_path)
+    assert pipelines == []
+    assert ["shares its name" in str(error) for error in invalid] == [True, True]

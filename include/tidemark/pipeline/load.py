@@ -23,7 +23,12 @@ ENDINGS = (".yaml", ".yml")
 
 def load_pipeline(path: Path) -> Pipeline:
     """The pipeline of one file, named by the file; PipelineFileInvalid lists what is wrong."""
-    return _checked(read_document(path), path.stem)
+    document = read_document(path)
+    for twin in (path.with_suffix(ending) for ending in ENDINGS if ending != path.suffix):
+        if twin.is_file():
+            message = f"shares its name, and so its tables, with {twin.name}: rename one of them"
+            document.problems.append(document.problem((), message))
+    return _checked(document, path.stem)
 
 
 def pipeline_from_mapping(
