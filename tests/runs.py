@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JOB = REPOSITORY / "jobs" / "stream.py"
+# What the scheduler's clock says, where a test does not care.
+SCHEDULED = datetime(2026, 7, 1, tzinfo=UTC)
 
 
 def session_for_tests() -> SparkSession:
@@ -131,22 +134,34 @@ class SamplePlace(Place):
 
 
 def run_warm(
-    spark: SparkSession, place: Place, run_id: str = "run", hold: bool = False
+    spark: SparkSession,
+    place: Place,
+    run_id: str = "run",
+    hold: bool = False,
+    scheduled: datetime = SCHEDULED,
 ) -> RunResult:
     """One run in the shared session; its progress is kept out of the test's output."""
     from tidemark.streaming.job import run_once
     from tidemark.streaming.progress import Progress
     from tidemark.streaming.run import Run
 
-    run = Run(place.pipeline, place.settings, run_id)
+    run = Run(place.pipeline, place.settings, run_id, epoch_ms(scheduled))
     progress = Progress(place.name, out=io.StringIO())
-    started = datetime(2026, 1, 1, tzinfo=UTC)
-    return run_once(run, progress, started, hold, session=lambda *_: spark)
+    started = datetime.now(UTC)
+    return run_once(
+        run, progress, started, hold, session=lambda *_: spark, on_lapse=lambda lost: None
+    )
 
 
-def succeed(spark: SparkSession, place: Place, run_id: str = "run") -> RunResult:
+def succeed(
+    spark: SparkSession,
+    place: Place,
+    run_id: str = "run",
+    hold: bool = False,
+    scheduled: datetime = SCHEDULED,
+) -> RunResult:
     """One run that must succeed."""
-    result = run_warm(spark, place, run_id)
+    result = run_warm(spark, place, run_id, hold, scheduled)
     assert result.error is None, result.error
     return result
 

@@ -38,6 +38,15 @@ class SourceNotFound(TidemarkError):
     retry_can_help: ClassVar[bool] = True
 
 
+class SourceChanging(TidemarkError):
+    """A source file changed while a batch read it, so that its rows cannot be accounted for.
+
+    A retry can help: the file may be whole by then.
+    """
+
+    retry_can_help: ClassVar[bool] = True
+
+
 class StorageUnavailable(TidemarkError):
     """A place under the root could not be read or written; the cause may pass."""
 
@@ -60,6 +69,10 @@ class NotPublishable(TidemarkError):
     """A result is of another pipeline, or its run did not come far enough to be published."""
 
 
+class LedgerUnbalanced(TidemarkError):
+    """A run's rows do not add up; the message names the batch and the difference."""
+
+
 class EngineMissing(TidemarkError):
     """Spark was started without what a job needs (the Delta jars, for instance)."""
 
@@ -68,3 +81,19 @@ class RunFailed(TidemarkError):
     """A streaming query failed in the engine; the message names query, batch and cause."""
 
     retry_can_help: ClassVar[bool] = True
+
+
+class LeaseHeld(TidemarkError):
+    """Another run works on the pipeline; the message says who, where and until when."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class LeaseLost(TidemarkError):
+    """This run's lease lapsed, or another run took it over: this one may write nothing more."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class LeaseUnreadable(TidemarkError):
+    """A lease file is not one that a run wrote, so nobody can tell who holds the lease."""

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.runs import Place, clicks, query, run_warm, succeed
-from tidemark.streaming import ingest
+from tidemark.streaming import ingest, judged_batch
 from tidemark.tables.result import RunResult
 
 if TYPE_CHECKING:
@@ -256,13 +256,13 @@ def test_a_file_that_vanishes_while_it_is_read_is_a_reject(
     place = Place(tmp_path)
     gone = place.land("gone.json", [row("gone")])
     place.land("stays.json", [row("stays")])
-    original = ingest._judged
+    original = judged_batch._judged
 
     def judged(*arguments: Any) -> Any:
         gone.unlink(missing_ok=True)
         return original(*arguments)
 
-    monkeypatch.setattr(ingest, "_judged", judged)
+    monkeypatch.setattr(judged_batch, "_judged", judged)
     result = succeed(spark, place)
     assert (result.rows.accepted, result.rows.rejected) == (1, {"unreadable file": 1})
     assert place.bronze()["key"].to_pylist() == ["stays"]

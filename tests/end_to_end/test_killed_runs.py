@@ -157,7 +157,7 @@ POINTS = [
         marks=pytest.mark.long,
     ),
     pytest.param(
-        ("before", "tidemark.streaming.job:publish_run", "1"),
+        ("before", "tidemark.streaming.job:publish_tables", "1"),
         INGESTED | CHANGED,
         id="between changes and publish",
     ),

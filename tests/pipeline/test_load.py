@@ -18,7 +18,7 @@ from tidemark.pipeline.load import (
     load_pipelines,
     pipeline_from_mapping,
 )
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem
 from tidemark.pipeline.settings import Settings
 
@@ -146,6 +146,48 @@ ONE_PROBLEM = [
         "spark: {spark.hadoop.fs.s3a.secret.key: x}",
         *("advanced.spark.spark.hadoop.fs.s3a.secret.key", 20, 11, "is a secret", None),
     ),
+    ("  derive", "  unique: {by: pgae, within: 1 d}\n  derive", "source.unique.by", 12, 16,
+     "neither a column nor a derived name; known: at, page,", "page"),
+    ("  derive", "  unique: {by: tags, within: 1 d}\n  derive", "source.unique.by", 12, 16,
+     "is a map", None),
+    ("  derive", "  unique: {by: 5, within: 1 d}\n  derive", "source.unique.by", 12, 16,
+     "should be text", None),
+    ("  derive", "  unique: {by: page}\n  derive", "source.unique.within", 12, 11,
+     "is missing", None),
+    ("  derive", "  unique: {by: page, within: 0 d}\n  derive", "source.unique.within", 12, 30,
+     "longer than zero", None),
+    ("  derive", "  unique: {by: page, witin: 1 d}\n  derive", "source.unique.witin", 12, 22,
+     "not a known key; allowed: by, within", "within"),
+    ("  derive", "  unique: page\n  derive", "source.unique", 12, 11, "mapping of keys", None),
+    ("10 minutes}\n", "10 minutes, seal_after_idle: 0 s}\n", "watermark.seal_after_idle", 13, 49,
+     "longer than zero", None),
+    ("10 minutes}\n", "10 minutes, seal_after_idel: 1 h}\n", "watermark.seal_after_idel", 13, 32,
+     "not a known key; allowed: delay, seal_after_idle", "seal_after_idle"),
+    ("tables:", "keep: 3 months\ntables:", "keep", 14, 7, "has no fixed length", None),
+    ("tables:", "kept: 3 days\ntables:", "kept", 14, 1, "not a known key", "keep"),
+    (
+        "tables:",
+        "keep: 20 min\ntables:",
+        *("keep", 14, 7, "delay (10 minutes) plus the longest window (10 minutes)", None),
+    ),
+    ("  page_10m", "  lease", "tables.lease", 15, 3, "platform makes", None),
+    ("    group", "    output_mode: uptade\n    group", "tables.page_10m.output_mode", 17, 18,
+     "allowed: 'update', 'append' or 'complete'", None),
+    ("    group", "    output_mode: complete\n    group", "tables.page_10m.output_mode", 17, 18,
+     "grows for ever; say `accept_unbounded_state: true`", None),
+    *[
+        (
+            "    group",
+            f"    accept_unbounded_state: true\n{mode}    group",
+            *("tables.page_10m.accept_unbounded_state", 17, 29, "has no effect", None),
+        )
+        for mode in ("", "    output_mode: append\n", "    output_mode: update\n")
+    ],
+    (
+        "    group",
+        '    accept_unbounded_state: "yes"\n    group',
+        *("tables.page_10m.accept_unbounded_state", 17, 30, "should be true or false", None),
+    ),
     ("shuffle_partitions: 2", "shuffle_partitions: many", "advanced.shuffle_partitions", 20, 23,
      "whole number", None),
 ]  # fmt: skip
@@ -251,6 +293,106 @@ def test_early_events_may_close_windows_where_the_file_says_so(load: Load, good:
     accepted = "{column: at, max_future: 2 hours, accept_early_close: true}"
     event_time = load(good.replace("{column: at}", accepted)).source.event_time
     assert event_time.max_future == timedelta(hours=2)
+
+
+def test_what_a_file_leaves_out_has_its_default(load: Load, good: str) -> None:
+    pipeline = load(good)
+    assert (pipeline.source.unique, pipeline.keep) == (None, None)
+    assert pipeline.watermark.seal_after_idle is None
+    assert pipeline.tables["page_10m"].output_mode == "update"
+    assert not pipeline.tables["page_10m"].accept_unbounded_state
+
+
+def test_uniqueness_sealing_and_retention_are_read(load: Load, good: str) -> None:
+    text = good.replace("  derive", "  unique: {by: PAGE, within: 7 days}\n  derive")
+    text = text.replace("delay: 10 minutes", "delay: 10 minutes, seal_after_idle: 30 min")
+    pipeline = load(text.replace("tables:", "keep: 90 days\ntables:"))
+    assert pipeline.source.unique == Unique(by="PAGE", within=timedelta(days=7))
+    assert pipeline.watermark.seal_after_idle == timedelta(minutes=30)
+    assert pipeline.keep == timedelta(days=90)
+
+
+@pytest.mark.parametrize("by", ["slow", "who", "took"])
+def test_rows_are_unique_by_a_derived_name_or_a_column_without_a_map(
+    problems: Problems, by: str
+) -> None:
+    assert problems(("  derive", f"  unique: {{by: {by}, within: 1 d}}\n  derive")) == ()
+
+
+def test_a_map_within_a_struct_cannot_be_unique(problems: Problems) -> None:
+    by_who = "  unique: {by: who, within: 1 d}\n  derive"
+    (found,) = problems(("names: array<string>", "names: map<string, int>"), ("  derive", by_who))
+    assert found.field == "source.unique.by"
+
+
+def test_a_column_of_a_bad_type_can_be_unique(problems: Problems) -> None:
+    by_took = "  unique: {by: took, within: 1 d}\n  derive"
+    found = problems(("took: long", "took: lnog"), ("  derive", by_took))
+    assert [problem.field for problem in found] == ["source.columns.took"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "output_mode: append",
+        "output_mode: update",
+        "output_mode: append\n    accept_unbounded_state: false",
+        "output_mode: complete\n    accept_unbounded_state: true",
+    ],
+)
+def test_each_output_mode_is_taken_and_complete_where_its_state_is_accepted(
+    problems: Problems, lines: str
+) -> None:
+    assert problems(("    group", f"    {lines}\n    group")) == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "output_mode: compelte\n    accept_unbounded_state: true",
+        "output_mode: complete\n    accept_unbounded_state: 1",
+    ],
+)
+def test_a_wrong_value_about_the_output_mode_is_one_problem(problems: Problems, lines: str) -> None:
+    assert len(problems(("    group", f"    {lines}\n    group"))) == 1
+
+
+def test_keep_is_longer_than_the_delay_and_the_longest_window_together(problems: Problems) -> None:
+    longer = "tables:\n  day: {window: {length: 1 d}, measures: {n: count(*)}}"
+    (found,) = problems(("tables:", f"keep: 1450 minutes\n{longer}"))
+    assert found.text == (
+        "keep: `1450 minutes`: is not longer than the watermark's delay (10 minutes) plus the "
+        "longest window (1 day): windows would freeze while they are open."
+    )
+    assert problems(("tables:", f"keep: 1450 minutes 1 millisecond\n{longer}")) == ()
+    assert problems(("tables:", "keep: 20 minutes 1 millisecond\ntables:")) == ()
+
+
+def test_the_longest_of_durations_are_compared_too(problems: Problems) -> None:
+    longest = "999999999 days"
+    (found,) = problems(
+        ("delay: 10 minutes", f"delay: {longest}"),
+        ("length: 10 minutes", f"length: {longest}"),
+        ("tables:", f"keep: {longest}\ntables:"),
+    )
+    assert found.field == "keep"
+
+
+def test_the_folder_of_the_tables_of_all_pipelines_names_no_pipeline(
+    tmp_path: Path, good: str
+) -> None:
+    path = tmp_path / "ops.yaml"
+    path.write_text(good)
+    with pytest.raises(PipelineInvalid, match="`ops`: names a folder that the platform makes"):
+        load_pipeline(path)
+
+
+def test_the_names_of_a_pipelines_folders_do_for_pipelines_and_ops_for_a_table(
+    tmp_path: Path, good: str
+) -> None:
+    path = tmp_path / "lease.yaml"
+    path.write_text(good.replace("page_10m", "ops"))
+    assert list(load_pipeline(path).tables) == ["ops"]
 
 
 def test_the_report_of_a_file_reads_as_text(load: Load, good: str) -> None:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runs import clicks
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import duration_text, parse_duration
 from tidemark.pipeline.event_time_formats import check_format
+from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.schema import schema_text
 from tidemark.pipeline.source_files import SourceFiles, split_files
@@ -185,8 +187,15 @@ def test_places_lie_below_the_root() -> None:
     assert places.query_checkpoint("t", 3) == "s3://bucket/lake/clicks/checkpoints/t/3"
     assert places.changes("t") == "s3://bucket/lake/clicks/t/changes"
     assert places.gold("t") == "s3://bucket/lake/clicks/t/gold"
+    assert places.lease == "s3://bucket/lake/clicks/lease"
     assert places.source("landing/*.json") == "s3://bucket/lake/landing/*.json"
     assert places.source("gs://other/*.json") == "gs://other/*.json"
+
+
+def test_all_pipelines_account_for_their_rows_and_runs_in_the_same_tables() -> None:
+    for name in ("clicks", "visits"):
+        assert Places("/lake", name).ledger == "/lake/ops/ledger"
+        assert Places("/lake", name).runs == "/lake/ops/runs"
 
 
 def test_the_result_of_each_try_of_a_run_is_a_file_of_its_own() -> None:
@@ -224,3 +233,22 @@ def test_the_schema_and_the_loader_agree_on_the_shipped_pipelines() -> None:
         assert list(validator.iter_errors(content)) == []
         content["shedule"] = "@daily"
         assert len(list(validator.iter_errors(content))) == 1
+
+
+def test_the_schema_and_the_loader_agree_on_the_keys_of_rows_and_windows() -> None:
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(json.loads(schema_text()))
+    content = clicks(keep="90 days")
+    content["source"] |= {"unique": {"by": "key", "within": "7 days"}}
+    content["watermark"] |= {"seal_after_idle": "30 minutes"}
+    content["tables"]["per_10m"] |= {"output_mode": "complete", "accept_unbounded_state": True}
+    pipeline_from_mapping("clicks", content)
+    assert list(validator.iter_errors(content)) == []
+    wrong = content | {"keep": 90, "watermark": {"delay": "1 day", "seal_after_idle": "soon"}}
+    wrong["tables"] = {"per_10m": content["tables"]["per_10m"] | {"output_mode": "all"}}
+    wrong["source"] = content["source"] | {"unique": {"by": "key"}}
+    fields = {".".join(map(str, error.path)) for error in validator.iter_errors(wrong)}
+    assert fields == {
+        "keep", "watermark.seal_after_idle", "tables.per_10m.output_mode", "source.unique",
+    }  # fmt: skip

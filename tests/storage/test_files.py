@@ -15,6 +15,7 @@ from tidemark.storage.files import (
     FileMissing,
     list_files,
     read_bytes,
+    remove_files,
     stat_files,
     write_bytes,
 )
@@ -68,6 +69,13 @@ def test_files_are_listed_at_any_depth_and_none_where_no_folder_is(tmp_path: Pat
         f"{tmp_path}/in/{name}" for name in ("a.json", "b/c.json", "b/d/e.json")
     ]
     assert list_files(f"{tmp_path}/none", {}) == {}
+
+
+def test_files_are_removed_and_one_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"x")
+    remove_files([f"{tmp_path}/{name}" for name in ("a", "none", "b")], {})
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_of_many_writers_that_create_a_file_one_succeeds(tmp_path: Path) -> None:

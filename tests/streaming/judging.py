@@ -20,6 +20,7 @@ def pipeline_of(
     columns: Mapping[str, Any],
     unknown_fields: str = "keep",
     derive: Mapping[str, str] | None = None,
+    keep: str | None = None,
     **event_time: Any,
 ) -> Pipeline:
     """A pipeline with the event time in `at` and ten minutes of watermark delay."""
@@ -31,7 +32,8 @@ def pipeline_of(
         "unknown_fields": unknown_fields,
     }
     table = {"window": {"length": "10 minutes"}, "measures": {"rows_seen": "count(*)"}}
-    return pipeline_from_mapping("judged", clicks(source=source, tables={"all": table}))
+    content = clicks(source=source, tables={"all": table}, keep=keep)
+    return pipeline_from_mapping("judged", content)
 
 
 def judge_lines(

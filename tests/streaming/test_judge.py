@@ -398,6 +398,27 @@ EXACT_LIMIT = [
     at(BATCH_TIME.isoformat(), BATCH_TIME),
     Case(json.dumps({"at": (BATCH_TIME + timedelta(microseconds=1)).isoformat()}), "future"),
 ]
+KEEP_LIMIT = BATCH_TIME - timedelta(days=90)
+TOO_OLD = [
+    at(KEEP_LIMIT.isoformat(), KEEP_LIMIT),
+    at((KEEP_LIMIT + timedelta(microseconds=1)).isoformat(), KEEP_LIMIT + timedelta.resolution),
+    Case(
+        json.dumps({"at": (KEEP_LIMIT - timedelta(microseconds=1)).isoformat()}),
+        "too old",
+        "at is 2026-08-20 11:06:39.999999, more than 90 days before the batch's time",
+    ),
+    Case('{"at":"1970-01-01T00:00:00Z"}', "too old", "at is 1970-01-01 00:00:00, more than"),
+    at(LIMIT.isoformat(), LIMIT),
+    Case(json.dumps({"at": (LIMIT + timedelta(microseconds=1)).isoformat()}), "future"),
+    # What cannot be a row's value at all is told first.
+    at("1969-12-31T23:59:59Z", EARLY),
+    Case('{"at":"2000-01-01T00:00:00Z","n":"x"}', WRONG, "n should be int"),
+    Case('{"at":"2000-01-01T00:00:00Z","x":1}', "unknown field", "unknown: x"),
+    Case('{"at":null}', MISSING, "at is null"),
+    broken('{"at":"2000-01-01T00:00:00Z"} x'),
+]
+KEPT_LONGER_THAN_TIME = [at("1970-01-01T00:00:00Z", utc(1970, 1, 1)), at("1969-12-31", EARLY)]
+KEPT_FOR_EVER = [at("1970-01-01T00:00:00Z", utc(1970, 1, 1))]
 REQUIRED = [
     good('"n":1,"t":"x"', n=1, t="x"),
     bad('"t":"x"', "n is missing", MISSING),
@@ -436,6 +457,12 @@ KINDS: dict[str, tuple[Callable[[], Pipeline], list[Case]]] = {
     ),
     "future": (lambda: pipeline_of({}), FUTURE),
     "limit": (lambda: pipeline_of({}, max_future="0 seconds"), EXACT_LIMIT),
+    "too old": (lambda: pipeline_of({"n": "int"}, "reject", keep="90 days"), TOO_OLD),
+    "long": (
+        lambda: pipeline_of({}, zone="UTC", keep="999999999 days"),
+        KEPT_LONGER_THAN_TIME,
+    ),
+    "for ever": (lambda: pipeline_of({}), KEPT_FOR_EVER),
     "required": (lambda: pipeline_of({"n": "int not null", "t": "string not null"}), REQUIRED),
     "reject": (lambda: pipeline_of({"t": "string"}, "reject"), REJECT),
     "ignore": (lambda: pipeline_of({"t": "string"}, "ignore"), IGNORE),
@@ -513,3 +540,37 @@ def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_futu
     assert late is not None
     assert (early["_f"], early["reason"]) == ("a", "future")
     assert (late["_f"], late["reason"]) == ("a", None)
+
+
+def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSession) -> None:
+    from tidemark.streaming.judge import judge
+
+    texts = [f'{{"at":"2026-01-0{day}T00:00:00Z"}}' for day in (1, 2, 3)]
+    lines = spark.createDataFrame([(text,) for text in texts], "value string")
+    pipeline = pipeline_of({}, keep="90 days")
+
+    def judged(batch_time: datetime) -> list[tuple[str | None, str | None]]:
+        rows = judge(lines, pipeline, int(batch_time.timestamp() * 1000)).orderBy("at").collect()
+        return [(row["reason"], row["detail"]) for row in rows]
+
+    first = judged(utc(2026, 4, 2))
+    assert [reason for reason, _ in first] == ["too old", None, None]
+    assert judged(utc(2026, 4, 2)) == first
+    # A later batch finds more of them too old, and says the same of those that were.
+    later = judged(utc(2026, 4, 3))
+    assert [reason for reason, _ in later] == ["too old", "too old", None]
+    assert later[0] == first[0]
+
+
+def test_without_keep_no_row_is_asked_for_its_age(spark: SparkSession) -> None:
+    from tidemark.streaming.judge import judge
+
+    lines = spark.createDataFrame([('{"at":"2026-01-01T00:00:00Z"}',)], "value string")
+
+    def plan(keep: str | None) -> str:
+        judged: Any = judge(lines, pipeline_of({}, keep=keep), 0)
+        return str(judged._jdf.queryExecution().optimizedPlan())
+
+    assert "too old" in plan("90 days")
+    assert "too old" not in plan(None)
+    assert "future" in plan(None)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from tidemark.errors import NotPublishable
 from tidemark.tables.plan import GoldState, plan_publish
 from tidemark.tables.result import TableResult
 
-GOLD = GoldState(version=7, changes=4, close_ms=1_000, generation=1)
+GOLD = GoldState(version=7, changes=4, bronze=5, close_ms=1_000, generation=1)
 
 
 def pinned(**changes: Any) -> TableResult:
@@ -64,6 +65,21 @@ def test_the_published_changes_never_go_back() -> None:
 
 
 def test_before_the_first_publish_the_plan_begins_with_version_zero() -> None:
-    empty = GoldState(version=0, changes=-1, close_ms=0, generation=1)
-    plan = plan_publish(empty, pinned(changes=0, close_after_ms=0))
+    empty = GoldState(version=0, changes=-1, bronze=-1, close_ms=0, generation=1)
+    plan = plan_publish(empty, pinned(changes=0, close_before_ms=0, close_after_ms=0))
     assert (plan.after_changes, plan.changes) == (-1, 0)
+
+
+def test_a_run_that_found_another_frontier_is_not_published() -> None:
+    with pytest.raises(NotPublishable, match=r"closed up to 1970-01-01T00:00:00.900Z.*01Z"):
+        plan_publish(GOLD, pinned(close_before_ms=900))
+
+
+def test_a_run_that_found_another_frontier_but_is_published_is_a_no_op() -> None:
+    assert plan_publish(
+        GOLD, pinned(close_before_ms=900, changes=4, close_after_ms=900)
+    ).nothing_to_do
+
+
+def test_the_published_bronze_never_goes_back() -> None:
+    assert plan_publish(GOLD, pinned(bronze=3)).transactions["bronze"] == 5

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.tables.windows import Windows, at, window
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import NotPublishable, StorageUnavailable
 from tidemark.tables import publish
 from tidemark.tables.result import TableResult
 
@@ -89,15 +89,17 @@ def test_the_first_two_publishes_at_once_append_each_window_once(
     assert windows.gold("key", "total") == [("a", 1)]
 
 
-def test_a_later_run_that_lost_to_a_held_one_publishes_its_windows_at_the_next_try(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
+def test_what_a_later_run_left_after_a_held_one_was_published_first_is_published_by_the_next(
+    windows: Windows,
 ) -> None:
     windows.change(window(at(10), key="a", total=1))
     held = windows.pin(at(10))
     windows.change(window(at(10), key="a", total=2))
     later = windows.pin(at(10, 10))
-    at_once(monkeypatch, lambda: windows.publish(held), lambda: windows.publish(later))
-    windows.publish(later)
+    windows.publish(held)
+    with pytest.raises(NotPublishable, match="another publish closed"):
+        windows.publish(later)
+    windows.publish(windows.pin(at(10, 10)))
     assert windows.gold("key", "total", "status", "revision") == [("a", 2, "final", 0)]
 
 

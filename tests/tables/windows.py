@@ -16,8 +16,9 @@ from tidemark.pipeline.model import Table, Window
 from tidemark.streaming.schemas import changes_schema, gold_schema
 from tidemark.tables.create import TableSpec, ensure_table
 from tidemark.tables.plan import GENERATION
-from tidemark.tables.publish import publish_table
+from tidemark.tables.publish import gold_state, publish_table
 from tidemark.tables.result import TableResult
+from tidemark.tables.runs import publish_note
 
 Row = dict[str, Any]
 LENGTH = timedelta(minutes=10)
@@ -88,12 +89,15 @@ class Windows:
             windows_changed=0,
             watermark_before_ms=0,
             watermark_after_ms=0,
-            close_before_ms=0,
+            close_before_ms=gold_state(self.gold_table()).close_ms,
             close_after_ms=millis(close) if close else 0,
         )
 
     def publish(self, pinned: TableResult, run_id: str = "run") -> TableResult:
-        return publish_table(self.table, pinned, self.gold_uri, self.changes_uri, run_id, {})
+        note = publish_note(run_id, at(12))
+        return publish_table(
+            self.table, pinned, self.gold_uri, self.changes_uri, note, {}, lambda: None
+        )
 
     def publish_at(self, close: datetime | None, run_id: str = "run") -> TableResult:
         """Publish all that stands in changes, with this close frontier."""

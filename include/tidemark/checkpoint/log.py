@@ -15,6 +15,9 @@ from typing import Any
 from tidemark.errors import CheckpointUnreadable
 from tidemark.storage.files import FileMissing, list_files, read_bytes
 
+# What a Delta source's offset holds as its index when it stands before a version's first file.
+_BEFORE_FIRST_FILE = 0
+
 
 @dataclass(frozen=True)
 class Offsets:
@@ -56,11 +59,15 @@ class Checkpoint:
 
     def last_batch(self, log: str) -> int | None:
         """The newest batch of `offsets` or `commits`; None where there is none."""
-        names = [
-            place.rpartition("/")[2] for place in list_files(f"{self.uri}/{log}", self.options)
-        ]
-        numbers = [int(name) for name in names if name.isdecimal()]
-        return max(numbers, default=None)
+        return max(self.batches(log), default=None)
+
+    def restart_case(self) -> str:
+        """How a query that starts now finds its checkpoint: `new`, `clean end`, or `repeats
+        batch N`, which an earlier run planned and did not commit (class MicroBatchExecution)."""
+        planned, committed = self.last_batch("offsets"), self.last_batch("commits")
+        if planned is None:
+            return "new"
+        return "clean end" if planned == committed else f"repeats batch {planned}"
 
     def offsets(self, batch: int) -> Offsets:
         """The offsets of a batch. Raises CheckpointUnreadable where they are missing."""
@@ -91,6 +98,30 @@ class Checkpoint:
             entry for number in range(start + 1, end + 1) for entry in self._file_log(number)
         ]
         return tuple(sorted(entries, key=lambda entry: entry.uri))
+
+    def batches(self, log: str) -> tuple[int, ...]:
+        """The batches whose `offsets` or `commits` are kept, in order: the engine removes old
+        ones."""
+        names = [
+            place.rpartition("/")[2] for place in list_files(f"{self.uri}/{log}", self.options)
+        ]
+        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+
+    def delta_version(self, batch: int) -> int:
+        """The version of the Delta table that the batch after this one begins with.
+
+        A batch reads whole versions (class DeltaSourceOffset, JSON: `reservoirVersion`, and an
+        `index` below 0 for "before its first file"). CheckpointUnreadable where it does not.
+        """
+        name, sources = f"offsets/{batch}", self.offsets(batch).sources
+        offset = self._json(name, sources[0]) if sources and sources[0] else None
+        if offset is None or offset["index"] >= _BEFORE_FIRST_FILE:
+            raise CheckpointUnreadable(
+                f"{self.uri}/{name} does not stand between two versions of a Delta table: it "
+                f"holds {sources[:1]}. Was the query started with a limit of files for each "
+                "batch? Nothing was changed by this."
+            )
+        return int(offset["reservoirVersion"])
 
     def _log_offset(self, batch: int) -> int:
         name, sources = f"offsets/{batch}", self.offsets(batch).sources

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from tidemark import __version__
 from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.lease import lease
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
 from tidemark.cli.validate import validate
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command()(validate)
 app.command()(run)
 app.command()(publish)
+app.add_typer(lease, name="lease")
 
 
 def _print_version(asked: bool) -> None:

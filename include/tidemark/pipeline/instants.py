@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant_text(milliseconds: int) -> str:
@@ -17,3 +19,21 @@ def instant_text(milliseconds: int) -> str:
 def manual_run_id(now: datetime) -> str:
     """The id of a run that nobody scheduled. Sortable, and a file's name as it is."""
     return f"manual__{now:%Y-%m-%dT%H-%M-%S.%fZ}"
+
+
+def utc_instant(text: str) -> datetime:
+    """An instant from ISO 8601 text. ValueError where it has no zone, or is none."""
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"{text} has no zone; write it as in 2026-07-01T12:00:00Z")
+    return instant.astimezone(UTC)
+
+
+def epoch_ms(instant: datetime) -> int:
+    """Whole milliseconds since 1970, UTC."""
+    return (instant - _EPOCH) // timedelta(milliseconds=1)
+
+
+def instant_of(milliseconds: int) -> datetime:
+    """The instant of milliseconds since 1970, in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)

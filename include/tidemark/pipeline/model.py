@@ -141,6 +141,16 @@ class EventTime(_Model):
         return self
 
 
+class Unique(_Model):
+    """Which rows repeat one that was accepted before; they are rejected as duplicates."""
+
+    by: str = Field(description="The id: a column or a derived name")
+    within: PositiveDuration = Field(
+        description="Rows of one id repeat each other when their event times are at most this "
+        "far apart, before or after"
+    )
+
+
 class Source(_Model):
     """Where rows come from and what an accepted row looks like."""
 
@@ -150,6 +160,10 @@ class Source(_Model):
     )
     columns: dict[ColumnName, Column] = Field(min_length=1)
     event_time: EventTime
+    unique: Unique | None = Field(
+        default=None,
+        description="Rejects rows that repeat an accepted one; without it every row counts",
+    )
     derive: dict[ColumnName, Expression] = Field(
         default_factory=dict,
         description="Columns computed row by row before bronze, from the source's columns and "
@@ -161,9 +175,16 @@ class Source(_Model):
 
 
 class Watermark(_Model):
-    """How long windows wait for late rows."""
+    """How long windows wait for late rows, and for rows at all."""
 
-    delay: PositiveDuration
+    delay: PositiveDuration = Field(
+        description="How far the watermark stays behind the newest event time"
+    )
+    seal_after_idle: PositiveDuration | None = Field(
+        default=None,
+        description="Closes the last windows of a source that brought no row for this long; "
+        "without it they stay open until newer rows come",
+    )
 
 
 class Window(_Model):
@@ -194,7 +215,15 @@ class Table(_Model):
     measures: dict[ColumnName, Expression] = Field(
         default_factory=dict, description="Aggregates by name: count(*), sum(bytes) …"
     )
-    output_mode: Literal["update"] = "update"
+    output_mode: Literal["update", "append", "complete"] = Field(
+        default="update",
+        description="What the query emits: update: windows that changed; append: windows once "
+        "they close; complete: all windows, so that its state grows for ever",
+    )
+    accept_unbounded_state: bool = Field(
+        default=False,
+        description="Allows `output_mode: complete`, whose state is never evicted",
+    )
 
 
 class Advanced(_Model):
@@ -216,6 +245,11 @@ class Pipeline(_Model):
     )
     source: Source
     watermark: Watermark
+    keep: PositiveDuration | None = Field(
+        default=None,
+        description="How long rows are kept, by event time before the batch's time: older rows "
+        "are rejected as too old, older windows are frozen; without it they are kept for ever",
+    )
     tables: dict[TableName, Table] = Field(min_length=1)
     advanced: Advanced = Advanced()
 

@@ -6,7 +6,8 @@ import re
 
 # Names of folders under the root: the same on every store and in every shell.
 FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
-TABLE_NAMES_IN_USE = ("bronze", "checkpoints", "rejects", "results")
+TABLE_NAMES_IN_USE = ("bronze", "checkpoints", "lease", "rejects", "results")
+PIPELINE_NAMES_IN_USE = ("ops",)
 # Columns that publish adds to gold and changes.
 COLUMNS_IN_USE = (
     *("window_start", "window_end", "window_date", "rows", "status", "revision"),
@@ -24,7 +25,8 @@ def check_folder_name(name: str, what: str) -> None:
             f"cannot name a {what}: lower-case letters, digits and `_`, a letter first, "
             "at most 100 of them"
         )
-    if what == "table" and name in TABLE_NAMES_IN_USE:
+    in_use = TABLE_NAMES_IN_USE if what == "table" else PIPELINE_NAMES_IN_USE
+    if name in in_use:
         raise ValueError("names a folder that the platform makes; choose another")
 
 

@@ -58,6 +58,21 @@ class Places:
         suffix = f"--try{try_number}" if try_number is not None else ""
         return f"{self.folder}/results/{_file_name(run_id)}{suffix}.json"
 
+    @property
+    def lease(self) -> str:
+        """The folder of the lease, which one run at a time holds."""
+        return f"{self.folder}/lease"
+
+    @property
+    def ledger(self) -> str:
+        """The Delta table in which all pipelines account for their rows."""
+        return f"{self.root}/ops/ledger"
+
+    @property
+    def runs(self) -> str:
+        """The Delta table of the runs of all pipelines."""
+        return f"{self.root}/ops/runs"
+
     def source(self, files: str) -> str:
         """The pattern of a source's files, below the root unless it is a URI itself."""
         return files if is_uri(files) else f"{self.root}/{files}"

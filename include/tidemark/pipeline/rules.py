@@ -7,19 +7,16 @@ one mistake hides no other: a column of a bad type is still a column, of unknown
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Any
 
 from tidemark.pipeline import names
 from tidemark.pipeline.column_types import parse_type
-from tidemark.pipeline.durations import duration_text, parse_duration
-from tidemark.pipeline.expression_names import Fault, Known, spark_type
+from tidemark.pipeline.expression_names import Fault, Known, Scope, spark_type
 from tidemark.pipeline.expressions import check_derived, check_measure
 from tidemark.pipeline.problems import Problem, nearest
+from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
-
-Section = dict[str, Any]
 
 
 def find_broken_rules(document: Document, name: str, usable: Section) -> list[Problem]:
@@ -27,11 +24,13 @@ def find_broken_rules(document: Document, name: str, usable: Section) -> list[Pr
 
     `usable` is the document's content without the values that have a problem of their own.
     """
-    source = _section(usable, "source")
+    source = section(usable, "source")
     scope, problems = _scope(document, source)
     problems += _files(document, name, source)
-    problems += _event_time(document, source, usable)
-    for table_name, table in _section(usable, "tables").items():
+    problems += _event_time(document, source)
+    problems += _unique(document, source, scope)
+    problems += find_broken_times(document, usable)
+    for table_name, table in section(usable, "tables").items():
         if isinstance(table, dict):
             problems += _table(document, ("tables", table_name), table, scope)
     return problems
@@ -48,12 +47,12 @@ def _scope(document: Document, source: Section) -> tuple[dict[str, Known], list[
     """The names that keys and measures can use: columns, then derived ones in their order."""
     scope: dict[str, Known] = {}
     problems: list[Problem] = []
-    for name in _section(_section(document.content, "source"), "columns"):
+    for name in section(section(document.content, "source"), "columns"):
         path = ("source", "columns", name)
         problems += _twice(document, path, name, scope, "column")
-        text = _type_text(_section(source, "columns").get(name))
+        text = _type_text(section(source, "columns").get(name))
         scope[name.lower()] = Known(name, spark_type(text) if text else None)
-    for name, expression in _section(source, "derive").items():
+    for name, expression in section(source, "derive").items():
         path = ("source", "derive", name)
         problems += _twice(document, path, name, scope, "column or derived name")
         faults, found = check_derived(expression, scope)
@@ -76,66 +75,76 @@ def _twice(
         yield document.problem(path, message, value=name, at_key=True)
 
 
-def _event_time(document: Document, source: Section, usable: Section) -> Iterator[Problem]:
-    event_time = _section(source, "event_time")
-    columns = _section(source, "columns")
-    path: KeyPath = ("source", "event_time")
-    name = event_time.get("column")
-    if isinstance(name, str):
-        yield from _event_time_column(document, (*path, "column"), name, columns)
-    delay = _duration(_section(usable, "watermark").get("delay"))
-    future = _duration(event_time.get("max_future"))
-    if delay is None or future is None or event_time.get("accept_early_close") is True:
+def _event_time(document: Document, source: Section) -> Iterator[Problem]:
+    path: KeyPath = ("source", "event_time", "column")
+    name = section(source, "event_time").get("column")
+    if not isinstance(name, str):
         return
-    if future > delay:
-        message = (
-            f"is above the watermark's delay ({duration_text(delay)}): an accepted early event "
-            "would close windows before their time; lower it, or say `accept_early_close: true`"
-        )
-        yield document.problem((*path, "max_future"), message, value=str(event_time["max_future"]))
-
-
-def _event_time_column(
-    document: Document, path: KeyPath, name: str, columns: Section
-) -> Iterator[Problem]:
-    all_names = list(_section(_section(document.content, "source"), "columns"))
+    all_names = list(section(section(document.content, "source"), "columns"))
     if name not in all_names:
         message = f"is not a column of the source; columns: {', '.join(all_names)}"
         near = nearest(name, all_names)
         yield document.problem(path, message, value=name, nearest=near)
         return
-    text = _type_text(columns.get(name))
+    text = _type_text(section(source, "columns").get(name))
     if text is not None and text != "timestamp":
         message = f"is a column of type {text}, and event time needs one of type timestamp"
         yield document.problem(path, message, value=name)
 
 
-def _table(
-    document: Document, path: KeyPath, table: Section, scope: dict[str, Known]
-) -> Iterator[Problem]:
+def _unique(document: Document, source: Section, scope: Scope) -> Iterator[Problem]:
+    by = section(source, "unique").get("by")
+    if isinstance(by, str):
+        yield from _compared(document, ("source", "unique", "by"), by, scope)
+
+
+def _table(document: Document, path: KeyPath, table: Section, scope: Scope) -> Iterator[Problem]:
+    yield from _output_mode(document, path, table)
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
     yield from _measures(document, (*path, "measures"), table, keys, scope)
 
 
+def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
+    written = section(section(document.content, "tables"), str(path[-1]))
+    wrong = written.keys() - table.keys()
+    if wrong & {"output_mode", "accept_unbounded_state"}:
+        return
+    complete = table.get("output_mode") == "complete"
+    accepted = table.get("accept_unbounded_state") is True
+    if complete and not accepted:
+        message = (
+            "keeps every window in its state, which grows for ever; say "
+            "`accept_unbounded_state: true` beside it, or choose update or append"
+        )
+        yield document.problem((*path, "output_mode"), message, value="complete")
+    if accepted and not complete:
+        message = "has no effect: only `output_mode: complete` has a state without bounds"
+        yield document.problem((*path, "accept_unbounded_state"), message, value="true")
+
+
 def _key(
-    document: Document, path: KeyPath, key: str, before: list[str], scope: dict[str, Known]
+    document: Document, path: KeyPath, key: str, before: list[str], scope: Scope
 ) -> Iterator[Problem]:
     if key.lower() in names.COLUMNS_IN_USE:
         yield document.problem(path, _in_use(), value=key)
         return
     if key.lower() in [other.lower() for other in before]:
         yield document.problem(path, "stands twice among the keys", value=key)
-    known = scope.get(key.lower())
+    yield from _compared(document, path, key, scope)
+
+
+def _compared(document: Document, path: KeyPath, name: str, scope: Scope) -> Iterator[Problem]:
+    """A name whose values are asked for equality, whatever its case."""
+    known = scope.get(name.lower())
     if known is None:
         offered = [other.name for other in scope.values()]
         message = f"is neither a column nor a derived name; known: {', '.join(offered)}"
-        yield document.problem(path, message, value=key, nearest=nearest(key, offered))
+        yield document.problem(path, message, value=name, nearest=nearest(name, offered))
     elif _has_map(known):
-        yield document.problem(
-            path, "is a map, or holds one; Spark cannot group by maps", value=key
-        )
+        message = "is a map, or holds one; Spark cannot group by maps, nor compare them"
+        yield document.problem(path, message, value=name)
 
 
 def _has_map(known: Known) -> bool:
@@ -144,10 +153,10 @@ def _has_map(known: Known) -> bool:
 
 
 def _measures(
-    document: Document, path: KeyPath, table: Section, keys: list[str], scope: dict[str, Known]
+    document: Document, path: KeyPath, table: Section, keys: list[str], scope: Scope
 ) -> Iterator[Problem]:
     taken = {key.lower(): f"the key `{key}`" for key in keys}
-    for name, expression in _section(table, "measures").items():
+    for name, expression in section(table, "measures").items():
         if name.lower() in names.COLUMNS_IN_USE:
             yield document.problem((*path, name), _in_use(), value=name, at_key=True)
         if other := taken.get(name.lower()):
@@ -166,15 +175,3 @@ def _fault(document: Document, path: KeyPath, expression: str, fault: Fault) -> 
     return document.problem(
         path, fault.message, value=expression, nearest=fault.nearest, offset=fault.offset
     )
-
-
-def _section(content: object, key: str) -> Section:
-    found = content.get(key) if isinstance(content, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _duration(text: object) -> timedelta | None:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        return None

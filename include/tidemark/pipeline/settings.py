@@ -1,4 +1,4 @@
-"""Settings: the root, the pipelines' folder, storage options, Spark settings.
+"""Settings: the root, the pipelines' folder, storage options, Spark settings, the lease.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -52,7 +52,8 @@ class Settings(BaseModel):
     """Where things lie and how they are reached.
 
     `root` is an absolute local path or a URI, without a slash at its end. `storage_options`
-    have the names of delta-rs. Neither repr nor str shows a secret.
+    have the names of delta-rs. `lease_seconds`: how long a run that is silent keeps others off
+    its pipeline. Neither repr nor str shows a secret.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -61,6 +62,7 @@ class Settings(BaseModel):
     pipelines: str
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
+    lease_seconds: int = Field(default=60, ge=5)
 
     @field_validator("root")
     @classmethod
@@ -90,6 +92,7 @@ class Settings(BaseModel):
         yield "pipelines", self.pipelines
         yield "storage_options", _masked(self.storage_options, lambda name: name not in SHOWN)
         yield "spark", _masked(self.spark, is_secret)
+        yield "lease_seconds", self.lease_seconds
 
 
 def load_settings(path: Path | None = None) -> Settings:

@@ -1,4 +1,4 @@
-"""Read, write, stat and list files below a root: local paths and URIs alike, by obstore.
+"""Read, write, stat, list and remove files below a root: local paths and URIs alike, by obstore.
 
 A place is an absolute path, taken as it is, or a URI (`file:`, `s3:`, `gs:`, `abfs:` …), which
 is percent-encoded as URIs are (so are the ones that Spark writes down). Options have the names
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -85,6 +85,14 @@ def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
     if not is_uri(uri):
         return {f"/{meta['path']}": _facts(meta) for meta in found}
     return {f"{_authority(uri)}/{quote(meta['path'])}": _facts(meta) for meta in found}
+
+
+def remove_files(uris: Iterable[str], options: Options) -> None:
+    """Remove files; one that is gone already is no error."""
+    for uri in uris:
+        store, path = _located(uri, options)
+        with suppress(FileMissing), _naming(uri, "removed"):
+            obstore.delete(store, path)
 
 
 def _stat(uri: str, options: Options) -> FileFacts | None:

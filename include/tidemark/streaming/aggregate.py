@@ -2,7 +2,8 @@
 
 The life of a batch:
 1. the engine plans it from bronze's new files, and writes `offsets/N`;
-2. the batch's changed windows are appended to `changes`, under the transaction (query, N);
+2. the windows that it emits are appended to `changes`, under the transaction (query, N), but for
+   those that are closed already: they change only by being computed again from bronze;
 3. the engine commits state and `commits/N`.
 Killed between 2 and 3, the batch runs again; its append is known by its transaction and left
 out, but the batch still runs, because its tasks write the state that the next batch needs.
@@ -21,13 +22,19 @@ from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.queries import Running, start_query
-from tidemark.tables.commits import rows_appended
+from tidemark.tables.commits import emitted_note, rows_appended
 from tidemark.tables.create import existing_table
+
+# The Delta source's default is 1,000 files.
+_NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One table's query: where it reads, where it appends, and under which run."""
+    """One table's query: where it reads, where it appends, and under which run.
+
+    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none.
+    """
 
     pipeline: Pipeline
     table_name: str
@@ -36,6 +43,7 @@ class Aggregate:
     checkpoint: Checkpoint
     generation: int
     run_id: str
+    close_ms: int
 
     @property
     def table(self) -> Table:
@@ -68,8 +76,14 @@ def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
-    """Start the query; it ends by itself when bronze, as it is now, has been read."""
-    bronze = spark.readStream.format("delta").load(spark_uri(plan.bronze))
+    """Start the query; it ends by itself when bronze, as it is now, has been read.
+
+    All that is new is one batch: a batch of whole versions of bronze is what its late rows are
+    counted by, and files cut into several batches could come out of order.
+    """
+    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _NO_LIMIT)
+    # Retention drops whole partitions of bronze, which the stream has long read.
+    bronze = reader.option("skipChangeCommits", "true").load(spark_uri(plan.bronze))
     delay = duration_text(plan.pipeline.watermark.delay)
     rows = with_event_time(bronze, plan.pipeline).withWatermark("_event_time", delay)
     writer = aggregate(rows, plan.table).writeStream.outputMode(plan.table.output_mode)
@@ -88,21 +102,53 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
     changes = existing_table(plan.changes, plan.checkpoint.options)
     appended = changes.transaction_version(query_id)
     report.watermark_ms = plan.checkpoint.offsets(batch).watermark_ms
-    if (appended is not None and appended >= batch) or not plan.checkpoint.has_new_input(batch):
+    if (appended is not None and appended >= batch) or not _may_emit(plan, batch):
         # Nothing to append, but the tasks must run: they write the batch's state.
         windows.write.format("noop").mode("append").save()
-        return
-    rows = windows.select(
+    elif plan.table.output_mode == "update":
+        _append(plan, windows, batch, "{}")
+        report.windows = rows_appended(changes, changes.version())
+    else:
+        report.windows = _append_emitted(plan, windows, batch)
+
+
+def _may_emit(plan: Aggregate, batch: int) -> bool:
+    """A batch without input frees state; only in append mode it emits what it frees."""
+    return plan.table.output_mode == "append" or plan.checkpoint.has_new_input(batch)
+
+
+def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
+    """Append what append or complete mode emits; the number of windows.
+
+    Kept while it is counted: complete mode's sum over all windows goes into the commit for the
+    ledger, and append mode often emits nothing, which needs no commit.
+    """
+    emitted, query_id = windows.persist(), str(plan.checkpoint.query_id())
+    try:
+        is_open = _still_open(plan)
+        total, kept = emitted.agg(F.sum("rows"), F.count_if(is_open)).collect()[0]
+        if kept or plan.table.output_mode == "complete":
+            _append(plan, emitted, batch, emitted_note(query_id, batch, total or 0))
+        return int(kept)
+    finally:
+        emitted.unpersist()
+
+
+def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str) -> None:
+    rows = windows.where(_still_open(plan)).select(
         "*",
         _constant("stream", "string").alias("cause"),
         _constant(plan.generation, "bigint").alias("generation"),
         _constant(plan.run_id, "string").alias("run"),
         _constant(batch, "bigint").alias("batch"),
     )
-    writer = rows.write.format("delta").mode("append")
-    writer = writer.option("txnAppId", query_id).option("txnVersion", batch)
+    writer = rows.write.format("delta").mode("append").option("userMetadata", note)
+    writer = writer.option("txnAppId", str(plan.checkpoint.query_id())).option("txnVersion", batch)
     writer.save(spark_uri(plan.changes))
-    report.windows = rows_appended(changes, changes.version())
+
+
+def _still_open(plan: Aggregate) -> Column:
+    return F.col("window_end") > F.timestamp_millis(F.lit(plan.close_ms))
 
 
 def _constant(value: str | int, type_name: str) -> Column:

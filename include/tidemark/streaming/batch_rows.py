@@ -25,7 +25,10 @@ def accepted_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -
 
 
 def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
-    """The rejected lines, in the columns of rejects; their bytes only where they are no text."""
+    """The rejected lines, in the columns of rejects; their bytes only where they are no text.
+
+    `judged` has `_repeats` besides what `judge` gives.
+    """
     is_text = F.is_valid_utf8("value")
     return judged.where(F.col("reason").isNotNull()).select(
         "reason",
@@ -33,6 +36,7 @@ def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -
         F.make_valid_utf8("value").alias("raw"),
         F.when(~is_text, F.col("value").cast("binary")).alias("raw_bytes"),
         F.col(f"`{source.event_time.column}`").alias("event_time"),
+        F.col("_repeats").alias("repeats"),
         "_file",
         *_batch_columns(batch, time_ms),
     )
@@ -40,7 +44,7 @@ def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -
 
 def rejected_files(spark: SparkSession, files: BatchFiles, batch: int, time_ms: int) -> DataFrame:
     """A row for each file that was rejected as a whole, in the columns of rejects."""
-    rows = [(v.reason, v.detail, None, None, None, v.uri) for v in files.verdicts]
+    rows = [(v.reason, v.detail, None, None, None, None, v.uri) for v in files.verdicts]
     columns = [field for field in rejects_schema().fields if field.name not in _BATCH_COLUMNS]
     verdicts = spark.createDataFrame(rows, T.StructType(columns))
     return verdicts.select("*", *_batch_columns(batch, time_ms))

@@ -24,23 +24,29 @@ _SEARCHED_COMMITS = 50
 class Committed:
     """A batch that an earlier try has committed, wholly or up to bronze.
 
-    `rows` are its counts, `files` its verdicts on files. It is complete when its rejects are
-    committed as well, or when it has none.
+    `rows` are its counts, `files` its verdicts on files, `scheduled_ms` the scheduled time of
+    the run that committed first (None: the note is older than that entry). It is complete when
+    its rejects are committed as well, or when it has none.
     """
 
     rows: Rows
     files: BatchFiles
+    scheduled_ms: int | None
     is_complete: bool
 
 
-def commit_note(query: str, batch: int, rows: Rows, files: BatchFiles) -> str:
-    """What the commit of an append says of its batch, as JSON."""
+def commit_note(query: str, batch: int, rows: Rows, files: BatchFiles, scheduled_ms: int) -> str:
+    """What the commit of an append says of its batch, as JSON.
+
+    `scheduled_ms` is the scheduled time of the run that committed the accepted rows.
+    """
     note = {
         "query": query,
         "batch": batch,
         "rows": rows.model_dump(),
         "files": [[v.uri, v.reason, v.detail] for v in files.verdicts],
         "seen_ms": dict(files.seen_ms),
+        "scheduled_ms": scheduled_ms,
     }
     return json.dumps(note)
 
@@ -58,6 +64,7 @@ def committed_before(
     return Committed(
         rows=rows,
         files=BatchFiles((), verdicts, note["seen_ms"]),
+        scheduled_ms=note.get("scheduled_ms"),
         is_complete=in_rejects is not None or not sum(rows.rejected.values()),
     )
 

@@ -14,24 +14,17 @@ not changed; after 4, there is nothing to do.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import SourceChanging
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.storage.files import stat_files
-from tidemark.streaming.batch_files import (
-    BatchFiles,
-    first_reading,
-    no_longer_readable,
-    repeated_reading,
-)
+from tidemark.streaming.batch_files import BatchFiles, first_reading, repeated_reading
 from tidemark.streaming.batch_rows import accepted_rows, rejected_files, rejected_rows
 from tidemark.streaming.committed import (
     Committed,
@@ -39,10 +32,10 @@ from tidemark.streaming.committed import (
     commit_note,
     committed_before,
 )
-from tidemark.streaming.judge import judge
-from tidemark.streaming.progress import BatchReport, Progress
+from tidemark.streaming.judged_batch import Batch, JudgedBatch, judge_batch
+from tidemark.streaming.progress import Progress
 from tidemark.streaming.queries import Running, start_query
-from tidemark.streaming.source import find_unreadable, read_lines, stream_of_files
+from tidemark.streaming.source import stream_of_files
 from tidemark.tables.result import Rows
 
 # Below this many rows a batch is written as one file for each date.
@@ -51,32 +44,18 @@ _ONE_FILE_ROWS = 200_000
 
 @dataclass
 class Ingest:
-    """One run's reading of the source. `rows` adds up what its batches judged."""
+    """One run's reading of the source. `rows` adds up what its batches judged.
+
+    `scheduled_ms` is the scheduled time of the run, in milliseconds since 1970, UTC.
+    """
 
     pipeline: Pipeline
     source: SourceFiles
     bronze: str
     rejects: str
     checkpoint: Checkpoint
+    scheduled_ms: int
     rows: Rows = field(default_factory=Rows)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """One batch of the source: its number, and its own time, the same when it is repeated."""
-
-    ingest: Ingest
-    number: int
-    time_ms: int
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """The judged rows of a batch, kept while it is written; None where no file was read."""
-
-    rows: DataFrame | None
-    files: BatchFiles
-    counts: Rows
 
 
 def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Running:
@@ -90,112 +69,103 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
             time_ms = ingest.checkpoint.offsets(number).batch_time_ms
-            _write_batch(spark, _Batch(ingest, number, time_ms), report)
+            batch = Batch(ingest.pipeline, ingest.bronze, number, time_ms)
+            report.note, rows = _write_batch(spark, ingest, batch)
+            ingest.rows += rows
+            report.rows, report.rejected = rows.read, rows.rejected
 
     writer = stream.writeStream.queryName(f"{ingest.pipeline.name}.ingest")
     return start_query(writer.option("checkpointLocation", spark_uri(ingest.checkpoint.uri)), write)
 
 
-def _write_batch(spark: SparkSession, batch: _Batch, report: BatchReport) -> None:
-    ingest = batch.ingest
-    committed = committed_before(ingest.checkpoint, ingest.bronze, ingest.rejects, batch.number)
+def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str, Rows]:
+    """Commit what is not committed of the batch; a note of what was, and the batch's counts."""
+    number = batch.number
+    committed = committed_before(ingest.checkpoint, ingest.bronze, ingest.rejects, number)
     if committed and committed.is_complete:
-        report.note = "committed by an earlier try"
-        _count(ingest, report, committed.rows)
-        return
-    files = _files_to_read(batch, committed)
-    judged = _judge_files(spark, batch, files, repeated=committed is not None)
+        return "committed by an earlier try", committed.rows
+    files = _files_to_read(ingest, number, committed)
+    judged = judge_batch(spark, batch, files, repeated=committed is not None)
     try:
+        _check_steady(ingest, number, judged)
+        if committed is not None:
+            judged = replace(judged, counts=_counts_of_repeat(committed, judged))
+        note = _note(ingest, number, judged, committed)
         if committed is None:
-            _append_bronze(batch, judged)
-            _count(ingest, report, judged.counts)
-        else:
-            report.note = "accepted rows were committed by an earlier try"
-            judged = replace(judged, counts=_counts_of_repeat(committed.rows, judged.counts))
-            _count(ingest, report, judged.counts)
-        _append_rejects(spark, batch, judged)
+            _append_bronze(ingest, batch, judged, note)
+        _append_rejects(spark, ingest, batch, judged, note)
     finally:
-        if judged.rows is not None:
-            judged.rows.unpersist()
+        judged.release()
+    return "accepted rows were committed by an earlier try" if committed else "", judged.counts
 
 
-def _count(ingest: Ingest, report: BatchReport, rows: Rows) -> None:
-    ingest.rows += rows
-    report.rows, report.rejected = rows.read, rows.rejected
+def _check_steady(ingest: Ingest, number: int, judged: JudgedBatch) -> None:
+    """Raise SourceChanging where a file changed between counting its lines and judging them."""
+    if judged.counts.read == judged.counts.accepted + sum(judged.counts.rejected.values()):
+        return
+    files = ingest.checkpoint.source_files(number)
+    facts = stat_files([file.uri for file in files], ingest.checkpoint.options)
+    now = repeated_reading(files, facts, judged.files)
+    if changed := sorted(set(judged.files.read) - set(now.read)):
+        raise SourceChanging(
+            f"{len(changed)} files of batch {number} changed while they were read, among them "
+            f"{', '.join(changed[:5])}. Nothing of it was committed in this try. Land files "
+            "whole: write them elsewhere, then rename them. The next run reads the batch again."
+        )
 
 
-def _counts_of_repeat(first: Rows, repeat: Rows) -> Rows:
-    """Accepted as committed, rejected as judged now (a changed file is one reject)."""
-    read = first.accepted + sum(repeat.rejected.values())
-    return Rows(read=read, accepted=first.accepted, rejected=repeat.rejected)
+def _note(ingest: Ingest, number: int, judged: JudgedBatch, committed: Committed | None) -> str:
+    """One scheduled time for both commits of a batch: that of the run that made the first."""
+    first = committed.scheduled_ms if committed else None
+    scheduled_ms = ingest.scheduled_ms if first is None else first
+    query = str(ingest.checkpoint.query_id())
+    return commit_note(query, number, judged.counts, judged.files, scheduled_ms)
 
 
-def _files_to_read(batch: _Batch, committed: Committed | None) -> BatchFiles:
-    checkpoint = batch.ingest.checkpoint
-    files = checkpoint.source_files(batch.number)
-    facts = stat_files([file.uri for file in files], checkpoint.options)
+def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
+    """Accepted as committed, rejected as judged now.
+
+    How many lines a file had that changed since is not known: it is one reject, and what is
+    read is then the sum.
+    """
+    accepted, rejected = committed.rows.accepted, judged.counts.rejected
+    unchanged = judged.files.verdicts == committed.files.verdicts
+    read = committed.rows.read if unchanged else accepted + sum(rejected.values())
+    return Rows(read=read, accepted=accepted, rejected=rejected)
+
+
+def _files_to_read(ingest: Ingest, number: int, committed: Committed | None) -> BatchFiles:
+    files = ingest.checkpoint.source_files(number)
+    facts = stat_files([file.uri for file in files], ingest.checkpoint.options)
     if committed is None:
         return first_reading(files, facts)
     return repeated_reading(files, facts, committed.files)
 
 
-def _judge_files(spark: SparkSession, batch: _Batch, files: BatchFiles, repeated: bool) -> _Judged:
-    """The judged rows, without the files that cannot be read to their end."""
-    try:
-        return _judged(spark, batch, files)
-    except (PySparkException, Py4JJavaError):
-        bad = find_unreadable(spark, files.read)
-        if not bad:
-            raise
-        verdicts = [no_longer_readable(verdict) for verdict in bad] if repeated else bad
-        return _judged(spark, batch, files.without(verdicts))
-
-
-def _judged(spark: SparkSession, batch: _Batch, files: BatchFiles) -> _Judged:
-    if not files.read:
-        return _Judged(None, files, _counted({}, files))
-    lines = read_lines(spark, files.read)
-    rows = judge(lines, batch.ingest.pipeline, batch.time_ms).persist()
-    try:
-        by_reason = {row[0]: row[1] for row in rows.groupBy("reason").count().collect()}
-    except BaseException:
-        rows.unpersist()
-        raise
-    return _Judged(rows, files, _counted(by_reason, files))
-
-
-def _counted(by_reason: dict[str | None, int], files: BatchFiles) -> Rows:
-    rejected = Counter({reason: n for reason, n in by_reason.items() if reason is not None})
-    rejected.update(verdict.reason for verdict in files.verdicts)
-    accepted = by_reason.get(None, 0)
-    return Rows(
-        read=accepted + rejected.total(), accepted=accepted, rejected=dict(sorted(rejected.items()))
-    )
-
-
-def _append_bronze(batch: _Batch, judged: _Judged) -> None:
+def _append_bronze(ingest: Ingest, batch: Batch, judged: JudgedBatch, note: str) -> None:
     if judged.rows is None or not judged.counts.accepted:
         return
-    rows = accepted_rows(judged.rows, batch.ingest.pipeline.source, batch.number, batch.time_ms)
+    rows = accepted_rows(judged.rows, ingest.pipeline.source, batch.number, batch.time_ms)
     if judged.counts.accepted <= _ONE_FILE_ROWS:
         rows = rows.coalesce(1)
-    _append(rows, batch, batch.ingest.bronze, judged)
+    _append(rows, ingest, batch.number, ingest.bronze, note)
 
 
-def _append_rejects(spark: SparkSession, batch: _Batch, judged: _Judged) -> None:
+def _append_rejects(
+    spark: SparkSession, ingest: Ingest, batch: Batch, judged: JudgedBatch, note: str
+) -> None:
     if not judged.counts.rejected:
         return
     rows = rejected_files(spark, judged.files, batch.number, batch.time_ms)
     if judged.rows is not None:
-        source = batch.ingest.pipeline.source
+        source = ingest.pipeline.source
         lines = rejected_rows(judged.rows, source, batch.number, batch.time_ms)
         rows = lines.unionByName(rows)
-    _append(rows.coalesce(1), batch, batch.ingest.rejects, judged)
+    _append(rows.coalesce(1), ingest, batch.number, ingest.rejects, note)
 
 
-def _append(rows: DataFrame, batch: _Batch, place: str, judged: _Judged) -> None:
-    query = str(batch.ingest.checkpoint.query_id())
-    note = commit_note(query, batch.number, judged.counts, judged.files)
+def _append(rows: DataFrame, ingest: Ingest, number: int, place: str, note: str) -> None:
+    query = str(ingest.checkpoint.query_id())
     writer = rows.write.format("delta").mode("append").option("userMetadata", note)
-    writer = writer.option("txnAppId", query).option("txnVersion", batch.number)
+    writer = writer.option("txnAppId", query).option("txnVersion", number)
     writer.save(spark_uri(place))

@@ -16,16 +16,21 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tidemark.errors import TidemarkError
-from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.storage.halt import halt
+from tidemark.storage.lease import Lease
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run import Outcome, Run, run_stream
+from tidemark.streaming.run import Outcome, Run
 from tidemark.streaming.session import start_session
-from tidemark.tables.publish import publish_run
+from tidemark.streaming.stream_run import run_stream
+from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.tables.publish import publish_tables
 from tidemark.tables.result import RunError, RunResult, write_result
+from tidemark.tables.runs import publish_note, record_run
 
 SUCCESS, FAILED, RETRY = 0, 1, 75
 
@@ -42,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         _write_early_failure(arguments, run_id, started, error)
         return FAILED
-    run = Run(pipeline, settings, run_id)
+    scheduled = arguments.scheduled_time or started
+    run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
     target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
     progress = Progress(pipeline.name)
     result = run_once(run, progress, started, arguments.hold)
@@ -59,6 +65,12 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--pipeline", required=True, help="its name, or the path of its file")
     parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
     parser.add_argument("--run-id", help="default: manual__ and the time")
+    parser.add_argument(
+        "--scheduled-time",
+        type=utc_instant,
+        help="the time that the run stands for, ISO 8601 with a zone; default: now",
+    )
+    parser.add_argument("--trigger", default="manual", help="what started the run")
     parser.add_argument("--result", help="where the result file goes: a path or URI")
     parser.add_argument("--hold", action="store_true", help="leave publishing to a later step")
     return parser.parse_args(argv)
@@ -70,27 +82,42 @@ def run_once(
     started: datetime,
     hold: bool,
     session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+    on_lapse: OnLapse = halt,
 ) -> RunResult:
-    """Run a pipeline, and publish unless `hold`; what happened, errors included."""
+    """Run a pipeline under its lease, and publish unless `hold`; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
     outcome, error = Outcome(), None
     try:
-        with progress.stage("session"):
-            spark = session(run.pipeline, run.settings)
-        run_stream(spark, run, progress, outcome)
+        with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
+            outcome.took_over = str(lease.took_over) if lease.took_over else None
+            with progress.stage("session"):
+                spark = session(run.pipeline, run.settings)
+            run_stream(spark, run, progress, outcome, lease)
+            if not hold:
+                with progress.stage("publish"):
+                    _publish(run, outcome, started, lease)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = _reported(failure, progress)
     result = _result(run, progress, outcome, started, error)
-    return result if hold or error else _published(run, progress, result)
+    _record(run, result, progress)
+    return result
 
 
-def _published(run: Run, progress: Progress, result: RunResult) -> RunResult:
+def _publish(run: Run, outcome: Outcome, started: datetime, lease: Lease) -> None:
+    note = publish_note(run.run_id, started)
+    outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.settings, lease)
+    outcome.held = False
+
+
+def _record(run: Run, result: RunResult, progress: Progress) -> None:
+    """The run's row of `ops/runs`. Without it the run is as good: the next start says what is
+    missing of a published one."""
     try:
-        with progress.stage("publish"):
-            result = publish_run(run.pipeline, result, run.settings)
-    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
-        error = _reported(failure, progress)
-        result = result.model_copy(update={"error": error, "outcome": "failed"})
-    return result.model_copy(update={"seconds": progress.seconds, "ended_at": datetime.now(UTC)})
+        record_run(run.places.runs, result, run.settings.storage_options)
+    except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
+        progress.say(f"the run's row in {run.places.runs} is missing: {error}")
 
 
 def _reported(failure: Exception, progress: Progress) -> RunError:
@@ -109,7 +136,9 @@ def _result(
         pipeline=run.pipeline.name,
         run_id=run.run_id,
         outcome="failed" if error else "succeeded",
-        held=True,
+        held=outcome.held,
+        trigger=run.trigger,
+        scheduled_at=instant_of(run.scheduled_ms),
         started_at=started,
         ended_at=datetime.now(UTC),
         rows=outcome.rows,
@@ -117,6 +146,8 @@ def _result(
         seconds=progress.seconds,
         versions=outcome.versions,
         tables=outcome.tables,
+        restart=outcome.restart,
+        took_over=outcome.took_over,
         error=error,
     )
 

@@ -29,6 +29,7 @@ from tidemark.streaming.event_time import EPOCH_TYPE, event_time_of, is_epoch
 MISSING_FIELD = "missing field"
 WRONG_TYPE = "wrong type"
 UNKNOWN_FIELD = "unknown field"
+TOO_OLD = "too old"
 FUTURE = "future"
 
 # Mark of the envelope's names. A line that holds it could imitate them, and is rejected.
@@ -154,7 +155,7 @@ def _variant(name: str) -> SparkColumn:
 def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
     """The first of the reasons that applies, as struct<reason, detail>; null: accepted."""
     source = pipeline.source
-    future = _future(source.event_time, batch_time_ms)
+    times = _outside(pipeline, batch_time_ms)
     checks = [
         _malformed(),
         (_variants().isNull(), MALFORMED, F.lit("a field stands twice in a nested object")),
@@ -165,16 +166,15 @@ def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
         ],
         *[_wrong_type(name, column) for name, column in source.columns.items()],
         *([_unknown_field(source.columns)] if source.unknown_fields == "reject" else []),
-        _too_early(source.event_time.column),
-        future,
+        *times,
         # What Spark could not read is never accepted, even where no check above says why.
         (F.col(f"_line.{_CORRUPT}").isNotNull(), MALFORMED, F.lit("does not fit the columns")),
     ]
     # Most rows are good: a few cheap questions keep them from the long chain.
-    return F.when(_suspect(source, future[0]), _first(checks))
+    return F.when(_suspect(source, [check[0] for check in times]), _first(checks))
 
 
-def _suspect(source: Source, future: SparkColumn) -> SparkColumn:
+def _suspect(source: Source, times: list[SparkColumn]) -> SparkColumn:
     """True for every row that has a reason, and for few others."""
     time = source.event_time
     required = [
@@ -196,8 +196,7 @@ def _suspect(source: Source, future: SparkColumn) -> SparkColumn:
         ],
         *([F.col("_extra").isNull() & _has_unknown(source)] * (source.unknown_fields == "keep")),
         *([_unknown_field(source.columns)[0]] if source.unknown_fields == "reject" else []),
-        _too_early(time.column)[0],
-        future,
+        *times,
     ]
     return reduce(lambda left, right: left | right, questions)
 
@@ -295,10 +294,30 @@ def _names(columns: dict[str, Column]) -> SparkColumn:
     return F.array(*[F.lit(name) for name in columns])
 
 
+def _outside(pipeline: Pipeline, batch_time_ms: int) -> list[tuple[SparkColumn, str, SparkColumn]]:
+    """The checks of an event time that was read: what lies outside of the times accepted."""
+    time = pipeline.source.event_time
+    early, future = _too_early(time.column), _future(time, batch_time_ms)
+    if pipeline.keep is None:
+        return [early, future]
+    return [early, _too_old(time.column, pipeline.keep, batch_time_ms), future]
+
+
 def _too_early(name: str) -> tuple[SparkColumn, str, SparkColumn]:
     early = F.col(f"`{name}`") < F.lit(_EARLIEST).cast("timestamp")
     detail = F.lit(f"{name} is before 1970-01-01, where the engine's watermark begins")
     return early, WRONG_TYPE, detail
+
+
+def _too_old(
+    name: str, keep: timedelta, batch_time_ms: int
+) -> tuple[SparkColumn, str, SparkColumn]:
+    # What is before 1970 has its own reason; a limit there might be no timestamp at all.
+    limit_ms = max(batch_time_ms - keep // timedelta(milliseconds=1), 0)
+    value = F.col(f"`{name}`")
+    allowed = f", more than {duration_text(keep)} before the batch's time"
+    detail = F.concat(F.lit(f"{name} is "), value.cast("string"), F.lit(allowed))
+    return value < F.timestamp_millis(F.lit(limit_ms)), TOO_OLD, detail
 
 
 def _future(event_time: EventTime, batch_time_ms: int) -> tuple[SparkColumn, str, SparkColumn]:

@@ -13,6 +13,11 @@ _ORIGIN = [
     T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
 ]
 
+# The accepted row that a duplicate repeats.
+REPEATS = T.StructType(
+    [T.StructField("file", T.StringType()), T.StructField("event_time", T.TimestampType())]
+)
+
 
 def bronze_schema(pipeline: Pipeline, judged: T.StructType) -> T.StructType:
     """Declared and derived columns, what no column took, and the row's origin."""
@@ -40,6 +45,12 @@ def rejects_schema() -> T.StructType:
                 {"comment": "The line's bytes, where they are not valid UTF-8"},
             ),
             T.StructField("event_time", T.TimestampType(), True, {"comment": "Where readable"}),
+            T.StructField(
+                "repeats",
+                REPEATS,
+                True,
+                {"comment": "Of a duplicate: the accepted row (in bronze) that it repeats"},
+            ),
             *_ORIGIN,
         ]
     )

@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 from deltalake import DeltaTable
+
+from tidemark.tables.result import Rows
+
+# Searched first; the whole log only where these say nothing.
+_RECENT = 50
+
+
+@dataclass(frozen=True)
+class IngestCommit:
+    """A commit of ingest: its batch, what its note says, and the rows that it really appended.
+
+    `scheduled_ms` is the scheduled time of the run that made it.
+    """
+
+    version: int
+    query: str
+    batch: int
+    rows: Rows
+    appended: int
+    scheduled_ms: int
 
 
 def rows_appended(table: DeltaTable, after_version: int) -> int:
@@ -10,5 +35,75 @@ def rows_appended(table: DeltaTable, after_version: int) -> int:
     table.update_incremental()
     newer = table.version() - after_version
     commits = table.history(newer) if newer > 0 else []
-    metrics = [commit.get("operationMetrics", {}) for commit in commits]
-    return sum(int(metric.get("numOutputRows", 0)) for metric in metrics)
+    return sum(_appended(commit) for commit in commits)
+
+
+def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int, IngestCommit]:
+    """The commits of an ingest query's batches after one, by batch; -1 is before the first."""
+    found: dict[int, IngestCommit] = {}
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            for one in _of_ingest(commit):
+                if one.query == query and one.batch <= after_batch:
+                    return found
+                if one.query == query:
+                    found[one.batch] = one
+    return found
+
+
+def last_ingest_ms(table: DeltaTable) -> int | None:
+    """The scheduled time of the run that last appended to bronze or rejects, in milliseconds.
+
+    None where the log knows of none: nothing was ever appended, or longer ago than the log goes.
+    """
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            for found in _of_ingest(commit):
+                return found.scheduled_ms
+    return None
+
+
+def emitted_note(query: str, batch: int, rows: int) -> str:
+    """What a commit of `changes` says of its batch: the sum of `rows` over all that it emitted,
+    closed windows included."""
+    return json.dumps({"query": query, "batch": batch, "emitted_rows": rows})
+
+
+def emitted_rows(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:
+    """The sums that a query's batches noted, by batch: those of the commits after a version, and
+    the last one before."""
+    found: dict[int, int] = {}
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            note = note_of(commit)
+            if note.get("query") == query and "emitted_rows" in note:
+                found[note["batch"]] = note["emitted_rows"]
+                if commit["version"] <= after_version:
+                    return found
+    return found
+
+
+def note_of(commit: dict[str, Any]) -> dict[str, Any]:
+    """What the writer of a commit noted in its userMetadata; empty where it noted nothing."""
+    try:
+        note = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
+    note = note_of(commit)
+    if "seen_ms" in note:
+        yield IngestCommit(
+            version=commit["version"],
+            query=note["query"],
+            batch=note["batch"],
+            rows=Rows(**note["rows"]),
+            appended=_appended(commit),
+            scheduled_ms=note.get("scheduled_ms", 0),
+        )
+
+
+def _appended(commit: dict[str, Any]) -> int:
+    return int(commit.get("operationMetrics", {}).get("numOutputRows", 0))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.errors import NotPublishable
+from tidemark.pipeline.instants import instant_text
 from tidemark.tables.result import TableResult
 
 # App transactions of gold's commits: the only record of what was published.
@@ -17,11 +19,12 @@ GENERATION = "generation"
 class GoldState:
     """What gold's transactions say: its version, and what was published into it.
 
-    `changes` is the newest published version of the changes table, -1 before the first.
+    `changes` and `bronze` are the newest published versions of those tables, -1 before the first.
     """
 
     version: int
     changes: int
+    bronze: int
     close_ms: int
     generation: int
 
@@ -56,12 +59,23 @@ class PublishPlan:
 
 
 def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
-    """The plan for a run's pins. The close frontier never goes back."""
+    """The plan for a run's pins. The close frontier never goes back.
+
+    NotPublishable when another run closed windows since: which rows were late was decided by the
+    frontier that this run found.
+    """
+    if pinned.changes > gold.changes and pinned.close_before_ms != gold.close_ms:
+        raise NotPublishable(
+            f"This run found windows closed up to {instant_text(pinned.close_before_ms)}, and "
+            f"since then another publish closed those up to {instant_text(gold.close_ms)}. "
+            "Nothing of this run was published. Run the pipeline again: that run judges its late "
+            "rows anew and publishes what this one left as well."
+        )
     return PublishPlan(
         gold_version=gold.version,
         after_changes=gold.changes,
         changes=max(gold.changes, pinned.changes),
-        bronze=pinned.bronze,
+        bronze=max(gold.bronze, pinned.bronze),
         close_before_ms=gold.close_ms,
         close_after_ms=max(gold.close_ms, pinned.close_after_ms),
         generation=pinned.generation,

@@ -11,10 +11,9 @@ Killed anywhere before 4, nothing was published; after it, a repeat finds nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -22,8 +21,12 @@ from tidemark.errors import StorageUnavailable, TidemarkError
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
+from tidemark.storage.lease import Lease
 from tidemark.tables.create import existing_table
+from tidemark.tables.history import changes_between
+from tidemark.tables.pipeline_lease import pipeline_lease
 from tidemark.tables.plan import (
+    BRONZE,
     CHANGES,
     CLOSE,
     GENERATION,
@@ -32,41 +35,54 @@ from tidemark.tables.plan import (
     plan_publish,
 )
 from tidemark.tables.result import RunError, RunResult, TableResult, write_result
+from tidemark.tables.runs import publish_note, record_run
 from tidemark.tables.window_values import GoldChange, changed_windows, of_dates
 
 
-def publish_run(pipeline: Pipeline, result: RunResult, settings: Settings) -> RunResult:
-    """Publish all tables of a run; the result comes back with gold's versions in it.
+def publish_tables(
+    pipeline: Pipeline,
+    pinned: Mapping[str, TableResult],
+    note: Mapping[str, str],
+    settings: Settings,
+    lease: Lease,
+) -> dict[str, TableResult]:
+    """Publish all tables of a run; they come back with gold's versions in them.
 
-    Tables are published one after the other, each in a commit of its own. Safe to repeat:
-    what is published already is left alone, and a later run publishes what this one did not.
+    Tables are published one after the other, each in a commit of its own, with `note`
+    (`publish_note`) in its metadata. Safe to repeat: what is published already is left alone,
+    and a later run publishes what this one did not. Raises LeaseLost, before a commit, where
+    another run has taken the lease over.
     """
     places = Places(settings.root, pipeline.name)
-    tables = {
+    return {
         name: publish_table(
             pipeline.tables[name],
-            pinned,
+            pins,
             places.gold(name),
             places.changes(name),
-            result.run_id,
+            note,
             settings.storage_options,
+            lease.check,
         )
-        for name, pinned in result.tables.items()
+        for name, pins in pinned.items()
     }
-    return result.model_copy(update={"tables": tables, "held": False})
 
 
 def publish_and_record(
     pipeline: Pipeline, result: RunResult, uri: str, settings: Settings
 ) -> RunResult:
-    """Publish a run, and write into its result file how that went.
+    """Publish a held run under the lease, and write into its result file and `ops/runs` how that
+    went.
 
     An error of ours comes back in the result, for the caller to tell; any other is raised, once
     it is written. A run whose publish failed can be published again.
     """
     begin, failure = time.monotonic(), None
     try:
-        result = publish_run(pipeline, result, settings)
+        with pipeline_lease(pipeline, settings, result.run_id, "publish") as lease:
+            note = publish_note(result.run_id, result.started_at)
+            tables = publish_tables(pipeline, result.tables, note, settings, lease)
+        result = result.model_copy(update={"tables": tables, "held": False})
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error
     result = result.model_copy(
@@ -78,6 +94,7 @@ def publish_and_record(
         }
     )
     write_result(uri, result, settings.storage_options)
+    record_run(Places(settings.root, pipeline.name).runs, result, settings.storage_options)
     if failure and not isinstance(failure, TidemarkError):
         raise failure
     return result
@@ -88,53 +105,50 @@ def publish_table(
     pinned: TableResult,
     gold_uri: str,
     changes_uri: str,
-    run_id: str,
+    note: Mapping[str, str],
     options: Mapping[str, str],
+    check: Callable[[], None],
 ) -> TableResult:
-    """Publish one table up to the pins of a run."""
+    """Publish one table up to the pins of a run.
+
+    `note` is what gold's commit says of the run (`publish_note`). `check` is called between the
+    reading of gold and the commit, and raises where this process may not write any more.
+    """
     gold = existing_table(gold_uri, options)
     plan = plan_publish(gold_state(gold), pinned)
     if plan.nothing_to_do:
         return pinned.model_copy(update={"gold": gold.version(), "published_windows": 0})
-    changes = _read_changes(existing_table(changes_uri, options), plan)
-    change = changed_windows(gold, changes, table, plan, run_id)
-    _commit(gold, change, plan)
+    history = existing_table(changes_uri, options)
+    changes = changes_between(history, plan.after_changes, plan.changes)
+    change = changed_windows(gold, changes, table, plan, note["run"])
+    check()
+    _commit(gold, change, plan, note)
     return pinned.model_copy(update={"gold": gold.version(), "published_windows": change.windows})
 
 
 def gold_state(gold: DeltaTable) -> GoldState:
     """What gold's transactions say; the state before the first publish where there are none."""
-    changes = gold.transaction_version(CHANGES)
     return GoldState(
         version=gold.version(),
-        changes=-1 if changes is None else changes,
+        changes=_transaction(gold, CHANGES),
+        bronze=_transaction(gold, BRONZE),
         close_ms=gold.transaction_version(CLOSE) or 0,
         generation=gold.transaction_version(GENERATION) or 1,
     )
 
 
-def _read_changes(changes: DeltaTable, plan: PublishPlan) -> pa.Table:
-    """The rows of the commits (after_changes, changes], with their `_commit_version`."""
-    if changes.version() < plan.changes:
-        raise StorageUnavailable(
-            f"{changes.table_uri} is at version {changes.version()}, the run pinned "
-            f"{plan.changes}. Nothing was published; try again when the store shows it."
-        )
-    if plan.changes <= plan.after_changes:
-        return pa.table(changes.to_pyarrow_dataset().schema.empty_table()).append_column(
-            "_commit_version", pa.array([], pa.int64())
-        )
-    return pa.table(
-        changes.load_cdf(
-            starting_version=max(plan.after_changes + 1, 0), ending_version=plan.changes
-        )
-    )
+def _transaction(gold: DeltaTable, app: str) -> int:
+    version = gold.transaction_version(app)
+    return -1 if version is None else version
 
 
-def _commit(gold: DeltaTable, change: GoldChange, plan: PublishPlan) -> None:
+def _commit(
+    gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: Mapping[str, str]
+) -> None:
     """One commit, on the version that was read: StorageUnavailable when another came first."""
     properties = CommitProperties(
         app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
+        custom_metadata=dict(note),
         # Without a retry delta-rs commits on the version that it read, or not at all.
         max_commit_retries=0,
     )

@@ -40,12 +40,31 @@ class Rows(_Frozen):
         )
 
 
+class Late(_Frozen):
+    """Rows that came too late for a table's stream, and what became of their windows.
+
+    `rows` are wholly late, `partly` in some of their windows only; `assigned` counts (row,
+    window) pairs and `windows` the windows, per batch. `recomputed` windows were computed again
+    from bronze, `corrected` of them came out with another value. `frozen` assignments belong to
+    windows older than `keep`, which stay as they are.
+    """
+
+    rows: int = 0
+    partly: int = 0
+    assigned: int = 0
+    windows: int = 0
+    frozen: int = 0
+    recomputed: int = 0
+    corrected: int = 0
+
+
 class TableResult(_Frozen):
     """What a run did to one table of the pipeline.
 
-    `changes`, `bronze` (versions), `generation` and `close_after_ms` are the pins from which
+    `changes`, `bronze` (versions), `generation` and the close frontiers are the pins from which
     publish computes its plan. Watermarks and close frontiers are milliseconds since 1970, UTC;
-    0: none yet. `gold` and `published_windows` are null until published.
+    0: none yet. `sealed_to_ms` is the seal frontier, 0 where the run sealed nothing. `gold` and
+    `published_windows` are null until published.
     """
 
     generation: int
@@ -56,6 +75,8 @@ class TableResult(_Frozen):
     watermark_after_ms: int
     close_before_ms: int
     close_after_ms: int
+    sealed_to_ms: int = 0
+    late: Late = Late()
     gold: int | None = None
     published_windows: int | None = None
 
@@ -77,13 +98,19 @@ class RunError(_Frozen):
 
 
 class RunResult(_Frozen):
-    """One run, as far as it came. `held`: the run's changes are left for a later publish."""
+    """One run, as far as it came. `held`: the run's changes are left for a later publish.
+
+    `scheduled_at` is the time that the run stands for on the scheduler's clock. `restart` says
+    of each query how it found its checkpoint; `took_over` whose lease the run took over.
+    """
 
     format: Literal[1] = 1
     pipeline: str
     run_id: str
     outcome: Literal["succeeded", "failed"]
     held: bool
+    trigger: str = "manual"
+    scheduled_at: datetime | None = None
     started_at: datetime
     ended_at: datetime
     rows: Rows = Rows()
@@ -91,6 +118,8 @@ class RunResult(_Frozen):
     seconds: dict[str, float] = Field(default_factory=dict)
     versions: dict[str, int] = Field(default_factory=dict)
     tables: dict[str, TableResult] = Field(default_factory=dict)
+    restart: dict[str, str] = Field(default_factory=dict)
+    took_over: str | None = None
     error: RunError | None = None
 
 

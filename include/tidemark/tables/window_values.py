@@ -6,6 +6,7 @@ differ by more than a relative 1e-9: the order of a sum may change its last digi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -47,7 +48,7 @@ def changed_windows(
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", changes)
-        connection.execute(_latest(keys))
+        connection.execute(latest(keys))
         connection.register("touched", _touched(connection, gold, table.window.length, plan))
         connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
         connection.execute(_joined(keys, tuple(table.measures), schema))
@@ -63,7 +64,8 @@ def window_keys(table: Table) -> tuple[str, ...]:
     return ("window_start", *table.group_by)
 
 
-def _latest(keys: tuple[str, ...]) -> str:
+def latest(keys: tuple[str, ...]) -> str:
+    """Of the rows in `changes`, the last one of each window, as the table `latest`."""
     return f"""
         CREATE TEMP TABLE latest AS SELECT * FROM changes QUALIFY
             row_number() OVER (PARTITION BY {_list(keys)} ORDER BY _commit_version DESC) = 1
@@ -96,20 +98,25 @@ def _joined(keys: tuple[str, ...], measures: tuple[str, ...], schema: pa.Schema)
         f'CASE WHEN n."rows" IS NULL THEN b."{name}" ELSE n."{name}" END AS "{name}"'
         for name in (*keys, "window_end", *measures, "rows")
     )
-    same_value = " AND ".join(
-        _same(name, pa.types.is_floating(schema.field(name).type)) for name in (*measures, "rows")
-    )
+    same = same_value(measures, schema, "n", "b")
     return f"""
         CREATE TEMP TABLE joined AS SELECT {taken},
             b."rows" IS NOT NULL AS _known, b.status AS _old_status,
             coalesce(b.revision, 0) AS _old_revision,
-            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same_value})) AS _differs
+            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same})) AS _differs
         FROM latest n FULL JOIN before b ON {same_key}
     """
 
 
-def _same(name: str, floating: bool) -> str:
-    new, old = f'n."{name}"', f'b."{name}"'
+def same_value(measures: Iterable[str], schema: pa.Schema, new: str, old: str) -> str:
+    """The condition that a window has the same value in the relations `new` and `old`."""
+    return " AND ".join(
+        _same(f'{new}."{name}"', f'{old}."{name}"', pa.types.is_floating(schema.field(name).type))
+        for name in (*measures, "rows")
+    )
+
+
+def _same(new: str, old: str, floating: bool) -> str:
     same = f"{new} IS NOT DISTINCT FROM {old}"
     if not floating:
         return f"({same})"

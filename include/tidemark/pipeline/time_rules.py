@@ -1,0 +1,50 @@
+"""What the durations of a pipeline file say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.problems import Problem
+from tidemark.pipeline.sections import Section, duration, section
+from tidemark.pipeline.yaml_file import Document
+
+
+def find_broken_times(document: Document, usable: Section) -> Iterator[Problem]:
+    """Durations that do not fit the watermark's delay; none where the delay itself is wrong."""
+    delay = duration(section(usable, "watermark"), "delay")
+    if delay is not None:
+        yield from _max_future(document, section(section(usable, "source"), "event_time"), delay)
+        yield from _keep(document, usable, delay)
+
+
+def _max_future(document: Document, event_time: Section, delay: timedelta) -> Iterator[Problem]:
+    future = duration(event_time, "max_future")
+    if future is None or future <= delay or event_time.get("accept_early_close") is True:
+        return
+    message = (
+        f"is above the watermark's delay ({duration_text(delay)}): an accepted early event "
+        "would close windows before their time; lower it, or say `accept_early_close: true`"
+    )
+    path = ("source", "event_time", "max_future")
+    yield document.problem(path, message, value=str(event_time["max_future"]))
+
+
+def _keep(document: Document, usable: Section, delay: timedelta) -> Iterator[Problem]:
+    keep = duration(usable, "keep")
+    longest = _longest_window(section(usable, "tables"))
+    # Not a sum, which may be longer than any duration that can be computed with.
+    if keep is None or longest is None or keep - delay > longest:
+        return
+    message = (
+        f"is not longer than the watermark's delay ({duration_text(delay)}) plus the longest "
+        f"window ({duration_text(longest)}): windows would freeze while they are open"
+    )
+    yield document.problem(("keep",), message, value=str(usable["keep"]))
+
+
+def _longest_window(tables: Section) -> timedelta | None:
+    windows = (section(table, "window") for table in tables.values())
+    lengths = (duration(window, "length") for window in windows)
+    return max((length for length in lengths if length is not None), default=None)

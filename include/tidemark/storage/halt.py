@@ -1,0 +1,43 @@
+"""Stop writing at once: what a job does when its lease is gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import NoReturn
+
+from tidemark.errors import LeaseLost
+from tidemark.storage.processes import descendants, mark_of, send_signal, spark_parent
+
+_RETRY = 75
+_STDERR = 2
+# What a pipe takes in one piece.
+_MOST_BYTES = 4096
+# Python's driver writes into a pipe that Spark's JVM copies to the log.
+_SECONDS_TO_COPY = 0.2
+
+
+def halt(lost: LeaseLost) -> NoReturn:
+    """Say why, kill the JVM that started this driver and all that this process started, and
+    leave with 75 (a retry can help), without any clean-up.
+
+    No clean-up, because everything that still runs might write: `finally` blocks, shutdown
+    hooks, queries. Under spark-submit the caller sees the JVM's end by SIGKILL.
+    """
+    jvm = spark_parent()
+    _say(f"{type(lost).__name__}: {lost}\n")
+    if jvm:
+        time.sleep(_SECONDS_TO_COPY)
+        send_signal(jvm, signal.SIGKILL)
+    own = mark_of(os.getpid())
+    for child in descendants([own] if own else []):
+        send_signal(child, signal.SIGKILL)
+    os._exit(_RETRY)
+
+
+def _say(text: str) -> None:
+    """Not by sys.stderr: another thread may hold its lock, or a full pipe block the end."""
+    if select.select([], [_STDERR], [], 0)[1]:
+        os.write(_STDERR, text.encode()[:_MOST_BYTES])

@@ -1,0 +1,168 @@
+"""A lease as files: what one says, and how the newest is read, taken and rewritten.
+
+A lease is a folder of numbered files. The file of the highest number is the lease; a new one is
+taken by creating the next number, which of several takers only one can, on any store. Only the
+owner of a number rewrites its file. The highest number is never removed, so numbers never
+restart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from tidemark.errors import LeaseUnreadable, StorageUnavailable
+from tidemark.storage.files import (
+    FileInTheWay,
+    FileMissing,
+    Options,
+    list_files,
+    read_bytes,
+    remove_files,
+    write_bytes,
+)
+from tidemark.storage.processes import ProcessMark
+
+_NAME = re.compile(r"(?:^|/)(\d{20})\.json$")
+# A file may be removed between listing and reading, each time by an owner of a higher number.
+_LOOKS = 10
+
+
+class TakenFrom(BaseModel):
+    """Whom a lease was taken over from, and why it could be."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    run_id: str
+    purpose: str
+    host: str
+    because: str
+
+
+class LeaseRecord(BaseModel):
+    """What a lease file says. Times are UTC, by the owner's clock.
+
+    `machine` tells where the processes' pids mean something (`this_machine`). `released`: given
+    back in order. `fence_due`: taken over, and the tables not yet fenced against the one before.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    run_id: str
+    purpose: str
+    host: str
+    machine: str
+    processes: tuple[ProcessMark, ...] = Field(min_length=1)
+    seconds: float
+    taken_at: AwareDatetime
+    renewed_at: AwareDatetime
+    expires_at: AwareDatetime
+    released: bool = False
+    fence_due: bool = False
+    took_over: TakenFrom | None = None
+
+
+@dataclass(frozen=True)
+class LeaseFolder:
+    """The files of one lease: `uri` is a local folder or that of an object store."""
+
+    uri: str
+    options: Options
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers that have a file, highest first."""
+        found = (_NAME.search(place) for place in list_files(self.uri, self.options))
+        return tuple(sorted((int(match[1]) for match in found if match), reverse=True))
+
+    def highest(self) -> int:
+        """The number of the lease; 0 where none was ever taken."""
+        return next(iter(self.numbers()), 0)
+
+    def newest(self) -> LeaseRecord | None:
+        """The lease as it is now; None where none was ever taken.
+
+        Raises LeaseUnreadable where its file is not one of ours.
+        """
+        for _ in range(_LOOKS):
+            if not (number := self.highest()):
+                return None
+            try:
+                return self.read(number)
+            except FileMissing:
+                continue
+        raise StorageUnavailable(
+            f"The lease {self.uri} changed at every look. Nothing was written. Try again."
+        )
+
+    def read(self, number: int) -> LeaseRecord:
+        """One file. Raises FileMissing, LeaseUnreadable."""
+        place = self.place(number)
+        content = read_bytes(place, self.options)
+        try:
+            record = LeaseRecord.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise LeaseUnreadable(_unreadable(place, f"{field}: {first['msg']}")) from None
+        if record.number != number:
+            raise LeaseUnreadable(_unreadable(place, f"it is of number {record.number}"))
+        return record
+
+    def create(self, record: LeaseRecord) -> bool:
+        """Take the record's number; False where another was first, or already further."""
+        try:
+            write_bytes(self.place(record.number), _json(record), self.options, create_only=True)
+        except FileInTheWay:
+            # A request that a store carried out and did not answer is repeated by its client.
+            return self._holds(record)
+        # A slow taker may create a number that was used and removed: then a higher one is there.
+        return self.highest() == record.number
+
+    def rewrite(self, record: LeaseRecord) -> None:
+        """Write the owner's own file anew."""
+        write_bytes(self.place(record.number), _json(record), self.options)
+
+    def remove_below(self, number: int) -> None:
+        """Remove what lower numbers left; for the owner of `number` only."""
+        lower = [self.place(other) for other in self.numbers() if other < number]
+        remove_files(lower, self.options)
+
+    def place(self, number: int) -> str:
+        """The file of a number."""
+        return f"{self.uri}/{number:020}.json"
+
+    def _holds(self, record: LeaseRecord) -> bool:
+        try:
+            return self.newest() == record
+        except LeaseUnreadable:
+            return False
+
+
+def described(record: LeaseRecord) -> str:
+    """The owner of a lease, for messages."""
+    pids = ", ".join(str(mark.pid) for mark in record.processes)
+    noun = "process" if len(record.processes) == 1 else "processes"
+    until = time_text(record.expires_at)
+    return f"run {record.run_id} ({record.purpose}) on {record.host}, {noun} {pids}, until {until}"
+
+
+def time_text(instant: datetime) -> str:
+    """A time for messages."""
+    return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _json(record: LeaseRecord) -> bytes:
+    return record.model_dump_json(indent=2).encode()
+
+
+def _unreadable(place: str, reason: str) -> str:
+    return (
+        f"{place} is not a lease file: {reason}. So nobody can tell who holds the lease; nothing "
+        "was written. When you are sure that nothing works on the pipeline: "
+        "`tidemark lease release --force PIPELINE`."
+    )

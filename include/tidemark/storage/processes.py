@@ -1,0 +1,132 @@
+"""Know a process again, and end it: by pid and start time, within one boot and pid namespace.
+
+Linux only: pid and start time come from /proc. A pid alone would not do, because the kernel
+gives it to others later.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+_SECONDS_AFTER_SIGKILL = 5.0
+# Of Spark's programs that start Python's driver: SparkSubmit, DriverWrapper, ApplicationMaster.
+_SPARK_PROGRAMS = "org.apache.spark.deploy."
+
+
+@dataclass(frozen=True)
+class ProcessMark:
+    """One process: `started` is in clock ticks since the boot, which no change of the wall
+    clock moves (psutil's and ps's start times move with it)."""
+
+    pid: int
+    started: int
+
+
+def this_machine() -> str:
+    """Where pids mean the same: one boot of one kernel, and one pid namespace of it.
+
+    A host's name would not do: containers share it, and clones and restarts repeat it.
+    """
+    return f"{_BOOT.read_text().strip()} {_PID_NAMESPACE.readlink()}"
+
+
+def mark_of(pid: int) -> ProcessMark | None:
+    """The process that has this pid now; None where none has, or one that has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        # The second field, the program's name in parentheses, may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        if fields[0] not in "ZX":
+            return ProcessMark(pid, int(fields[19]))
+    return None
+
+
+def is_alive(mark: ProcessMark) -> bool:
+    """Does this very process live? One that has ended and was not waited for does not."""
+    found = mark_of(mark.pid)
+    return found == mark if found else _hidden(mark.pid)
+
+
+def own_line() -> tuple[int, ...]:
+    """The pids of this process and of those that it descends from."""
+    with suppress(psutil.NoSuchProcess):
+        return (os.getpid(), *(parent.pid for parent in psutil.Process().parents()))
+    return (os.getpid(), os.getppid())
+
+
+def spark_parent() -> ProcessMark | None:
+    """The JVM that started this process as Python's driver; None where another program did."""
+    with suppress(psutil.Error):
+        parent = psutil.Process().parent()
+        if parent and any(word.startswith(_SPARK_PROGRAMS) for word in parent.cmdline()):
+            return mark_of(parent.pid)
+    return None
+
+
+def descendants(marks: Iterable[ProcessMark]) -> tuple[ProcessMark, ...]:
+    """The living processes that these started, and those that they started in turn."""
+    found: dict[ProcessMark, None] = {}
+    for mark in marks:
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(mark.pid).children(recursive=True)
+            if is_alive(mark):
+                found |= dict.fromkeys(m for child in children if (m := mark_of(child.pid)))
+    return tuple(found)
+
+
+def end_processes(marks: Sequence[ProcessMark], grace: float) -> tuple[ProcessMark, ...]:
+    """End these processes and all that they started; those that would not end come back.
+
+    SIGTERM, `grace` seconds, SIGKILL. Never a process group: that may be shared with whoever
+    started them. A process that only has the pid of one of these is not touched.
+    """
+    living = tuple(mark for mark in marks if is_alive(mark))
+    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _SECONDS_AFTER_SIGKILL)):
+        living = tuple(dict.fromkeys((*living, *descendants(living))))
+        for mark in living:
+            send_signal(mark, number)
+        living = _wait_for_end(living, seconds)
+    return living
+
+
+def send_signal(mark: ProcessMark, number: signal.Signals) -> None:
+    """Signal this very process, if it lives and may be signalled."""
+    with suppress(ProcessLookupError, PermissionError):
+        # The descriptor stays with one process: its pid cannot be reused behind the look.
+        descriptor = os.pidfd_open(mark.pid)
+        try:
+            if is_alive(mark):
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _wait_for_end(marks: Sequence[ProcessMark], seconds: float) -> tuple[ProcessMark, ...]:
+    end = time.monotonic() + seconds
+    while living := tuple(mark for mark in marks if is_alive(mark)):
+        if time.monotonic() >= end:
+            break
+        time.sleep(0.02)
+    return living
+
+
+def _hidden(pid: int) -> bool:
+    """Another user's process, where /proc is mounted to hide those: it may be the one."""
+    if Path(f"/proc/{pid}").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        return False
+    return False

@@ -1,0 +1,78 @@
+"""Make a pipeline's tables before its first row, and check them before every run."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tidemark.streaming.aggregate import aggregate, with_event_time
+from tidemark.streaming.judge import judge
+from tidemark.streaming.run import GoldStates, Run
+from tidemark.streaming.schemas import (
+    bronze_schema,
+    changes_schema,
+    gold_schema,
+    rejects_schema,
+)
+from tidemark.tables.create import TableSpec, ensure_table
+from tidemark.tables.plan import GENERATION, GoldState
+from tidemark.tables.publish import gold_state
+
+_FIRST_GENERATION = 1
+
+
+def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
+    """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
+    pipeline, options = run.pipeline, run.settings.storage_options
+    lines = spark.createDataFrame([], "value string, _file string")
+    bronze = bronze_schema(pipeline, judge(lines, pipeline, 0).schema)
+    ensure_table(
+        TableSpec(
+            run.places.bronze,
+            bronze.json(),
+            ("_event_date",),
+            f"Accepted rows of {pipeline.name}",
+            may_add_columns=True,
+        ),
+        options,
+    )
+    ensure_table(
+        TableSpec(
+            run.places.rejects,
+            rejects_schema().json(),
+            description=f"Rejected rows of {pipeline.name}",
+            may_add_columns=True,
+        ),
+        options,
+    )
+    accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
+    return {
+        name: _ensure_gold(run, name, aggregate(accepted, table).schema)
+        for name, table in pipeline.tables.items()
+    }
+
+
+def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
+    table, options = run.pipeline.tables[name], run.settings.storage_options
+    comments = dict(table.measures)
+    gold = ensure_table(
+        TableSpec(
+            run.places.gold(name),
+            gold_schema(aggregated, comments).json(),
+            ("window_date",),
+            table.description,
+            transactions={GENERATION: _FIRST_GENERATION},
+        ),
+        options,
+    )
+    ensure_table(
+        TableSpec(
+            run.places.changes(name),
+            changes_schema(aggregated).json(),
+            description=f"History of the windows of {run.pipeline.name}.{name}",
+            # Readers learn from the change feed in which commit a row came.
+            properties={"delta.enableChangeDataFeed": "true"},
+        ),
+        options,
+    )
+    return gold_state(gold)

@@ -1,0 +1,105 @@
+"""Compute windows again from bronze: what late rows, seals, backfills and audits all use.
+
+The aggregate is the stream's own plan over a batch read of bronze at one version. Only the dates
+and the stretches of event time are read that the wanted windows cover, so that the cost follows
+the windows and not the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from heapq import nlargest
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.storage_options import spark_uri
+from tidemark.streaming.aggregate import aggregate, with_event_time
+from tidemark.tables.assignments import dates_of
+from tidemark.tables.windows import window_starts
+
+# More stretches than this are joined across their smallest gaps: a filter of a thousand
+# conditions costs more than the rows that it spares.
+_MOST_STRETCHES = 50
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Event times with start <= event time < end, in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+def recompute_windows(
+    spark: SparkSession,
+    bronze: DataFrame,
+    pipeline: Pipeline,
+    table: Table,
+    windows: pa.Table,
+) -> DataFrame:
+    """The values of the given windows (`window_start` and keys), as `aggregate` has them.
+
+    A window without any row in bronze is not in the result. Null keys are keys.
+    """
+    starts, length = window_starts(windows), table.window.length
+    dates = dates_of(starts, length)
+    rows = _rows_within(bronze, pipeline, stretches_of(starts, length), dates)
+    wanted = F.broadcast(spark.createDataFrame(windows).alias("wanted"))
+    computed = aggregate(rows, table).alias("computed")
+    same = [
+        F.col(f"computed.`{name}`").eqNullSafe(F.col(f"wanted.`{name}`"))
+        for name in ("window_start", *table.group_by)
+    ]
+    return computed.join(wanted, same, "left_semi")
+
+
+def recompute_range(
+    bronze: DataFrame, pipeline: Pipeline, table: Table, first_end: datetime, last_end: datetime
+) -> DataFrame:
+    """The values of all windows with first_end <= window end <= last_end."""
+    stretch = Stretch(first_end - table.window.length, last_end)
+    rows = _rows_within(
+        bronze, pipeline, [stretch], dates_of([stretch.start], stretch.end - stretch.start)
+    )
+    computed = aggregate(rows, table)
+    return computed.where(F.col("window_end").between(_instant(first_end), _instant(last_end)))
+
+
+def bronze_at(spark: SparkSession, place: str, version: int) -> DataFrame:
+    """Bronze as it was at a version, whoever appends meanwhile."""
+    return spark.read.format("delta").option("versionAsOf", version).load(spark_uri(place))
+
+
+def _rows_within(
+    bronze: DataFrame, pipeline: Pipeline, stretches: Sequence[Stretch], dates: set[date]
+) -> DataFrame:
+    """Bronze's rows in these stretches, with `_event_time`; other dates are not opened."""
+    within: Column = F.lit(False)
+    for stretch in stretches:
+        time = F.col("_event_time")
+        within = within | ((time >= _instant(stretch.start)) & (time < _instant(stretch.end)))
+    rows = with_event_time(bronze, pipeline)
+    return rows.where(F.col("_event_date").isin(sorted(dates))).where(within)
+
+
+def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]:
+    """The event times that windows with these starts cover: few stretches, in order."""
+    ordered = sorted(set(starts))
+    gaps = [
+        (after - before - length, place)
+        for place, (before, after) in enumerate(pairwise(ordered), start=1)
+        if after - before > length
+    ]
+    cuts = sorted(place for _, place in nlargest(_MOST_STRETCHES - 1, gaps))
+    groups = [ordered[first:last] for first, last in pairwise([0, *cuts, len(ordered)])]
+    return [Stretch(group[0], group[-1] + length) for group in groups if group]
+
+
+def _instant(instant: datetime) -> Column:
+    return F.lit(instant)

@@ -1,0 +1,153 @@
+"""Repair: windows that the stream left wrong or never emitted are computed again from bronze.
+
+The life of a table's repair, after its query has ended:
+1. count the late rows of each batch since the last publish, and find the windows they touch;
+2. compute those windows again from bronze, at one version;
+3. append to `changes` what differs from the newest known value, cause `late`;
+4. where the source is idle, compute the windows that a seal closes, and append them likewise,
+   cause `seal`.
+Nothing here is decided by what an earlier try did: killed anywhere, a repeat finds the same
+windows, and what was appended already does not differ any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.places import Places
+from tidemark.streaming.recompute import bronze_at, recompute_range, recompute_windows
+from tidemark.tables.assignments import count_of_range, count_of_windows
+from tidemark.tables.create import existing_table
+from tidemark.tables.late_rows import BatchCounts, BatchRead, find_late_rows
+from tidemark.tables.plan import GoldState
+from tidemark.tables.recomputed import append_recomputed, differing_windows
+from tidemark.tables.repaired import LATE, SEAL, Recomputed, Repaired
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One table of a run, and the state that its repair starts from.
+
+    `bronze_version` is the version that the table's query has read to. `watermark_ms` is the
+    query's, `seal_ms` the seal frontier (0: no seal), in milliseconds. Windows that start before
+    `frozen_before_ms` stay as they are. `check` raises where the lease is lost.
+    """
+
+    pipeline: Pipeline
+    table_name: str
+    places: Places
+    options: Mapping[str, str]
+    gold: GoldState
+    bronze_version: int
+    watermark_ms: int
+    seal_ms: int
+    frozen_before_ms: int | None
+    run_id: str
+    check: Callable[[], None]
+
+    @property
+    def table(self) -> Table:
+        return self.pipeline.tables[self.table_name]
+
+    @property
+    def event_time(self) -> str:
+        return self.pipeline.source.event_time.column
+
+    @property
+    def open_after_ms(self) -> int:
+        """The frontier that the stream itself reached: what ends later, it may not have emitted."""
+        return max(self.gold.close_ms, self.watermark_ms)
+
+    def bronze(self) -> DeltaTable:
+        table = existing_table(self.places.bronze, self.options)
+        table.load_as_version(self.bronze_version)
+        return table
+
+
+def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
+    """Repair one table after its query has read bronze up to the plan's version."""
+    counts: tuple[BatchCounts, ...] = ()
+    done = []
+    if batches:
+        late = find_late_rows(
+            plan.bronze(),
+            plan.places.bronze,
+            plan.event_time,
+            plan.table,
+            batches,
+            plan.frozen_before_ms,
+        )
+        counts = late.batches
+        if late.windows.num_rows:
+            done.append(_repair_late(spark, plan, late.windows))
+    if plan.seal_ms > plan.open_after_ms:
+        done.append(_repair_sealed(spark, plan))
+    return Repaired(counts, tuple(done), plan.seal_ms)
+
+
+def batches_read(
+    checkpoint: Checkpoint, after_version: int, close_ms: int
+) -> tuple[BatchRead, ...]:
+    """The committed batches of a table's query that read bronze after a version, oldest first.
+
+    The late frontier of batch N is `batchWatermarkMs` of `offsets/(N-1)`, or the close frontier.
+    """
+    return tuple(reversed(list(_batches_back(checkpoint, after_version, close_ms))))
+
+
+def _batches_back(checkpoint: Checkpoint, after_version: int, close_ms: int) -> Iterator[BatchRead]:
+    kept = set(checkpoint.batches("offsets"))
+    batch = checkpoint.last_batch("commits")
+    end = checkpoint.delta_version(batch) if batch is not None else 0
+    while batch is not None and end > after_version + 1:
+        known = batch == 0 or batch - 1 in kept
+        start = checkpoint.delta_version(batch - 1) if batch and known else 0
+        before = checkpoint.offsets(batch - 1) if batch and known else None
+        watermark = before.watermark_ms if before else 0
+        if not known:
+            watermark = checkpoint.offsets(batch).watermark_ms
+        first = max(start, after_version + 1)
+        if first < end:
+            number = batch if known else None
+            yield BatchRead(number, first, end - 1, max(watermark, close_ms))
+        batch, end = (batch - 1 if batch and known else None), start
+
+
+def _repair_late(spark: SparkSession, plan: Repair, windows: pa.Table) -> Recomputed:
+    bronze = bronze_at(spark, plan.places.bronze, plan.bronze_version)
+    computed = recompute_windows(spark, bronze, plan.pipeline, plan.table, windows)
+    in_bronze = count_of_windows(plan.bronze(), plan.event_time, plan.table, windows)
+    return _append_differing(plan, computed, LATE, in_bronze)
+
+
+def _repair_sealed(spark: SparkSession, plan: Repair) -> Recomputed:
+    bronze = bronze_at(spark, plan.places.bronze, plan.bronze_version)
+    first, last = plan.open_after_ms * 1_000 + 1, plan.seal_ms * 1_000
+    first_end, last_end = _EPOCH + first * _MICROSECOND, _EPOCH + last * _MICROSECOND
+    computed = recompute_range(bronze, plan.pipeline, plan.table, first_end, last_end)
+    in_bronze = count_of_range(plan.bronze(), plan.event_time, plan.table, first, last)
+    return _append_differing(plan, computed, SEAL, in_bronze)
+
+
+def _append_differing(
+    plan: Repair, computed: DataFrame, cause: str, rows_in_bronze: int
+) -> Recomputed:
+    windows = computed.toArrow()
+    changes = existing_table(plan.places.changes(plan.table_name), plan.options)
+    gold = existing_table(plan.places.gold(plan.table_name), plan.options)
+    differing = differing_windows(gold, changes, plan.gold, windows, plan.table)
+    append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id, plan.check)
+    rows = pc.sum(windows.column("rows")).as_py() or 0
+    return Recomputed(cause, windows.num_rows, rows, rows_in_bronze, differing.num_rows)

@@ -1,0 +1,71 @@
+"""The repairs of a run: which windows late rows touch, and which an idle source's seal closes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyspark.sql import SparkSession
+
+from tidemark.storage.lease import Lease
+from tidemark.streaming.repair import Repair, batches_read, repair
+from tidemark.streaming.run import GoldStates, Outcome, Run
+from tidemark.tables.commits import last_ingest_ms
+from tidemark.tables.plan import GoldState
+from tidemark.tables.repaired import Repaired
+from tidemark.tables.seal import newest_window_end_ms, seal_frontier_ms
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def repair_tables(
+    spark: SparkSession, run: Run, gold: GoldStates, outcome: Outcome, lease: Lease
+) -> dict[str, Repaired]:
+    """Repair each table; bronze is read at the version that this run's ingest ended with."""
+    repaired = {}
+    for name, state in gold.items():
+        checkpoint = run.query_checkpoint(name, state.generation)
+        batches = batches_read(checkpoint, state.bronze, state.close_ms)
+        repaired[name] = repair(spark, _plan(run, name, state, outcome, lease), batches)
+    return repaired
+
+
+def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome, lease: Lease) -> Repair:
+    return Repair(
+        pipeline=run.pipeline,
+        table_name=name,
+        places=run.places,
+        options=run.settings.storage_options,
+        gold=gold,
+        bronze_version=outcome.versions["bronze"],
+        watermark_ms=run.watermark_ms(name, gold.generation),
+        seal_ms=_seal_ms(run, name, outcome),
+        frozen_before_ms=frozen_before_ms(run),
+        run_id=run.run_id,
+        check=lease.check,
+    )
+
+
+def _seal_ms(run: Run, name: str, outcome: Outcome) -> int:
+    idle = run.pipeline.watermark.seal_after_idle
+    if idle is None or outcome.rows.read:
+        return 0
+    tables = [run.table(place) for place in (run.places.bronze, run.places.rejects)]
+    ingested = [last for table in tables if (last := last_ingest_ms(table)) is not None]
+    event_time = run.pipeline.source.event_time.column
+    return seal_frontier_ms(
+        run.scheduled_ms,
+        max(ingested, default=None),
+        idle,
+        run.pipeline.watermark.delay,
+        newest_window_end_ms(tables[0], event_time, run.pipeline.tables[name].window),
+    )
+
+
+def frozen_before_ms(run: Run) -> int | None:
+    """With `keep`, closed windows that start before this stay as they are: bronze may have lost
+    rows of theirs. By the time of the newest batch, as the verdict `too old` is."""
+    checkpoint = run.ingest_checkpoint()
+    last = checkpoint.last_batch("offsets")
+    if run.pipeline.keep is None or last is None:
+        return None
+    return checkpoint.offsets(last).batch_time_ms - run.pipeline.keep // _MILLISECOND

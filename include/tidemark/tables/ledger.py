@@ -1,0 +1,170 @@
+"""The ledger: where each row went, in lines that have to balance.
+
+A line stands for one batch, or for one computation from bronze. Each kind has its equation:
+- `ingest`: read at the source = appended to bronze + appended to rejects;
+- `stream`, update mode: `rows` of the emitted windows less what they were before = assigned -
+  late; complete mode: `rows` of all windows less those of the batch before = assigned; in append
+  mode a window comes out batches later, so its lines count but have no equation;
+- `late`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that bronze
+  holds of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.errors import LedgerUnbalanced
+from tidemark.tables.create import open_table
+from tidemark.tables.ops import append_once
+
+INGEST, STREAM = "ingest", "stream"
+
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("pipeline", pa.string()),
+    pa.field("table", pa.string()),
+    pa.field("kind", pa.string()),
+    pa.field("query", pa.string()),
+    pa.field("batch", pa.int64()),
+    pa.field("run", pa.string()),
+    pa.field("scheduled_at", pa.timestamp("us", "UTC")),
+    pa.field("read", pa.int64()),
+    pa.field("accepted", pa.int64()),
+    pa.field("rejected", pa.int64()),
+    pa.field("reasons", pa.string()),
+    pa.field("assigned", pa.int64()),
+    pa.field("late_rows", pa.int64()),
+    pa.field("partly_late_rows", pa.int64()),
+    pa.field("late_assigned", pa.int64()),
+    pa.field("late_windows", pa.int64()),
+    pa.field("frozen_assigned", pa.int64()),
+    pa.field("emitted", pa.int64()),
+    pa.field("emitted_before", pa.int64()),
+    pa.field("windows", pa.int64()),
+    pa.field("published", pa.int64()),
+    pa.field("in_bronze", pa.int64()),
+    pa.field("difference", pa.int64()),
+    pa.field("balanced", pa.bool_()),
+]
+SCHEMA = pa.schema(_FIELDS)
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One line. What does not belong to its kind is None.
+
+    `source` says what the line stands for, `position` which of them (a batch, or the version of
+    `changes` that a computation led to): together they keep it from being written twice.
+    `expects_late` is false where late assignments are in what the query emits (complete mode).
+    """
+
+    kind: str
+    source: str
+    position: int
+    table: str | None = None
+    batch: int | None = None
+    read: int | None = None
+    accepted: int | None = None
+    rejected: int | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    assigned: int | None = None
+    late_rows: int | None = None
+    partly_late_rows: int | None = None
+    late_assigned: int | None = None
+    late_windows: int | None = None
+    frozen_assigned: int | None = None
+    emitted: int | None = None
+    emitted_before: int | None = None
+    windows: int | None = None
+    published: int | None = None
+    in_bronze: int | None = None
+    expects_late: bool = True
+
+    @property
+    def difference(self) -> int | None:
+        """What is missing (above 0) or too much (below 0); None where there is no equation."""
+        if self.kind == INGEST:
+            if self.read is None:
+                return None
+            return self.read - (self.accepted or 0) - (self.rejected or 0)
+        if self.kind == STREAM:
+            return self._stream_difference()
+        return (self.in_bronze or 0) - (self.published or 0)
+
+    def _stream_difference(self) -> int | None:
+        if self.emitted is None or self.assigned is None:
+            return None
+        late = (self.late_assigned or 0) if self.expects_late else 0
+        return self.assigned - late - (self.emitted - (self.emitted_before or 0))
+
+    @property
+    def text(self) -> str:
+        """The line for people, with its difference."""
+        place = f"{self.table}, " if self.table else ""
+        batch = f"batch {self.batch}" if self.batch is not None else "recomputed windows"
+        numbers = {
+            name: value
+            for name, value in asdict(self).items()
+            if isinstance(value, int) and name in _COUNTS
+        }
+        told = ", ".join(f"{name} {value}" for name, value in numbers.items())
+        return f"{place}{self.kind}, {batch}: {told}; difference {self.difference}"
+
+
+_COUNTS = frozenset(name for name in SCHEMA.names if pa.types.is_int64(SCHEMA.field(name).type)) - {
+    "batch",
+    "difference",
+}
+
+
+def check_balance(pipeline: str, lines: Iterable[LedgerLine]) -> None:
+    """LedgerUnbalanced where a line does not balance; it names the batch and the difference."""
+    wrong = [line for line in lines if line.difference]
+    if wrong:
+        shown = "\n".join(f"  {line.text}" for line in wrong[:5])
+        more = f"\n  … and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise LedgerUnbalanced(
+            f"The ledger of {pipeline} does not balance in {len(wrong)} lines:\n{shown}{more}\n"
+            "Nothing of this run was published; what it appended stays, and the lines are in "
+            "ops/ledger. Compare the tables with the source (`jobs/audit.py`), then mend or "
+            "rebuild what is wrong: the next run checks the same batches again."
+        )
+
+
+def last_batch_written(uri: str, pipeline: str, source: str, options: Mapping[str, str]) -> int:
+    """The last position of a source that has a line; -1 where none has."""
+    table = open_table(uri, options)
+    written = table.transaction_version(f"{pipeline}/{source}") if table is not None else None
+    return -1 if written is None else written
+
+
+def write_ledger(
+    uri: str,
+    pipeline: str,
+    run_id: str,
+    scheduled_ms: int,
+    lines: Sequence[LedgerLine],
+    options: Mapping[str, str],
+) -> None:
+    """Append the lines that the ledger lacks, in one commit. A line is never written twice."""
+    scheduled = datetime.fromtimestamp(scheduled_ms / 1000, UTC)
+    told = {"pipeline": pipeline, "run": run_id, "scheduled_at": scheduled}
+    rows = [(f"{pipeline}/{line.source}", line.position, told | _row(line)) for line in lines]
+    append_once(uri, SCHEMA, "Where each row went, batch by batch", rows, options)
+
+
+def _row(line: LedgerLine) -> dict[str, Any]:
+    values = asdict(line)
+    difference = line.difference
+    return {
+        **{name: values[name] for name in SCHEMA.names if name in values},
+        "query": line.source,
+        "reasons": json.dumps(dict(line.reasons)) if line.kind == INGEST else None,
+        "difference": difference,
+        "balanced": None if difference is None else difference == 0,
+    }

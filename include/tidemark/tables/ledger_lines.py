@@ -1,0 +1,96 @@
+"""The ledger's lines from what the tables and a run's repairs say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from deltalake import DeltaTable
+
+from tidemark.pipeline.model import Table
+from tidemark.tables.commits import IngestCommit, ingest_commits
+from tidemark.tables.emitted import Emitted
+from tidemark.tables.late_rows import BatchCounts
+from tidemark.tables.ledger import INGEST, STREAM, LedgerLine
+from tidemark.tables.repaired import Recomputed
+
+
+def ingest_lines(
+    bronze: DeltaTable, rejects: DeltaTable, query: str, after_batch: int
+) -> list[LedgerLine]:
+    """A line for each batch that appended anything; a batch without rows has none.
+
+    `read` is what was counted at the source; the others are the commits' own row counts.
+    """
+    accepted = ingest_commits(bronze, query, after_batch)
+    rejected = ingest_commits(rejects, query, after_batch)
+    return [
+        _ingest_line(query, batch, accepted.get(batch), rejected.get(batch))
+        for batch in sorted(accepted.keys() | rejected.keys())
+    ]
+
+
+def _ingest_line(
+    query: str, batch: int, accepted: IngestCommit | None, rejected: IngestCommit | None
+) -> LedgerLine:
+    # Where a batch was repeated, the note beside its rejects was written last.
+    note = rejected or accepted
+    assert note is not None
+    return LedgerLine(
+        kind=INGEST,
+        source=query,
+        position=batch,
+        batch=batch,
+        read=note.rows.read,
+        accepted=accepted.appended if accepted else 0,
+        rejected=rejected.appended if rejected else 0,
+        reasons=note.rows.rejected,
+    )
+
+
+def stream_lines(
+    name: str, table: Table, query: str, batches: Sequence[BatchCounts], emitted: Emitted
+) -> Iterator[LedgerLine]:
+    """A line for each batch of a table's query that the checkpoint still keeps."""
+    for counts in batches:
+        batch = counts.batch.number
+        if batch is None:
+            continue
+        now, before = emitted.get(batch, (None, None) if table.output_mode == "append" else (0, 0))
+        yield LedgerLine(
+            kind=STREAM,
+            source=query,
+            position=batch,
+            table=name,
+            batch=batch,
+            assigned=counts.assigned,
+            late_rows=counts.wholly_late,
+            partly_late_rows=counts.partly_late,
+            late_assigned=counts.late_assigned,
+            late_windows=counts.late_groups,
+            frozen_assigned=counts.frozen,
+            emitted=now,
+            emitted_before=before,
+            expects_late=table.output_mode != "complete",
+        )
+
+
+def recomputed_lines(
+    name: str, generation: int, changes_version: int, recomputed: Sequence[Recomputed]
+) -> Iterator[LedgerLine]:
+    """A line for each computation from bronze; its position is what `changes` came to by it."""
+    for one in recomputed:
+        yield LedgerLine(
+            kind=one.cause,
+            source=f"{name}/{generation}/{one.cause}",
+            position=changes_version,
+            table=name,
+            windows=one.windows,
+            published=one.rows,
+            in_bronze=one.rows_in_bronze,
+        )
+
+
+def line_totals(lines: Sequence[LedgerLine]) -> Mapping[str, int]:
+    """The sums of the rows that the lines account for, by column."""
+    names = ("read", "accepted", "rejected", "assigned", "late_assigned", "published")
+    return {name: sum(getattr(line, name) or 0 for line in lines) for name in names}

@@ -1,0 +1,60 @@
+"""The tables of `ops/`: append-only, for all pipelines, written without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+
+from tidemark.tables.create import TableSpec, ensure_table
+
+Row = tuple[str, int, dict[str, Any]]
+
+
+def ensure_ops_table(
+    uri: str, schema: pa.Schema, description: str, options: Mapping[str, str]
+) -> DeltaTable:
+    """The table, partitioned by pipeline; made where it is missing."""
+    spec = TableSpec(
+        uri,
+        Schema.from_arrow(schema).to_json(),
+        ("pipeline",),
+        description,
+        may_add_columns=True,
+    )
+    return ensure_table(spec, options)
+
+
+def append_once(
+    uri: str,
+    schema: pa.Schema,
+    description: str,
+    rows: Sequence[Row],
+    options: Mapping[str, str],
+) -> None:
+    """Append rows that the table does not have yet, in one commit.
+
+    A row comes as (source, position, columns). The commit notes each source's last position as
+    a transaction; rows at or below it were written before, and are left out. So a repeat after
+    a crash writes nothing twice. Sources are few: a query, a table.
+    """
+    table = ensure_ops_table(uri, schema, description, options)
+    sources = {source for source, _, _ in rows}
+    written = {source: table.transaction_version(source) for source in sources}
+    new = [row for row in rows if _is_new(row, written)]
+    if not new:
+        return
+    last = {source: max(at for name, at, _ in new if name == source) for source, _, _ in new}
+    values = pa.Table.from_pylist([columns for _, _, columns in new], schema)
+    properties = CommitProperties(
+        app_transactions=[Transaction(source, at) for source, at in last.items()]
+    )
+    write_deltalake(table, values, mode="append", commit_properties=properties)
+
+
+def _is_new(row: Row, written: Mapping[str, int | None]) -> bool:
+    source, position, _ = row
+    last = written[source]
+    return last is None or position > last

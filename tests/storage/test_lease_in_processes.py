@@ -1,0 +1,216 @@
+"""Processes that race for a lease, are killed or suspended with it, or must give way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.storage.leases import (
+    ELSEWHERE,
+    HoldingProcess,
+    holder,
+    leave,
+    left_by_another,
+)
+from tidemark.errors import LeaseHeld
+from tidemark.storage.lease import hold_lease, read_lease, utc_now
+from tidemark.storage.processes import mark_of
+
+ROUNDS = 150
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "lease")
+
+
+def race(folder: str, begin: Any, judged: Any, ends: Any) -> None:
+    """In each round all try at once, and the winner holds on until all have tried."""
+    mine = replace(holder(f"racer {os.getpid()}"), machine=f"machine of {os.getpid()}")
+    for number in range(ROUNDS):
+        begin.wait()
+        try:
+            with hold_lease(folder, mine, {}, on_takeover=lambda _: None) as lease:
+                judged.wait()
+                ends.put((number, lease.number))
+        except LeaseHeld:
+            judged.wait()
+            ends.put((number, None))
+
+
+@pytest.mark.parametrize("racers", [2, 4])
+def test_of_processes_that_take_a_lease_at_once_one_wins_each_round(
+    folder: str, racers: int
+) -> None:
+    context = get_context("spawn")
+    begin, judged = context.Barrier(racers + 1, timeout=60), context.Barrier(racers, timeout=60)
+    ends = context.Queue()
+    processes = [
+        context.Process(target=race, args=(folder, begin, judged, ends)) for _ in range(racers)
+    ]
+    for process in processes:
+        process.start()
+    taken = []
+    for number in range(ROUNDS):
+        if number % 2:
+            found = read_lease(folder, {})
+            assert found is not None
+            ran_out = left_by_another(number=found.number, machine=ELSEWHERE)
+            leave(folder, ran_out)
+        begin.wait()
+        heard = [ends.get(timeout=60) for _ in range(racers)]
+        assert {told[0] for told in heard} == {number}
+        won = [told[1] for told in heard if told[1] is not None]
+        assert len(won) == 1, f"round {number}: {heard}"
+        taken += won
+        wait_for_release(folder)
+    for process in processes:
+        process.join()
+    assert taken == list(range(1, ROUNDS + 1))
+
+
+def wait_for_release(folder: str) -> None:
+    while not (found := read_lease(folder, {})) or not found.released:
+        time.sleep(0.001)
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_at_once(folder: str) -> None:
+    with HoldingProcess(folder, "killed", 60) as killed:
+        assert killed.heard() == "held 1"
+        with (
+            pytest.raises(LeaseHeld, match=rf"run killed .* process {killed.process.pid}, until"),
+            hold_lease(folder, holder(), {}, on_takeover=print),
+        ):
+            pass
+        killed.process.kill()
+        while psutil.Process(killed.process.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        fenced: list[int] = []
+        began = time.monotonic()
+        with hold_lease(folder, holder(), {}, on_takeover=fenced.append) as lease:
+            assert time.monotonic() - began < 1
+            assert fenced == [2]
+            assert lease.took_over is not None
+            assert lease.took_over.run_id == "killed"
+
+
+def test_an_earlier_try_of_the_same_run_is_ended_with_what_it_started(folder: str) -> None:
+    with HoldingProcess(folder, "mine", 60) as earlier:
+        assert earlier.heard() == "held 1"
+        child = mark_of(int(earlier.ask("child")))
+        assert child is not None
+        with hold_lease(folder, holder("mine"), {}, on_takeover=print) as lease:
+            assert lease.took_over is not None
+            assert lease.took_over.because == "it was of an earlier try of this run"
+            assert mark_of(child.pid) is None
+            assert earlier.process.wait(5) == -signal.SIGTERM
+
+
+def test_housekeeping_ends_no_process(folder: str) -> None:
+    with HoldingProcess(folder, "mine", 60) as earlier:
+        assert earlier.heard() == "held 1"
+        with (
+            pytest.raises(LeaseHeld, match="may not end its processes and take over"),
+            hold_lease(folder, holder("mine"), {}),
+        ):
+            pass
+        assert earlier.ask("check") == "held"
+        assert earlier.ask("end") == ""
+        assert earlier.ended() == (0, "")
+    with hold_lease(folder, holder("mine"), {}) as lease:
+        assert lease.number == 2
+
+
+def test_a_reused_pid_is_not_hit(folder: str) -> None:
+    with HoldingProcess(f"{folder} of its own", "bystander", 60) as bystander:
+        assert bystander.heard() == "held 1"
+        mark = mark_of(bystander.process.pid)
+        assert mark is not None
+        before = replace(mark, started=mark.started - 100)
+        leave(folder, left_by_another(run_id="mine", processes=(before,)))
+        with hold_lease(folder, holder("mine"), {}, on_takeover=print) as lease:
+            assert lease.took_over is not None
+            assert lease.took_over.because == "its processes are gone"
+        assert bystander.ask("check") == "held"
+
+
+def test_a_suspended_process_of_this_host_is_ended_when_its_lease_has_run_out(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.storage.lease_taking.GRACE", 0.2)
+    with HoldingProcess(folder, "asleep", 1) as asleep:
+        assert asleep.heard() == "held 1"
+        asleep.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(LeaseHeld), hold_lease(folder, holder(), {}, on_takeover=print):
+            pass
+        wait_for_end(folder)
+        with hold_lease(folder, holder(), {}, on_takeover=print) as lease:
+            assert asleep.process.wait(5) == -signal.SIGKILL
+            assert lease.took_over is not None
+            assert lease.took_over.because.startswith("it ran out at")
+
+
+def wait_for_end(folder: str) -> None:
+    found = read_lease(folder, {})
+    assert found is not None
+    while utc_now() < found.expires_at:
+        time.sleep(0.02)
+
+
+def test_a_suspended_process_of_another_host_halts_when_it_wakes(folder: str) -> None:
+    with HoldingProcess(folder, "asleep", 1, "--elsewhere") as asleep:
+        assert asleep.heard() == "held 1"
+        child = mark_of(int(asleep.ask("child")))
+        assert child is not None
+        asleep.process.send_signal(signal.SIGSTOP)
+        time.sleep(2.2)
+        fenced: list[int] = []
+        with hold_lease(folder, holder(), {}, on_takeover=fenced.append) as lease:
+            assert fenced == [2]
+            woken = time.monotonic()
+            asleep.process.send_signal(signal.SIGCONT)
+            status, said = asleep.ended()
+            assert time.monotonic() - woken < 2
+            assert status == 75
+            assert "LeaseLost: The run asleep (stream) may write nothing more: its lease" in said
+            lease.check()
+            assert mark_of(child.pid) is None, "what it started ends with it"
+    found = read_lease(folder, {})
+    assert found is not None
+    assert (found.number, found.run_id) == (2, "mine")
+
+
+def test_a_woken_process_that_does_not_halt_learns_it_from_check(folder: str) -> None:
+    with HoldingProcess(folder, "asleep", 1, "--elsewhere", "--go-on") as asleep:
+        assert asleep.heard() == "held 1"
+        asleep.process.send_signal(signal.SIGSTOP)
+        time.sleep(2.2)
+        with hold_lease(folder, holder(), {}, on_takeover=print) as lease:
+            asleep.process.send_signal(signal.SIGCONT)
+            assert asleep.ask("check").startswith("lost: The run asleep (stream) may write nothing")
+            assert asleep.ask("end").startswith("LeaseLost: ")
+            assert asleep.ended()[0] == 75
+            lease.check()
+
+
+def test_a_driver_that_halts_kills_the_jvm_that_started_it(folder: str) -> None:
+    with HoldingProcess(folder, "driver", 0.6, spark=True) as above:
+        assert above.heard() == "held 1"
+        driver = psutil.Process(above.process.pid).children()[0]
+        found = read_lease(folder, {})
+        assert found is not None
+        assert [mark.pid for mark in found.processes] == [driver.pid, above.process.pid]
+        leave(folder, left_by_another(number=2))
+        assert above.process.wait(10) == -signal.SIGKILL
+        while driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        assert above.process.stderr is not None
+        assert "was taken over: number 2 is of run other" in above.process.stderr.readline()

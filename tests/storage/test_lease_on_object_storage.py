@@ -1,0 +1,110 @@
+"""The same lease on S3: a real HTTP store (moto's server), where its program is installed."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Barrier
+from urllib.error import URLError
+
+import pytest
+
+from tests.storage.leases import ELSEWHERE, holder, ignore, leave, left_by_another
+from tidemark.errors import LeaseHeld, LeaseLost
+from tidemark.storage.files import list_files
+from tidemark.storage.lease import hold_lease, read_lease
+
+MOTO = shutil.which("moto_server")
+pytestmark = pytest.mark.skipif(not MOTO, reason="moto_server is not installed")
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, str]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert MOTO
+    server = subprocess.Popen(
+        [MOTO, "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    endpoint = f"http://127.0.0.1:{port}"
+    make_bucket(f"{endpoint}/lake")
+    yield {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    server.terminate()
+    server.wait(10)
+
+
+def make_bucket(url: str) -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=5)
+        except (URLError, ConnectionError):
+            assert time.monotonic() < end, "moto_server did not start"
+            time.sleep(0.1)
+        else:
+            return
+
+
+def test_a_lease_is_taken_renewed_released_and_taken_over(options: dict[str, str]) -> None:
+    folder = "s3://lake/one/lease"
+    with hold_lease(folder, holder("first"), options, 0.9) as lease:
+        with (
+            pytest.raises(LeaseHeld, match="held by run first"),
+            hold_lease(folder, holder("x", ELSEWHERE), options, on_takeover=ignore),
+        ):
+            pass
+        time.sleep(1.2)
+        lease.check()
+    leave(folder, left_by_another(number=2, machine=ELSEWHERE), options)
+    fenced: list[int] = []
+    with hold_lease(folder, holder("second"), options, on_takeover=fenced.append) as lease:
+        assert (lease.number, fenced) == (3, [3])
+    found = read_lease(folder, options)
+    assert found is not None
+    assert (found.run_id, found.released) == ("second", True)
+    assert list(list_files(folder, options)) == [f"{folder}/{3:020}.json"]
+
+
+def test_the_owner_of_a_lease_that_was_taken_finds_out(options: dict[str, str]) -> None:
+    folder = "s3://lake/two/lease"
+    with hold_lease(folder, holder("slow"), options, 30, on_lapse=ignore) as lease:
+        leave(folder, left_by_another(number=2), options)
+        with pytest.raises(LeaseLost, match="number 2 is of run other"):
+            lease.check()
+    assert read_lease(folder, options) == left_by_another(number=2)
+
+
+def test_of_takers_at_once_one_wins(options: dict[str, str]) -> None:
+    folder, takers = "s3://lake/three/lease", 4
+    begin, judged = Barrier(takers, timeout=30), Barrier(takers, timeout=30)
+
+    def take(name: int) -> int | None:
+        begin.wait()
+        mine = replace(holder(f"{name}"), machine=f"machine {name}")
+        try:
+            with hold_lease(folder, mine, options) as lease:
+                judged.wait()
+                return lease.number
+        except LeaseHeld:
+            judged.wait()
+            return None
+
+    for number in range(1, 11):
+        with ThreadPoolExecutor(takers) as pool:
+            taken = [number for number in pool.map(take, range(takers)) if number is not None]
+        assert taken == [number]
