@@ -73,6 +73,16 @@ class LedgerUnbalanced(TidemarkError):
     """A run's rows do not add up; the message names the batch and the difference."""
 
 
+class BackfillRefused(TidemarkError):
+    """A backfill's range holds windows that it may not change; the message says which it may."""
+
+
+class UnpublishedChanges(TidemarkError):
+    """Changes of another run wait for their publish, and would be published along."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
 class EngineMissing(TidemarkError):
     """Spark was started without what a job needs (the Delta jars, for instance)."""
 

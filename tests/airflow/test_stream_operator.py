@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.settings import Settings
 
 RUN = "manual__2026-11-21T10:00:00+00:00"
+RUN_AFTER = datetime(2026, 11, 21, 10, tzinfo=UTC)
 FILE = "manual__2026-11-21T10_00_00_00_00--try1.json"
 
 SUCCEEDED: dict[str, Any] = {
@@ -76,6 +78,7 @@ class Submit:
     folder: Path
     pipeline: Path
     operator: StreamOperator | None = None
+    data_interval_end: datetime | None = None
 
     @property
     def result_file(self) -> Path:
@@ -100,7 +103,11 @@ class Submit:
             conn_id="spark_default",
             spark_binary=str(self.folder / "spark-submit"),
         )
-        context: Any = {"run_id": RUN, "ti": SimpleNamespace(try_number=try_number)}
+        dag_run = SimpleNamespace(
+            data_interval_end=self.data_interval_end, run_after=RUN_AFTER, run_type="scheduled"
+        )
+        task = SimpleNamespace(try_number=try_number)
+        context: Any = {"run_id": RUN, "ti": task, "dag_run": dag_run}
         return self.operator.execute(context)
 
     @property
@@ -136,7 +143,14 @@ def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
     assert submit.run() == {
         "result": str(submit.result_file),
         "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}},
-        "tables": {"page_1h": {"windows_changed": 3, "watermark_ms": 1_772_366_340_000}},
+        "tables": {
+            "page_1h": {
+                "windows_changed": 3,
+                "late_rows": 0,
+                "windows_corrected": 0,
+                "watermark_ms": 1_772_366_340_000,
+            }
+        },
     }
 
 
@@ -148,6 +162,7 @@ def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> No
     assert submit.arguments[job + 1 :] == [
         *("--pipeline", str(submit.pipeline)),
         *("--run-id", RUN, "--result", str(submit.result_file), "--hold"),
+        *("--scheduled-time", "2026-11-21T10:00:00+00:00", "--trigger", "scheduled"),
     ]
 
 
@@ -308,3 +323,21 @@ def test_the_job_that_is_submitted_exists_and_pyspark_is_not_loaded_to_find_it()
     assert Path(job_file()).is_file()
     assert Path(job_file()).parts[-3:] == ("tidemark", "streaming", "job.py")
     assert os.access(job_file(), os.R_OK)
+
+
+@pytest.mark.parametrize(
+    ("interval_end", "expected"),
+    [
+        (None, "2026-11-21T10:00:00+00:00"),
+        (datetime(2026, 11, 21, 9, 50, tzinfo=UTC), "2026-11-21T09:50:00+00:00"),
+    ],
+)
+def test_the_job_is_told_what_started_the_run_and_for_which_time(
+    submit: Submit, interval_end: datetime | None, expected: str
+) -> None:
+    submit.plan(SUCCEEDED)
+    submit.data_interval_end = interval_end
+    submit.run()
+    told = submit.arguments
+    assert told[told.index("--scheduled-time") + 1] == expected
+    assert told[told.index("--trigger") + 1] == "scheduled"

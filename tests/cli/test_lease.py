@@ -84,7 +84,7 @@ def test_a_lease_left_behind_is_released_once_and_the_tables_are_fenced(place: P
 def test_a_lease_that_may_live_elsewhere_is_released_by_force_which_says_what_it_means(
     place: Place,
 ) -> None:
-    with HoldingProcess(place.places.lease, "far", 1, "--elsewhere", "--go-on") as holding:
+    with HoldingProcess(place.places.lease, "far", 10, "--elsewhere", "--go-on") as holding:
         assert holding.heard() == "held 1"
         assert lease("release", "clicks").exit_code == 75
         forced = lease("release", "clicks", "--force")

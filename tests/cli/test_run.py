@@ -68,7 +68,9 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
     assert row_of(ran.stdout, "per_10m") == shown
     result = read_result(place.places.result("one"), {})
     assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
-    assert list(result.seconds) == ["session", "ingest", "aggregate", "publish"]
+    assert list(result.seconds) == [
+        *("session", "ingest", "aggregate", "repair", "ledger", "publish")
+    ]
 
     place.land("2.json", SECOND)
     before = sorted_rows(place.gold())

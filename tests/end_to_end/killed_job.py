@@ -1,52 +1,104 @@
-"""`jobs/stream.py` that ends itself, and all of its process group, at one point of the run.
+"""`jobs/stream.py` that ends or suspends itself, with all of its process group, at one point.
 
-`--kill before|after MODULE:FUNCTION CALL` says at which call of which function (1: the first).
+`--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
+whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
+which some argument holds TEXT. `--elsewhere` takes the lease as a process of another machine
+would, `--go-on` does not halt when the lease is lost.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import platform
 import signal
 import sys
-from argparse import ArgumentParser
-from collections.abc import Sequence
-from functools import wraps
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from functools import partial, wraps
 from itertools import count
 from typing import Any
 
-from tidemark.streaming.job import main
+from deltalake import DeltaTable
+
+from tidemark.storage import processes
+from tidemark.streaming import job
+
+Function = Callable[..., Any]
 
 
-def end_at(when: str, place: str, call: str) -> None:
-    """Replace the function: its CALLth call kills the group, before or after its work."""
+def signal_at(number: signal.Signals, when: str, place: str, call: str, of: str) -> None:
+    """Replace the function: its CALLth call signals the group, before or after its work."""
     module_name, name = place.split(":")
-    module = importlib.import_module(module_name)
-    original, calls = getattr(module, name), count(1)
+    owner: Any = importlib.import_module(module_name)
+    *classes, name = name.split(".")
+    for inner in classes:
+        owner = getattr(owner, inner)
+    original, calls = getattr(owner, name), count(1)
 
     @wraps(original)
-    def ending(*values: Any, **named: Any) -> Any:
-        this = next(calls) == int(call)
+    def signalling(*values: Any, **named: Any) -> Any:
+        counts = of in _told((*values, *named.values()))
+        this = counts and next(calls) == int(call)
         if this and when == "before":
-            _kill()
+            _signal(number, f"before {place}")
         found = original(*values, **named)
-        if this:
-            _kill()
+        if this and when == "after":
+            _signal(number, f"after {place}")
         return found
 
-    setattr(module, name, ending)
+    if classes or original.__module__ != module_name:
+        setattr(owner, name, signalling)
+    else:
+        replace_everywhere(original, signalling)
 
 
-def _kill() -> None:
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+def replace_everywhere(original: Function, replacement: Function) -> None:
+    """In every module of ours that has the function, also where it was imported by name."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.split(".")[0] == "tidemark":
+            for name, value in list(vars(module).items()):
+                if value is original:
+                    setattr(module, name, replacement)
+
+
+def _told(values: Sequence[Any]) -> str:
+    """The arguments that name places."""
+    told = (value.table_uri if isinstance(value, DeltaTable) else value for value in values)
+    return " ".join(repr(value) for value in told if isinstance(value, str) or is_dataclass(value))
+
+
+def _signal(number: signal.Signals, where: str) -> None:
+    os.write(1, f"{number.name} {where}\n".encode())
+    os.killpg(os.getpgid(0), number)
 
 
 def run(argv: Sequence[str]) -> int:
-    parser = ArgumentParser()
-    parser.add_argument("--kill", nargs=3, required=True)
-    own, arguments = parser.parse_known_args(argv)
-    end_at(*own.kill)
-    return main(arguments)
+    own, arguments = _parser().parse_known_args(argv)
+    _pretend(own)
+    for number, point in ((signal.SIGKILL, own.kill), (signal.SIGSTOP, own.stop)):
+        if point:
+            signal_at(number, *point, own.of)
+    return job.main(arguments)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--kill", nargs=3)
+    parser.add_argument("--stop", nargs=3)
+    parser.add_argument("--of", default="")
+    parser.add_argument("--elsewhere", action="store_true")
+    parser.add_argument("--go-on", action="store_true")
+    return parser
+
+
+def _pretend(own: Namespace) -> None:
+    if own.elsewhere:
+        replace_everywhere(processes.this_machine, lambda: "another boot pid:[1]")
+        platform.node = lambda: "elsewhere"
+    if own.go_on:
+        job.run_once = partial(job.run_once, on_lapse=lambda lost: None)
 
 
 if __name__ == "__main__":

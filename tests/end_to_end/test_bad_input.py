@@ -270,6 +270,54 @@ def test_a_file_that_vanishes_while_it_is_read_is_a_reject(
     assert reject["detail"].startswith("It was gone between listing and reading")
 
 
+@pytest.mark.parametrize(("times", "accepted"), [(0, 2), (2, 4)])
+def test_a_row_that_judging_loses_or_doubles_is_missed_in_what_was_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, accepted: int
+) -> None:
+    original = judged_batch.judge
+
+    def wrong(*arguments: Any) -> Any:
+        judged = original(*arguments)
+        others, second = judged.where("key != 'second'"), judged.where("key = 'second'")
+        for _ in range(times):
+            others = others.unionByName(second)
+        return others
+
+    place = Place(tmp_path)
+    place.land("a.json", [row("first"), row("second"), row("third")])
+    monkeypatch.setattr(judged_batch, "judge", wrong)
+    # Whether the run ends well is the ledger's to say.
+    rows = run_warm(spark, place).rows
+    assert (rows.read, rows.accepted, rows.rejected) == (3, accepted, {})
+
+
+def test_a_file_that_grows_while_it_is_read_is_an_error_and_the_next_run_reads_it_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    path = place.land("grows.json", [row("first")])
+    place.land("stays.json", [row("stays")])
+    original = judged_batch._rows
+
+    def counted(lines: int, *others: Any) -> Any:
+        with path.open("ab") as file:
+            file.write(line("second"))
+        os.utime(path, (path.stat().st_mtime + 10,) * 2)
+        return original(lines + 1, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(judged_batch, "_rows", counted)
+        error = run_warm(spark, place, "first").error
+    assert error is not None
+    assert error.type == "SourceChanging"
+    assert error.retry_can_help
+    assert "1 files of batch 0 changed while they were read" in error.message
+    assert path.as_uri() in error.message
+    assert (place.bronze().num_rows, place.rejects().num_rows) == (0, 0)
+    assert succeed(spark, place, "second").rows.read == 3
+    assert sorted(place.bronze()["key"].to_pylist()) == ["first", "second", "stays"]
+
+
 def test_a_folder_that_does_not_exist_is_an_error_that_names_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -48,7 +48,7 @@ def _duplicate(place: Place, row: dict[str, Any]) -> tuple[str, float, str, floa
     # Word for word, so that no word depends on the try that wrote it.
     told = f"repeats the row of {file} at {time:%Y-%m-%dT%H:%M:%SZ}, within "
     assert row["detail"] == f"{unique.by} {key} {told}{duration_text(unique.within)}"
-    return key, _hours(row["event_time"]), Path(file).stem, _hours(time)
+    return key, _hours(row["event_time"]), Path(unquote(file)).stem, _hours(time)
 
 
 def _hours(time: datetime) -> float:
@@ -98,7 +98,7 @@ def test_a_derived_name_can_be_the_id_and_null_repeats_nothing(
 
 
 def test_rejects_of_before_the_pipeline_had_unique_get_the_new_column(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     plain = Place(tmp_path)
     plain.land("a.json", [row("x", 0), row("x", 0), "bad"])
@@ -116,10 +116,12 @@ def test_rejects_of_before_the_pipeline_had_unique_get_the_new_column(
     assert rejected(place) == [("x", 0, "a", 0)]
 
 
+# A name that is written in another way wherever it is part of a URI.
+GONE = "gone ä%20 [1]"
 KILLED = {
-    # The second of each pair is the duplicate; `changed` and `gone` will not be read again.
+    # The second of each pair is the duplicate; `changed` and GONE will not be read again.
     "changed": [row("p", 0), row("q", 2), row("e", 3)],
-    "gone": [row("q", 0), row("r", 4)],
+    GONE: [row("q", 0), row("r", 4)],
     "same": [row("p", 1), row("r", 2), row("e", -1), row("s", 0), row("s", 0), row("q", 1)],
 }
 
@@ -137,10 +139,10 @@ def _killed(spark: SparkSession, root: Path, point: int) -> tuple[Place, dict[st
 OF_SAME = [
     ("e", -1, "earlier", 0),
     ("p", 1, "changed", 0),
-    ("q", 1, "gone", 0),
+    ("q", 1, GONE, 0),
     ("s", 0, "same", 0),
 ]
-OF_ALL = sorted([*OF_SAME, ("e", 3, "earlier", 0), ("q", 2, "gone", 0), ("r", 4, "same", 2)])
+OF_ALL = sorted([*OF_SAME, ("e", 3, "earlier", 0), ("q", 2, GONE, 0), ("r", 4, "same", 2)])
 ACCEPTED = [("e", 0), ("p", 0), ("q", 0), ("r", 2), ("s", 0)]
 
 
@@ -165,50 +167,13 @@ def test_rows_of_unchanged_files_are_decided_as_before_though_others_changed_or_
     before = accepted(place)
     place.land("changed.json", [row("s", -1), row("new", 0)])
     set_newer(paths["changed"])
-    paths["gone"].unlink()
+    paths[GONE].unlink()
     result = succeed(spark, place)
     assert accepted(place) == before == ACCEPTED
     assert rejected(place) == OF_SAME
     assert result.rows.rejected == {"changed file": 2, "duplicate": 4}
     assert (result.rows.read, result.rows.accepted) == (4 + 6, 4)
     assert_every_reference_is_in_bronze(place)
-
-
-def _files_read(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[str], Any]:
-    """The dates of bronze's files that a run compares its batch with, and the run's result."""
-    original: Callable[..., Any] = judged_batch.accepted_before
-    found: list[str] = []
-
-    def before(*arguments: Any) -> Any:
-        rows = original(*arguments)
-        found.extend(file.split("_event_date=")[1].split("/")[0] for file in rows.inputFiles())
-        return rows
-
-    with monkeypatch.context() as patch:
-        patch.setattr(judged_batch, "accepted_before", before)
-        result = succeed(spark, place)
-    return sorted(found), result
-
-
-def test_only_the_dates_within_the_horizon_are_read_and_none_between_dates_far_apart(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(tmp_path, unique())
-    place.land("history.json", [row(f"k{day}", day * 24) for day in range(60)])
-    found, _ = _files_read(spark, place, monkeypatch)
-    assert found == []
-    place.land("one.json", [row("k30", 30 * 24 + 1)])
-    found, result = _files_read(spark, place, monkeypatch)
-    assert found == ["2026-05-30", "2026-05-31", "2026-06-01"]
-    assert result.rows.rejected == {"duplicate": 1}
-    place.land("two.json", [row("k1", 24), row("k50", 50 * 24), row("k50", 20 * 24 + 12)])
-    found, result = _files_read(spark, place, monkeypatch)
-    days = [date for date in found if date < "2026-05-10"]
-    assert days == ["2026-05-01", "2026-05-02", "2026-05-03"]
-    assert len(found) == 3 + 3 + 3
-    assert result.rows.rejected == {"duplicate": 2}
 
 
 def _model(batches: list[list[tuple[str, float, str]]], within: float) -> set[tuple[Any, ...]]:
@@ -222,7 +187,7 @@ def _model(batches: list[list[tuple[str, float, str]]], within: float) -> set[tu
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 12))]
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))]
 )
 def test_bronze_and_duplicates_are_those_of_the_model_however_rows_are_split(
     spark: SparkSession, tmp_path: Path, seed: int

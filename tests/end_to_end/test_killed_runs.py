@@ -5,237 +5,276 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from urllib.parse import unquote
 
 import pytest
-from deltalake import DeltaTable
 
-from tests.runs import Place, clicks, run_job, sorted_rows, start_job
+from tests.end_to_end.killed_runs import (
+    COLUMN,
+    FIRST,
+    LATER,
+    REASONS,
+    SEALING,
+    SECOND,
+    TABLES,
+    TAKEOVER,
+    UNRECORDED,
+    Kill,
+    Scenario,
+    States,
+    abandoned,
+    end_group,
+    facts_of,
+    finish,
+    kill,
+    land_third,
+    runs_of,
+    scheduled,
+    versions,
+)
+from tests.end_to_end.test_replays import set_newer
+from tests.runs import Place, start_job
+from tidemark.tables.result import RunResult
 
 pytestmark = pytest.mark.process
 
-KILLED_JOB = Path(__file__).with_name("killed_job.py")
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20260701"))
-
-TABLES = {
-    "per_10m": {
-        "window": {"length": "10 minutes"},
-        "group_by": ["key"],
-        "measures": {"events": "count(*)", "amount": "sum(amount)"},
-    },
-    "per_1h": {
-        "window": {"length": "1 hour", "slide": "30 minutes"},
-        "measures": {"largest": "max(amount)"},
-    },
-}
-FIRST = [
-    {"at": f"2026-07-01T10:{minute:02}:00Z", "key": key, "amount": minute}
-    for minute in range(0, 40, 4)
-    for key in ("a", "b", None)
-]
-# Changes a window that is open, opens new ones, closes those of the first run; some rows are late.
-SECOND = {
-    "2.json": [
-        *({"at": f"2026-07-01T10:{m}:30Z", "key": "a", "amount": 1_000 + m} for m in range(30, 60)),
-        '{"at": "2026-07-01T10:59:00Z", "key": "cut',
-        {"at": "2026-07-01T11:05:00Z", "key": "a", "amount": "many"},
-    ],
-    "3.json": [
-        {"at": "2026-07-01T11:45:00Z", "key": "b", "amount": 7},
-        {"at": "2026-07-01T10:01:00Z", "key": "b", "amount": 9},
-        {"at": "9999-12-31T00:00:00Z", "key": "future", "amount": 1},
-    ],
-}
-THIRD = [{"at": "2026-07-01T12:30:00Z", "key": "b", "amount": 5}, "not JSON"]
-
-Tables = dict[str, list[tuple[Any, ...]]]
-
-
-@dataclass
-class Started:
-    """A pipeline after its first run, put back into the same folder for each case.
-
-    It is the same folder because checkpoints hold absolute paths.
-    """
-
-    place: Place
-    copy: Path
-
-    def restore(self) -> Place:
-        shutil.rmtree(self.place.root)
-        shutil.copytree(self.copy, self.place.root)
-        return self.place
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    tables: Tables
-    seconds: float
+INGESTED = {"bronze", "rejects"}
+CHANGES = {f"{name}/changes" for name in TABLES}
+GOLD = {f"{name}/gold" for name in TABLES}
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
     folder = tmp_path_factory.mktemp("killed")
-    place = Place(folder / "root", clicks(tables=TABLES))
-    place.land("1.json", [*FIRST, "not JSON"])
-    succeed(place, "run-1")
-    shutil.copytree(place.root, folder / "copy")
-    yield Started(place, folder / "copy")
+    yield States(folder)
     shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(started: Started) -> Undisturbed:
-    place = started.restore()
-    before = tables_of(place)
-    land_second(place)
-    begin = time.monotonic()
-    succeed(place, "run-2")
-    seconds = time.monotonic() - begin
-    after = tables_of(place)
-    assert all(after[name] != before[name] for name in after), "the second run changes every table"
-    return Undisturbed(after, seconds)
+def both(
+    point: str,
+    scenario: Scenario = SECOND,
+    of: str = "",
+    call: int = 1,
+    table: str = "",
+    earlier: int = 0,
+) -> Sequence[Kill]:
+    """Before and after a point; the call is one commit to `table`, which has `earlier` ones."""
+    return [
+        Kill(point, when, scenario, of, call, (table, earlier + more) if table else None)
+        for when, more in (("before", 0), ("after", 1))
+    ]
 
 
-def land_second(place: Place) -> None:
-    for name, rows in SECOND.items():
-        place.land(name, rows)
+def each(point: str, kind: str, earlier: int = 0) -> Sequence[Kill]:
+    """The changes, or gold, of the three modes."""
+    tables = [f"{name}/{kind}" for name in TABLES]
+    kills = [both(point, of=f"/{table}", table=table, earlier=earlier) for table in tables]
+    return list(chain(*kills))
 
 
-def succeed(place: Place, run_id: str) -> None:
-    end = run_job(place, run_id)
-    assert end.exit_code == 0, end.output
-    assert end.result is not None
-    assert end.result.error is None
-
-
-def tables_of(place: Place) -> Tables:
-    """All tables, without what a crash may change: who published, and which batch read a row."""
-    batch = ("_batch", "_batch_time")
-    gold = {name: sorted_rows(place.gold(name), ("updated_by",)) for name in TABLES}
-    return gold | {
-        "bronze": sorted_rows(place.bronze(), batch),
-        "rejects": sorted_rows(place.rejects(), batch),
-    }
-
-
-def versions(place: Place) -> dict[str, int]:
-    places = place.places
-    uris = {"bronze": places.bronze, "rejects": places.rejects}
-    for name in TABLES:
-        uris |= {f"{name}/changes": places.changes(name), f"{name}/gold": places.gold(name)}
-    return {name: DeltaTable(uri).version() for name, uri in uris.items()}
-
-
-def kill_at(place: Place, *point: str) -> set[str]:
-    """A run that ends itself at this point; the tables that it committed to before."""
-    before = versions(place)
-    end = run_job(place, "run-2", KILLED_JOB, ("--kill", *point))
-    assert end.exit_code == -signal.SIGKILL, end.output
-    assert end.result is None
-    return {name for name, version in versions(place).items() if version > before[name]}
-
-
-INGESTED = {"bronze", "rejects"}
-CHANGED = {f"{name}/changes" for name in TABLES}
-POINTS = [
-    pytest.param(
-        ("before", "tidemark.streaming.ingest:_append_rejects", "1"),
-        {"bronze"},
-        id="between bronze and rejects",
-    ),
-    pytest.param(
-        ("after", "tidemark.streaming.ingest:_append_rejects", "1"),
-        INGESTED,
-        id="between rejects and the engine's commit",
-        marks=pytest.mark.long,
-    ),
-    pytest.param(
-        ("before", "tidemark.streaming.job:publish_tables", "1"),
-        INGESTED | CHANGED,
-        id="between changes and publish",
-    ),
-    pytest.param(
-        ("before", "tidemark.tables.publish:publish_table", "2"),
-        INGESTED | CHANGED | {"per_10m/gold"},
-        id="between the publishing of two tables",
-        marks=pytest.mark.long,
-    ),
-    pytest.param(
-        ("before", "tidemark.streaming.job:write_result", "1"),
-        INGESTED | CHANGED | {f"{name}/gold" for name in TABLES},
-        id="between publish and the result",
-        marks=pytest.mark.long,
-    ),
+KILLS = [
+    *both("lease taken"),
+    *both("older leases removed", TAKEOVER),
+    *both("table fenced", TAKEOVER, "/bronze", table="bronze"),
+    *both("table fenced", TAKEOVER, "/appended/changes", table="appended/changes"),
+    *both("table fenced", TAKEOVER, "/completed/gold", table="completed/gold"),
+    *both("fence noted", TAKEOVER),
+    *both("lease renewed", call=3),
+    *both("table made", FIRST, "/bronze'", table="bronze"),
+    *both("table made", FIRST, "/updated/gold'", table="updated/gold"),
+    *both("table made", FIRST, "/appended/changes'", table="appended/changes"),
+    *both("table made", FIRST, "/ops/ledger'", table="ops/ledger"),
+    *both("table made", FIRST, "/ops/runs'", table="ops/runs"),
+    *both("columns added", COLUMN, "/bronze", table="bronze"),
+    *both("interrupted run recorded", UNRECORDED, table="ops/runs"),
+    *both("query started"),
+    *both("query started", call=3),
+    *both("accepted rows", table="bronze"),
+    *both("rejected rows", table="rejects"),
+    *each("windows of the stream", "changes"),
+    *each("recomputed windows", "changes", earlier=1),
+    *both("recomputed windows", SEALING, "/appended/changes", table="appended/changes"),
+    *both("ledger", table="ops/ledger"),
+    *each("gold", "gold"),
+    *both("gold", SEALING, "/appended/gold", table="appended/gold"),
+    *both("expired dates dropped", table="bronze", earlier=1),
+    *both("lease released"),
+    *both("run recorded", table="ops/runs"),
+    *both("result"),
 ]
 
 
-@pytest.mark.parametrize(("point", "committed"), POINTS)
-def test_a_run_killed_at_a_point_and_started_again_equals_an_undisturbed_one(
-    started: Started, undisturbed: Undisturbed, point: tuple[str, ...], committed: set[str]
+@pytest.mark.long
+@pytest.mark.parametrize("at", KILLS, ids=str)
+def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_one(
+    states: States, at: Kill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = started.restore()
-    land_second(place)
-    assert kill_at(place, *point) == committed
-    succeed(place, "run-2-again")
-    assert tables_of(place) == undisturbed.tables
+    undisturbed = states.undisturbed(at.scenario)
+    place = states.begin(at.scenario)
+    if at.point == "lease renewed":
+        monkeypatch.setenv("TIDEMARK_LEASE_SECONDS", "5")
+    kill(place, at)
+    again(place, at.scenario)
+    assert facts_of(place) == undisturbed.facts
+
+
+def again(place: Place, scenario: Scenario = SECOND, run_id: str = "again") -> RunResult:
+    """The run after a killed one: it takes a lease over that was left, and says so."""
+    was_left = abandoned(place)
+    result = finish(place, run_id, scenario.scheduled)
+    assert runs_of(place)[run_id]["took_over"] == result.took_over
+    if was_left:
+        assert result.took_over is not None
+        assert result.took_over.endswith("because its processes are gone")
+    else:
+        assert result.took_over is None
+    return result
+
+
+def test_the_run_that_is_killed_here_meets_all_that_a_run_can_meet(states: States) -> None:
+    run = states.undisturbed(SECOND)
+    assert all(run.commits.values()), run.commits
+    assert run.commits["bronze"] == 2, "retention dropped a date"
+    assert run.result.rows.rejected.keys() == REASONS
+    for table in run.result.tables.values():
+        assert table.late.corrected
+        assert table.close_after_ms > table.close_before_ms > 0
+
+
+def test_runs_killed_one_after_the_other_and_a_last_one_equal_an_undisturbed_one(
+    states: States,
+) -> None:
+    undisturbed = states.undisturbed(SECOND)
+    place = states.begin(SECOND)
+    ops = {"ops/ledger"}
+    assert kill(place, Kill("rejected rows", "before"), "killed-1") == {"bronze"}
+    # Each takes the lease over from the one before, which fences all tables.
+    fenced = INGESTED | CHANGES | GOLD
+    assert kill(place, Kill("gold", "before", of="/updated/gold"), "killed-2") == fenced | ops
+    between_tables = Kill("gold", "before", of="/appended/gold", commits=("updated/gold", 2))
+    assert kill(place, between_tables, "killed-3") == fenced | ops
+    last = Kill("result", "before", commits=("appended/gold", 2))
+    assert kill(place, last, "killed-4") == fenced | {*ops, "ops/runs"}
+    assert again(place).tables.keys() == TABLES.keys()
+    assert facts_of(place) == undisturbed.facts
 
 
 @pytest.mark.long
-def test_a_batch_killed_between_changes_and_the_engines_commit_appends_nothing_twice(
-    started: Started, undisturbed: Undisturbed
-) -> None:
-    place = started.restore()
-    land_second(place)
-    committed = kill_at(place, "after", "tidemark.streaming.aggregate:_write", "1")
-    assert committed - CHANGED == INGESTED
-    assert committed & CHANGED
-    succeed(place, "run-2-again")
-    assert tables_of(place) == undisturbed.tables
-    for name, columns in {"per_10m": ("window_start", "key"), "per_1h": ("window_start",)}.items():
-        new = [row for row in place.changes(name).to_pylist() if row["batch"] > 0]
-        windows = [tuple(row[column] for column in columns) for row in new]
-        assert len(windows) == len(set(windows))
-
-
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "at",
+    [Kill("rejected rows", "before"), Kill("gold", "before", of="/updated/gold")],
+    ids=str,
+)
 def test_a_file_that_arrives_between_the_kill_and_the_next_run_is_taken_along(
-    started: Started,
+    states: States, at: Kill
 ) -> None:
-    place = started.restore()
-    land_second(place)
-    place.land("4.json", THIRD)
-    succeed(place, "run-2")
-    undisturbed = tables_of(place)
+    place = states.begin(SECOND)
+    land_third(place)
+    finish(place, "run-2")
+    together = facts_of(place)
 
-    place = started.restore()
-    land_second(place)
-    assert kill_at(place, "before", "tidemark.streaming.ingest:_append_rejects", "1") == {"bronze"}
-    place.land("4.json", THIRD)
-    succeed(place, "run-3")
-    assert tables_of(place) == undisturbed
+    place = states.begin(SECOND)
+    kill(place, at)
+    land_third(place)
+    again(place)
+    found = facts_of(place)
+    for name in ("bronze", "rejects"):
+        assert found[name] == together[name]
+    for name in TABLES:
+        assert _values(found[name]) == _values(together[name]), name
+    assert found["frontiers"] == together["frontiers"]
 
 
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)])
+def _values(gold: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Gold without status, revision and date: two publishes may become one."""
+    return [row[:-3] for row in gold]
+
+
+@pytest.mark.long
+def test_the_schedulers_time_moves_on_after_a_kill_and_changes_no_judgement(
+    states: States,
+) -> None:
+    undisturbed, sealed = states.undisturbed(SECOND), states.undisturbed(SEALING)
+    place = states.begin(SECOND)
+    kill(place, Kill("rejected rows", "before"))
+    finish(place, "later", LATER)
+    # It ingested rows, so it seals nothing, though the first of them came hours ago.
+    assert facts_of(place) == undisturbed.facts
+    finish(place, "later still", LATER)
+    assert facts_of(place) == sealed.facts
+
+
+@pytest.mark.long
+def test_a_source_file_that_changes_after_a_kill_is_one_reject_and_bronze_keeps_its_rows(
+    states: States,
+) -> None:
+    undisturbed = states.undisturbed(SECOND)
+    place = states.begin(SECOND)
+    kill(place, Kill("rejected rows", "before"))
+    changed = place.root / "landing" / "3.json"
+    changed.write_text('{"at": "2026-07-01T10:00:00Z", "key": "new", "amount": 1}\n')
+    set_newer(changed)
+    again(place)
+    found = facts_of(place)
+    for name in ("bronze", *TABLES):
+        assert found[name] == undisturbed.facts[name], name
+    rejects = [r for r in place.rejects().to_pylist() if unquote(r["_file"]).endswith("3.json")]
+    assert [reject["reason"] for reject in rejects] == ["changed file"]
+
+
+@pytest.mark.long
+def test_rows_that_come_after_a_killed_seal_are_in_time_and_the_windows_stay_open(
+    states: States,
+) -> None:
+    states.undisturbed(SECOND)
+    place = states.begin(SEALING)
+    land_third(place)
+    finish(place, "run-3", LATER)
+    together = facts_of(place)
+
+    place = states.begin(SEALING)
+    kill(place, Kill("gold", "before", SEALING, "/updated/gold"))
+    land_third(place)
+    again(place, SEALING)
+    found = facts_of(place)
+    assert found["frontiers"] == together["frontiers"]
+    assert found["updated"] == together["updated"]
+    assert found["completed"] == together["completed"]
+    # What the seal appended of windows that are open again is there beforehand.
+    assert set(together["appended"]) <= set(found["appended"])
+
+
+@pytest.mark.long
+def test_a_run_that_was_published_and_not_recorded_is_recorded_by_the_next_one(
+    states: States,
+) -> None:
+    place = states.begin(UNRECORDED)
+    assert "killed-unrecorded" not in runs_of(place)
+    again(place)
+    recorded = runs_of(place)["killed-unrecorded"]
+    assert recorded["outcome"] == "interrupted"
+    assert {table["table"] for table in recorded["tables"]} == TABLES.keys()
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_a_run_killed_at_a_random_moment_and_started_again_equals_an_undisturbed_one(
-    started: Started, undisturbed: Undisturbed, number: int
+    states: States, number: int
 ) -> None:
+    undisturbed = states.undisturbed(SECOND)
+    place = states.begin(SECOND)
     share = random.Random(SEED + number).uniform(0.2, 1)
+    seconds = share * undisturbed.seconds
     print(f"TIDEMARK_TEST_SEED={SEED}: killed after {share:.0%} of {undisturbed.seconds:.1f} s")
-    place = started.restore()
-    land_second(place)
-    job = start_job(place, "run-2")
+    job = start_job(place, "killed", arguments=scheduled(SECOND.scheduled))
     try:
-        job.wait(timeout=share * undisturbed.seconds)
+        job.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
+        end_group(job.pid)
     job.communicate()
     print(f"committed by then: {versions(place)}")
-    succeed(place, "run-2-again")
-    assert tables_of(place) == undisturbed.tables
+    again(place)
+    assert facts_of(place) == undisturbed.facts

@@ -7,10 +7,11 @@ process: `offsets/N` is written and `commits/N` is not.
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.runs import Place, run_warm, sorted_rows, succeed
-from tidemark.streaming import ingest
+from tidemark.streaming import ingest, judged_batch, run
+from tidemark.streaming.committed import commit_note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+rows_of = judged_batch._rows
 LATER = "2026-07-01T10:05:01Z"
 BEFORE_BRONZE, BETWEEN, AFTER_REJECTS = range(3)
 
@@ -172,6 +175,8 @@ def test_failed_between_bronze_and_rejects_bronze_stays_and_each_changed_file_is
     assert "is gone since" in details["gone.json"]
     assert result.rows.accepted == 6
     assert result.rows.rejected == {"changed file": 3, "malformed": 3, "unreadable file": 1}
+    # Of changed files nobody knows how many lines they had: what is read is the sum.
+    assert result.rows.read == 6 + 7
     assert_gold_is_bronze(place)
 
 
@@ -204,7 +209,58 @@ def test_failed_after_rejects_nothing_is_written_twice(spark: SparkSession, tmp_
     assert _versions(place) == versions
     assert result.rows.accepted == 5
     assert result.rows.rejected == {"malformed": 5, "unreadable file": 1}
+    assert result.rows.read == 5 * 2 + 1
     assert_gold_is_bronze(place)
+
+
+def scheduled_at(scheduled_ms: int) -> Callable[..., ingest.Ingest]:
+    """Ingest of a run that was scheduled at some time."""
+    return lambda **values: ingest.Ingest(**values | {"scheduled_ms": scheduled_ms})
+
+
+def notes(place: Place) -> list[dict[str, Any]]:
+    """The note of the last commit of bronze and of rejects."""
+    tables = [DeltaTable(uri) for uri in (place.places.bronze, place.places.rejects)]
+    return [json.loads(table.history(1)[0]["userMetadata"]) for table in tables]
+
+
+def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was_scheduled(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    place.land("a.json", [row("a"), "bad", "bad"])
+    monkeypatch.setattr(run, "Ingest", scheduled_at(5_000))
+    # As though the first try had found a line that no verdict was given on.
+    with monkeypatch.context() as patch:
+        patch.setattr(judged_batch, "_rows", lambda lines, *others: rows_of(lines + 1, *others))
+        fail(spark, place, BETWEEN)
+    monkeypatch.setattr(run, "Ingest", scheduled_at(6_000))
+    rows = run_warm(spark, place, "second").rows
+    assert (rows.read, rows.accepted, rows.rejected) == (4, 1, {"malformed": 2})
+    in_bronze, in_rejects = notes(place)
+    assert in_bronze == in_rejects
+    assert in_rejects["scheduled_ms"] == 5_000
+    assert in_rejects["rows"] == rows.model_dump()
+
+
+def test_a_note_without_a_scheduled_time_is_read_and_the_repeat_writes_its_own(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def old_note(*values: Any) -> str:
+        note = json.loads(commit_note(*values))
+        del note["scheduled_ms"]
+        return json.dumps(note)
+
+    place = Place(tmp_path)
+    place.land("a.json", [row("a"), "bad"])
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "commit_note", old_note)
+        fail(spark, place, BETWEEN)
+    monkeypatch.setattr(run, "Ingest", scheduled_at(6_000))
+    assert succeed(spark, place).rows.read == 2
+    in_bronze, in_rejects = notes(place)
+    assert "scheduled_ms" not in in_bronze
+    assert in_rejects["scheduled_ms"] == 6_000
 
 
 def _versions(place: Place) -> list[int]:

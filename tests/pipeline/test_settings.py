@@ -67,6 +67,18 @@ def test_variables_override_the_file_and_count_from_the_working_folder(
     assert settings.storage_options == {"AWS_REGION": "eu", "AWS_ENDPOINT_URL": "https://s3"}
 
 
+def test_the_length_of_a_lease_is_a_setting_that_a_variable_overrides(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_settings(file).lease_seconds == 60
+    file.write_text("root: x\nlease_seconds: 30\n")
+    assert load_settings(file).lease_seconds == 30
+    monkeypatch.setenv("TIDEMARK_LEASE_SECONDS", "90")
+    settings = load_settings(file)
+    assert settings.lease_seconds == 90
+    assert "lease_seconds=90" in repr(settings)
+
+
 def test_a_variable_wins_over_the_same_option_of_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +121,8 @@ def test_what_cannot_be_a_root_is_refused(root: str) -> None:
         ("root: x\nstorage_options: text\n", "storage_options: Input should be a valid dict"),
         ("root: x\nspark: {spark.sql.session.timeZone: x}\n", "all times are UTC"),
         ("root: x\nspark: {sql.x: 1}\n", "begin with `spark"),
+        ("root: x\nlease_seconds: 4\n", "lease_seconds: Input should be greater than or equal"),
+        ("root: x\nlease_second: 9\n", "Did you mean `lease_seconds`|nearest: `lease_seconds`"),
     ],
 )
 def test_a_settings_file_that_cannot_be_used_says_why(file: Path, text: str, message: str) -> None:
@@ -129,6 +143,8 @@ def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("TIDEMARK_STORAGE_OPTION", "{}", "Did you mean TIDEMARK_STORAGE_OPTIONS"),
         ("TIDEMARK_SPARK", "{not json", "TIDEMARK_SPARK cannot be read"),
         ("TIDEMARK_SPARK", "[1]", "TIDEMARK_SPARK cannot be read"),
+        ("TIDEMARK_LEASE_SECOND", "9", "Did you mean TIDEMARK_LEASE_SECONDS"),
+        ("TIDEMARK_LEASE_SECONDS", "soon", "TIDEMARK_LEASE_SECONDS: lease_seconds: Input should"),
         ("TIDEMARK_ROOT", "hdfs://x", "TIDEMARK_ROOT: root: has the scheme `hdfs`"),
     ],
 )

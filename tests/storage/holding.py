@@ -17,6 +17,8 @@ from tidemark.errors import LeaseLost, TidemarkError
 from tidemark.storage.halt import halt
 from tidemark.storage.lease import Lease, hold_lease
 
+_NONE = subprocess.DEVNULL
+
 
 def tell(line: str) -> None:
     print(line, flush=True)
@@ -40,7 +42,8 @@ def hold(told: Namespace) -> None:
 
 def answer(word: str, lease: Lease) -> str:
     if word == "child":
-        return str(subprocess.Popen(["sleep", "300"]).pid)
+        # With pipes of its own, so that who reads this process's to their end need not wait for it.
+        return str(subprocess.Popen(["sleep", "300"], stdout=_NONE, stderr=_NONE).pid)
     try:
         lease.check()
     except LeaseLost as lost:

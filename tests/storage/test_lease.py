@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 from tests.storage.leases import ELSEWHERE, T0, at, holder, ignore, leave, left_by_another, names
-from tidemark.errors import LeaseHeld, LeaseLost, LeaseUnreadable, StorageUnavailable
+from tidemark.errors import (
+    LeaseHeld,
+    LeaseLost,
+    LeaseUnreadable,
+    RunFailed,
+    StorageUnavailable,
+)
 from tidemark.storage import lease_files
 from tidemark.storage.lease import (
     Holder,
@@ -173,7 +179,10 @@ def test_a_lease_whose_tables_were_not_fenced_is_fenced_by_the_next_taker(folder
         True,
         True,
     )
-    with pytest.raises(LeaseHeld, match="before it had fenced"), hold_lease(folder, holder(), {}):
+    with (
+        pytest.raises(LeaseHeld, match="with tables still to be fenced"),
+        hold_lease(folder, holder(), {}),
+    ):
         pass
     fenced: list[int] = []
     with hold_lease(folder, holder(), {}, on_takeover=fenced.append):
@@ -233,14 +242,14 @@ def test_a_request_that_the_store_carried_out_and_the_client_repeated_has_taken_
 
 
 def test_a_lease_is_renewed_while_it_is_held(folder: str) -> None:
-    with hold_lease(folder, holder(), {}, 0.6) as lease:
+    with hold_lease(folder, holder(), {}, 1.5, on_lapse=ignore) as lease:
         first = found(folder)
-        time.sleep(1.2)
+        wait_until(lambda: utc_now() > first.expires_at)
         lease.check()
         later = found(folder)
     assert later.expires_at > first.expires_at
     assert (later.taken_at, later.number) == (first.taken_at, first.number)
-    assert (later.expires_at - later.renewed_at).total_seconds() == 0.6
+    assert (later.expires_at - later.renewed_at).total_seconds() == 1.5
 
 
 def test_a_lease_that_was_taken_over_is_noticed_by_check_and_by_the_renewal(folder: str) -> None:
@@ -253,6 +262,14 @@ def test_a_lease_that_was_taken_over_is_noticed_by_check_and_by_the_renewal(fold
     assert len(told) == 1
     assert found(folder) == left_by_another(number=8), "the loser releases nothing"
     assert LeaseLost.retry_can_help
+
+
+def test_a_lease_whose_folder_was_cleared_is_lost(folder: str) -> None:
+    told: list[LeaseLost] = []
+    with lost_at_its_end(folder, "number 1, has no file any more", 0.6, on_lapse=told.append):
+        Path(folder, f"{1:020}.json").unlink()
+        wait_until(lambda: told)
+    assert names(folder) == []
 
 
 def test_a_store_that_is_away_ends_the_lease_and_the_error_says_so(
@@ -282,7 +299,7 @@ def test_a_store_that_comes_back_in_time_costs_nothing(
         failures.append(1)
         raise StorageUnavailable("the store is away")
 
-    with hold_lease(folder, holder(), {}, 3) as lease:
+    with hold_lease(folder, holder(), {}, 3, on_lapse=ignore) as lease:
         monkeypatch.setattr(LeaseFolder, "rewrite", fail)
         wait_until(lambda: failures)
         monkeypatch.undo()
@@ -343,10 +360,22 @@ def test_an_error_of_the_work_is_not_hidden_by_a_lost_lease(folder: str) -> None
         work()
 
 
-def test_a_lease_is_released_after_an_error_of_the_work(folder: str) -> None:
-    with pytest.raises(ZeroDivisionError), hold_lease(folder, holder(), {}):
-        raise ZeroDivisionError
-    assert found(folder).released
+def test_after_an_error_of_ours_the_lease_is_free(folder: str) -> None:
+    with pytest.raises(RunFailed), hold_lease(folder, holder(), {}):
+        raise RunFailed("a query failed")
+    assert (found(folder).released, found(folder).fence_due) == (True, False)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_after_an_interrupt_or_an_unforeseen_error_the_next_taker_fences(
+    folder: str, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), hold_lease(folder, holder(), {}):
+        raise error
+    assert (found(folder).released, found(folder).fence_due) == (True, True)
+    fenced: list[int] = []
+    with hold_lease(folder, holder(), {}, on_takeover=fenced.append):
+        assert fenced == [2]
 
 
 def test_a_lease_that_cannot_be_released_is_told_and_the_work_stands(

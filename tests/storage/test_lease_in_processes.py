@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tidemark.errors import LeaseHeld
 from tidemark.storage.lease import hold_lease, read_lease, utc_now
 from tidemark.storage.processes import mark_of
 
-ROUNDS = 150
+ROUNDS = 100
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_a_suspended_process_of_this_host_is_ended_when_its_lease_has_run_out(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidemark.storage.lease_taking.GRACE", 0.2)
-    with HoldingProcess(folder, "asleep", 1) as asleep:
+    with HoldingProcess(folder, "asleep", 1.5) as asleep:
         assert asleep.heard() == "held 1"
         asleep.process.send_signal(signal.SIGSTOP)
         with pytest.raises(LeaseHeld), hold_lease(folder, holder(), {}, on_takeover=print):
@@ -158,20 +159,20 @@ def test_a_suspended_process_of_this_host_is_ended_when_its_lease_has_run_out(
             assert lease.took_over.because.startswith("it ran out at")
 
 
-def wait_for_end(folder: str) -> None:
+def wait_for_end(folder: str, margin: float = 0) -> None:
     found = read_lease(folder, {})
     assert found is not None
-    while utc_now() < found.expires_at:
+    while utc_now() < found.expires_at + timedelta(seconds=margin):
         time.sleep(0.02)
 
 
 def test_a_suspended_process_of_another_host_halts_when_it_wakes(folder: str) -> None:
-    with HoldingProcess(folder, "asleep", 1, "--elsewhere") as asleep:
+    with HoldingProcess(folder, "asleep", 1.5, "--elsewhere") as asleep:
         assert asleep.heard() == "held 1"
         child = mark_of(int(asleep.ask("child")))
         assert child is not None
         asleep.process.send_signal(signal.SIGSTOP)
-        time.sleep(2.2)
+        wait_for_end(folder, margin=1.5)
         fenced: list[int] = []
         with hold_lease(folder, holder(), {}, on_takeover=fenced.append) as lease:
             assert fenced == [2]
@@ -189,10 +190,10 @@ def test_a_suspended_process_of_another_host_halts_when_it_wakes(folder: str) ->
 
 
 def test_a_woken_process_that_does_not_halt_learns_it_from_check(folder: str) -> None:
-    with HoldingProcess(folder, "asleep", 1, "--elsewhere", "--go-on") as asleep:
+    with HoldingProcess(folder, "asleep", 1.5, "--elsewhere", "--go-on") as asleep:
         assert asleep.heard() == "held 1"
         asleep.process.send_signal(signal.SIGSTOP)
-        time.sleep(2.2)
+        wait_for_end(folder, margin=1.5)
         with hold_lease(folder, holder(), {}, on_takeover=print) as lease:
             asleep.process.send_signal(signal.SIGCONT)
             assert asleep.ask("check").startswith("lost: The run asleep (stream) may write nothing")
@@ -202,7 +203,7 @@ def test_a_woken_process_that_does_not_halt_learns_it_from_check(folder: str) ->
 
 
 def test_a_driver_that_halts_kills_the_jvm_that_started_it(folder: str) -> None:
-    with HoldingProcess(folder, "driver", 0.6, spark=True) as above:
+    with HoldingProcess(folder, "driver", 2, spark=True) as above:
         assert above.heard() == "held 1"
         driver = psutil.Process(above.process.pid).children()[0]
         found = read_lease(folder, {})

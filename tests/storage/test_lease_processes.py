@@ -51,6 +51,12 @@ def known(pid: int) -> ProcessMark:
     return mark
 
 
+def wait_for_status(pid: int, status: str) -> None:
+    """A signal is sent before it is heard, and of two pending ones the lower is heard first."""
+    while psutil.Process(pid).status() != status:
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "300"]) as process:
@@ -62,8 +68,7 @@ def test_a_process_is_alive_until_it_has_ended(sleeper: subprocess.Popen[bytes])
     mark = known(sleeper.pid)
     assert is_alive(mark)
     sleeper.kill()
-    while psutil.Process(sleeper.pid).status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
+    wait_for_status(sleeper.pid, psutil.STATUS_ZOMBIE)
     assert not is_alive(mark), "nobody has waited for it"
     sleeper.wait()
     assert not is_alive(mark)
@@ -96,6 +101,7 @@ def test_a_process_that_ignores_sigterm_or_is_suspended_is_killed() -> None:
         marks = [known(parent.pid), known(child)]
         if not ignore:
             parent.send_signal(signal.SIGSTOP)
+            wait_for_status(parent.pid, psutil.STATUS_STOPPED)
         assert end_processes([marks[0]], 0.2) == ()
         assert parent.wait() == -signal.SIGKILL
         assert not any(is_alive(mark) for mark in marks)

@@ -29,6 +29,7 @@ EARLIER_TRY = {"run_id": "mine"}
         ({}, False, 1, Act.TAKE_OVER),
         ({}, False, 60, Act.TAKE_OVER),
         (EARLIER_TRY, True, 1, Act.END_AND_TAKE_OVER),
+        (EARLIER_TRY | {"purpose": "backfill"}, True, 1, Act.WAIT),
         (EARLIER_TRY, False, 1, Act.TAKE_OVER),
         (OTHER_MACHINE, False, 1, Act.WAIT),
         (OTHER_MACHINE, False, 60, Act.WAIT),

@@ -15,8 +15,9 @@ from pyspark.sql import types as T
 from tidemark.pipeline.model import Table, Window
 from tidemark.streaming.schemas import changes_schema, gold_schema
 from tidemark.tables.create import TableSpec, ensure_table
+from tidemark.tables.gold import gold_state
 from tidemark.tables.plan import GENERATION
-from tidemark.tables.publish import gold_state, publish_table
+from tidemark.tables.publish import publish_table
 from tidemark.tables.result import TableResult
 from tidemark.tables.runs import publish_note
 

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import instant_text
-from tidemark.tables.result import RunError, RunResult
+from tidemark.tables.result import RunError, RunResult, repair_lines
 
 NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
 RETRY = "A retry can help; Airflow makes one while the task has retries left."
@@ -57,6 +57,8 @@ def summary(result: RunResult, uri: str) -> dict[str, Any]:
         "tables": {
             name: {
                 "windows_changed": table.windows_changed,
+                "late_rows": table.late.rows + table.late.partly,
+                "windows_corrected": table.late.corrected,
                 "watermark_ms": table.watermark_after_ms,
             }
             for name, table in result.tables.items()
@@ -67,14 +69,17 @@ def summary(result: RunResult, uri: str) -> dict[str, Any]:
 def log_lines(result: RunResult) -> list[str]:
     """The run for people, as lines of a log."""
     rejected = ", ".join(f"{count} {reason}" for reason, count in result.rows.rejected.items())
+    taken = [f"the lease was taken over: {result.took_over}"] if result.took_over else []
     told = [
+        *taken,
         f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
-        f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else "")
+        f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else ""),
     ]
     for name, table in result.tables.items():
         before = instant_text(table.watermark_before_ms)
         after = instant_text(table.watermark_after_ms)
         told.append(f"{name}: {table.windows_changed} windows changed")
         told.append(f"{name}: watermark before {before}, after {after}")
+        told += [f"{name}: {line}" for line in repair_lines(table)]
     seconds = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in result.seconds.items())
     return [*told, *([seconds] if seconds else [])]

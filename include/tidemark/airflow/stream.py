@@ -59,7 +59,7 @@ class StreamOperator(SparkSubmitOperator):
         pipeline, run_id = Path(self.pipeline_file).stem, context["run_id"]
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
         self.application = job_file()
-        self.application_args = self._arguments(run_id, uri)
+        self.application_args = [*self._arguments(run_id, uri), *_schedule(context)]
         before = _earlier_result(uri, settings)
         submit_error = self._submit(context)
         result = self._read_result(uri, settings, submit_error)
@@ -130,6 +130,14 @@ class StreamOperator(SparkSubmitOperator):
             if process is not None:
                 return psutil.Process(process.pid).children(recursive=True)
         return []
+
+
+def _schedule(context: Context) -> list[str]:
+    """The time that the run stands for: the end of its data interval where it has one."""
+    dag_run = context["dag_run"]
+    stands_for = dag_run.data_interval_end or dag_run.run_after
+    trigger = getattr(dag_run.run_type, "value", dag_run.run_type)
+    return ["--scheduled-time", stands_for.isoformat(), "--trigger", str(trigger)]
 
 
 def job_file() -> str:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from tidemark import __version__
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.lease import lease
+from tidemark.cli.ledger import ledger
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
 from tidemark.cli.validate import validate
@@ -46,6 +47,7 @@ app.command()(validate)
 app.command()(run)
 app.command()(publish)
 app.add_typer(lease, name="lease")
+app.add_typer(ledger, name="ledger")
 
 
 def _print_version(asked: bool) -> None:

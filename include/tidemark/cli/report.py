@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.pipeline.instants import instant_text
-from tidemark.tables.result import RunResult, TableResult
+from tidemark.tables.result import RunResult, TableResult, repair_lines
 
 # A file or pipe has no width; a table that is cut would lose numbers.
 _WIDTH_OF_A_FILE = 140
@@ -24,6 +24,11 @@ def print_result(result: RunResult, uri: str) -> None:
     console.print(rows_table(result))
     if result.tables:
         console.print(windows_table(result))
+    for name, told in result.tables.items():
+        for line in repair_lines(told):
+            console.print(f"{name}: {line}", soft_wrap=True)
+    if result.took_over:
+        console.print(f"the lease was taken over: {result.took_over}", soft_wrap=True)
     seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
     if seconds:
         console.print(f"seconds: {seconds}", soft_wrap=True)

@@ -22,7 +22,7 @@ from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import ResultUnreadable
-from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.instants import manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
@@ -36,6 +36,16 @@ def run(
     run_id: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Default: manual__ and the time.", show_default=False),
+    ] = None,
+    scheduled_time: Annotated[
+        datetime | None,
+        typer.Option(
+            metavar="TIME",
+            parser=utc_instant,
+            show_default=False,
+            help="The time that the run stands for, ISO 8601 with a zone: idle sources are sealed "
+            "by it. Default: now.",
+        ),
     ] = None,
     hold: Annotated[
         bool, typer.Option("--hold", help="Leave publishing to `tidemark publish`.")
@@ -63,6 +73,8 @@ def run(
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
     arguments = ["--pipeline", *named, "--run-id", run_id, "--hold"]
+    if scheduled_time:
+        arguments += ["--scheduled-time", scheduled_time.isoformat()]
     before = _result(uri, loaded)
     status = _submit(submit_command(environment, master, arguments), environment)
     outcome = _result(uri, loaded)

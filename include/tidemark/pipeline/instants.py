@@ -16,9 +16,9 @@ def instant_text(milliseconds: int) -> str:
     return instant.isoformat(timespec=exact).replace("+00:00", "Z")
 
 
-def manual_run_id(now: datetime) -> str:
+def manual_run_id(now: datetime, kind: str = "manual") -> str:
     """The id of a run that nobody scheduled. Sortable, and a file's name as it is."""
-    return f"manual__{now:%Y-%m-%dT%H-%M-%S.%fZ}"
+    return f"{kind}__{now:%Y-%m-%dT%H-%M-%S.%fZ}"
 
 
 def utc_instant(text: str) -> datetime:

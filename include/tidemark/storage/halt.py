@@ -26,14 +26,15 @@ def halt(lost: LeaseLost) -> NoReturn:
     No clean-up, because everything that still runs might write: `finally` blocks, shutdown
     hooks, queries. Under spark-submit the caller sees the JVM's end by SIGKILL.
     """
-    jvm = spark_parent()
     _say(f"{type(lost).__name__}: {lost}\n")
+    jvm, own = spark_parent(), mark_of(os.getpid())
+    # With the JVM's workers, which would finish what they compute after it.
+    others = [mark for mark in descendants([m for m in (jvm, own) if m]) if mark != own]
     if jvm:
         time.sleep(_SECONDS_TO_COPY)
         send_signal(jvm, signal.SIGKILL)
-    own = mark_of(os.getpid())
-    for child in descendants([own] if own else []):
-        send_signal(child, signal.SIGKILL)
+    for mark in others:
+        send_signal(mark, signal.SIGKILL)
     os._exit(_RETRY)
 
 

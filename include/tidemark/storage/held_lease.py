@@ -26,7 +26,7 @@ class Lease:
     """The lease that this process holds, from `hold_lease`.
 
     It ends for its owner at the first of: the end by the wall clock, the end by the monotonic
-    clock, a higher number in the folder. Once lost it is never held again.
+    clock, a higher number in the folder, its file gone. Once lost it is never held again.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Lease:
             raise self._lost
         if self._left() <= 0:
             raise self._lapsed()
-        self._refuse_higher()
+        self._refuse_other()
 
     def keep(self) -> None:
         """Start to renew it; for `hold_lease`, right after it was taken."""
@@ -75,19 +75,21 @@ class Lease:
         """Note that no writer before this lease can commit any more."""
         self._rewrite(fence_due=False)
 
-    def give_back(self) -> None:
+    def give_back(self, in_order: bool) -> None:
         """Stop renewing, and release the lease if it is still this process's.
 
-        One that cannot be released is said on stderr, and runs out by itself.
+        Out of order (an interrupt, an error that nobody foresaw) something of this process may
+        still write, so the next taker is told to fence. A lease that cannot be released is said
+        on stderr, and runs out by itself.
         """
         self._done.set()
         # A renewal that hangs may finish later: it would only keep others waiting.
         self._renewing.join(max(self._left(), 0.0))
         try:
             self.check()
-            self._rewrite(released=True)
-        except LeaseLost:
-            return
+            self._rewrite(released=True, fence_due=self._record.fence_due or not in_order)
+        except LeaseLost as lost:
+            self._lost = self._lost or lost
         except TidemarkError as error:
             until = time_text(self._record.expires_at)
             print(f"The lease was not released, and runs until {until}: {error}", file=sys.stderr)
@@ -133,9 +135,11 @@ class Lease:
             self._files.rewrite(record)
             self._record = record
 
-    def _refuse_higher(self) -> None:
+    def _refuse_other(self) -> None:
         if (highest := self._files.highest()) > self.number:
             raise LeaseLost(f"{self._name()} was taken over: {self._now_of(highest)}.")
+        if highest < self.number:
+            raise LeaseLost(f"{self._name()} has no file any more.")
 
     def _now_of(self, number: int) -> str:
         with suppress(TidemarkError):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from tidemark.errors import LeaseUnreadable
+from tidemark.errors import LeaseUnreadable, TidemarkError
 from tidemark.storage.files import Options
 from tidemark.storage.halt import halt
 from tidemark.storage.held_lease import Clock, Lease, OnLapse
@@ -71,7 +71,8 @@ def hold_lease(
     thread when the lease is lost; where it returns, `check` and the end of the block raise.
 
     Raises LeaseHeld where another holds it, or it may not be taken over; LeaseLost at the end
-    of a block during which it was lost; LeaseUnreadable.
+    of a block during which it was lost; LeaseUnreadable. A block that ends by one of our errors
+    must have ended its writers; one that ends by another makes the next taker fence.
     """
     files = LeaseFolder(folder, options)
     may = _ANY_WAY if on_takeover else _IN_ORDER
@@ -125,12 +126,17 @@ def _is_free(files: LeaseFolder, force: bool) -> bool:
 def _kept(lease: Lease, on_takeover: Fence | None) -> Iterator[None]:
     """Renew the lease for the block, the tables fenced first where it was taken over."""
     lease.keep()
+    in_order = False
     try:
         lease.remove_lower()
         if lease.took_over and on_takeover:
             on_takeover(lease.number)
             lease.tables_are_fenced()
         yield
+        in_order = True
+    except TidemarkError:
+        in_order = True
+        raise
     finally:
-        lease.give_back()
+        lease.give_back(in_order)
     lease.raise_if_lost()

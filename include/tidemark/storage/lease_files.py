@@ -47,7 +47,8 @@ class LeaseRecord(BaseModel):
     """What a lease file says. Times are UTC, by the owner's clock.
 
     `machine` tells where the processes' pids mean something (`this_machine`). `released`: given
-    back in order. `fence_due`: taken over, and the tables not yet fenced against the one before.
+    back. `fence_due`: the next taker fences the tables, because this one took over and has not
+    fenced yet, or left so that something of it may still write.
     """
 
     model_config = ConfigDict(frozen=True)

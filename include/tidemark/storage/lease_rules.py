@@ -3,7 +3,7 @@
 | the lease is | of this machine | of another |
 |---|---|---|
 | none, or released | take | take |
-| of an earlier try of the same run, its processes alive | end them, take over | wait |
+| of an earlier try (same run and purpose), its processes alive | end them, take over | wait |
 | live, its processes alive | wait | wait |
 | run out, its processes alive | end them, take over | wait for the margin, take over |
 | live or run out, its processes gone | take over | as above |
@@ -55,7 +55,7 @@ def judge_lease(
     if found is None:
         return Verdict(Act.TAKE, "nobody has held it yet")
     if found.released and found.fence_due:
-        return Verdict(Act.TAKE_OVER, "its owner ended before it had fenced the tables")
+        return Verdict(Act.TAKE_OVER, "it was released with tables still to be fenced")
     if found.released:
         return Verdict(Act.TAKE, "it was released")
     if found.machine != taker.machine:
@@ -83,7 +83,8 @@ def _of_this_machine(
 ) -> Verdict:
     if not alive:
         return Verdict(Act.TAKE_OVER, "its processes are gone")
-    if found.run_id == taker.run_id:
+    # Dags of one schedule give their runs the same id: what a run does tells them apart.
+    if (found.run_id, found.purpose) == (taker.run_id, taker.purpose):
         return Verdict(Act.END_AND_TAKE_OVER, "it was of an earlier try of this run")
     if now >= found.expires_at:
         return Verdict(Act.END_AND_TAKE_OVER, f"it ran out at {time_text(found.expires_at)}")

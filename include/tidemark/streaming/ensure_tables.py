@@ -15,8 +15,8 @@ from tidemark.streaming.schemas import (
     rejects_schema,
 )
 from tidemark.tables.create import TableSpec, ensure_table
+from tidemark.tables.gold import gold_state
 from tidemark.tables.plan import GENERATION, GoldState
-from tidemark.tables.publish import gold_state
 
 _FIRST_GENERATION = 1
 

@@ -2,7 +2,7 @@
 
 The life of a batch:
 1. the engine lists new files and writes them to `sources/0/N`, then `offsets/N`;
-2. its files are read and judged, and the verdicts counted;
+2. its files are read and judged, the verdicts counted, and apart from them the lines;
 3. accepted rows are appended to bronze, with the file verdicts in the commit's metadata;
 4. rejected rows are appended to rejects;
 5. the engine writes `commits/N`.

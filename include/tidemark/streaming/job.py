@@ -7,11 +7,9 @@ The result file says the same, with rows, versions and the error.
 from __future__ import annotations
 
 import sys
-import traceback
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -23,6 +21,15 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.storage.halt import halt
 from tidemark.storage.lease import Lease
+from tidemark.streaming.entry import (
+    FAILED,
+    RETRY,
+    exit_code,
+    job_parser,
+    reported,
+    say_early,
+    takeover_text,
+)
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run import Outcome, Run
 from tidemark.streaming.session import start_session
@@ -31,8 +38,6 @@ from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.publish import publish_tables
 from tidemark.tables.result import RunError, RunResult, write_result
 from tidemark.tables.runs import publish_note, record_run
-
-SUCCESS, FAILED, RETRY = 0, 1, 75
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = load_settings(arguments.settings)
         pipeline = find_pipeline(arguments.pipeline, settings)
     except TidemarkError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        say_early(error)
         _write_early_failure(arguments, run_id, started, error)
         return FAILED
     scheduled = arguments.scheduled_time or started
@@ -57,21 +62,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TidemarkError as error:
         progress.say(f"the run {result.outcome}, but its result is lost: {error}")
         return RETRY
-    return _exit_code(result)
+    return exit_code(result.error)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = ArgumentParser(prog="stream.py", description="Run a pipeline once.")
-    parser.add_argument("--pipeline", required=True, help="its name, or the path of its file")
-    parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
-    parser.add_argument("--run-id", help="default: manual__ and the time")
+    parser = job_parser("stream.py", "Run a pipeline once.")
     parser.add_argument(
         "--scheduled-time",
         type=utc_instant,
         help="the time that the run stands for, ISO 8601 with a zone; default: now",
     )
     parser.add_argument("--trigger", default="manual", help="what started the run")
-    parser.add_argument("--result", help="where the result file goes: a path or URI")
     parser.add_argument("--hold", action="store_true", help="leave publishing to a later step")
     return parser.parse_args(argv)
 
@@ -91,7 +92,7 @@ def run_once(
     outcome, error = Outcome(), None
     try:
         with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
-            outcome.took_over = str(lease.took_over) if lease.took_over else None
+            outcome.took_over = takeover_text(lease.took_over)
             with progress.stage("session"):
                 spark = session(run.pipeline, run.settings)
             run_stream(spark, run, progress, outcome, lease)
@@ -99,7 +100,7 @@ def run_once(
                 with progress.stage("publish"):
                     _publish(run, outcome, started, lease)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
-        error = _reported(failure, progress)
+        error = reported(failure, progress)
     result = _result(run, progress, outcome, started, error)
     _record(run, result, progress)
     return result
@@ -118,15 +119,6 @@ def _record(run: Run, result: RunResult, progress: Progress) -> None:
         record_run(run.places.runs, result, run.settings.storage_options)
     except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
         progress.say(f"the run's row in {run.places.runs} is missing: {error}")
-
-
-def _reported(failure: Exception, progress: Progress) -> RunError:
-    """Say what went wrong; an error that nobody foresaw with its whole traceback."""
-    if not isinstance(failure, TidemarkError):
-        traceback.print_exception(failure, file=progress.out)
-    error = RunError.of(failure)
-    progress.say(f"failed: {error.type}: {error.message}")
-    return error
 
 
 def _result(
@@ -168,12 +160,6 @@ def _write_early_failure(
         error=RunError.of(error),
     )
     write_result(arguments.result, result, {})
-
-
-def _exit_code(result: RunResult) -> int:
-    if result.error is None:
-        return SUCCESS
-    return RETRY if result.error.retry_can_help else FAILED
 
 
 if __name__ == "__main__":

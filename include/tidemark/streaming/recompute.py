@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import pairwise
 
@@ -49,7 +49,8 @@ def recompute_windows(
     """
     starts, length = window_starts(windows), table.window.length
     dates = dates_of(starts, length)
-    rows = _rows_within(bronze, pipeline, stretches_of(starts, length), dates)
+    on_dates = F.col("_event_date").isin(sorted(dates))
+    rows = _rows_within(bronze, pipeline, stretches_of(starts, length), on_dates)
     wanted = F.broadcast(spark.createDataFrame(windows).alias("wanted"))
     computed = aggregate(rows, table).alias("computed")
     same = [
@@ -64,9 +65,8 @@ def recompute_range(
 ) -> DataFrame:
     """The values of all windows with first_end <= window end <= last_end."""
     stretch = Stretch(first_end - table.window.length, last_end)
-    rows = _rows_within(
-        bronze, pipeline, [stretch], dates_of([stretch.start], stretch.end - stretch.start)
-    )
+    on_dates = F.col("_event_date").between(stretch.start.date(), stretch.end.date())
+    rows = _rows_within(bronze, pipeline, [stretch], on_dates)
     computed = aggregate(rows, table)
     return computed.where(F.col("window_end").between(_instant(first_end), _instant(last_end)))
 
@@ -77,7 +77,7 @@ def bronze_at(spark: SparkSession, place: str, version: int) -> DataFrame:
 
 
 def _rows_within(
-    bronze: DataFrame, pipeline: Pipeline, stretches: Sequence[Stretch], dates: set[date]
+    bronze: DataFrame, pipeline: Pipeline, stretches: Sequence[Stretch], on_dates: Column
 ) -> DataFrame:
     """Bronze's rows in these stretches, with `_event_time`; other dates are not opened."""
     within: Column = F.lit(False)
@@ -85,7 +85,7 @@ def _rows_within(
         time = F.col("_event_time")
         within = within | ((time >= _instant(stretch.start)) & (time < _instant(stretch.end)))
     rows = with_event_time(bronze, pipeline)
-    return rows.where(F.col("_event_date").isin(sorted(dates))).where(within)
+    return rows.where(on_dates).where(within)
 
 
 def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]:

@@ -12,7 +12,7 @@ windows, and what was appended already does not differ any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.streaming.recompute import bronze_at, recompute_range, recompute_windows
@@ -95,34 +94,6 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     if plan.seal_ms > plan.open_after_ms:
         done.append(_repair_sealed(spark, plan))
     return Repaired(counts, tuple(done), plan.seal_ms)
-
-
-def batches_read(
-    checkpoint: Checkpoint, after_version: int, close_ms: int
-) -> tuple[BatchRead, ...]:
-    """The committed batches of a table's query that read bronze after a version, oldest first.
-
-    The late frontier of batch N is `batchWatermarkMs` of `offsets/(N-1)`, or the close frontier.
-    """
-    return tuple(reversed(list(_batches_back(checkpoint, after_version, close_ms))))
-
-
-def _batches_back(checkpoint: Checkpoint, after_version: int, close_ms: int) -> Iterator[BatchRead]:
-    kept = set(checkpoint.batches("offsets"))
-    batch = checkpoint.last_batch("commits")
-    end = checkpoint.delta_version(batch) if batch is not None else 0
-    while batch is not None and end > after_version + 1:
-        known = batch == 0 or batch - 1 in kept
-        start = checkpoint.delta_version(batch - 1) if batch and known else 0
-        before = checkpoint.offsets(batch - 1) if batch and known else None
-        watermark = before.watermark_ms if before else 0
-        if not known:
-            watermark = checkpoint.offsets(batch).watermark_ms
-        first = max(start, after_version + 1)
-        if first < end:
-            number = batch if known else None
-            yield BatchRead(number, first, end - 1, max(watermark, close_ms))
-        batch, end = (batch - 1 if batch and known else None), start
 
 
 def _repair_late(spark: SparkSession, plan: Repair, windows: pa.Table) -> Recomputed:

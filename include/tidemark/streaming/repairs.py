@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
 from tidemark.storage.lease import Lease
-from tidemark.streaming.repair import Repair, batches_read, repair
+from tidemark.streaming.repair import Repair, repair
 from tidemark.streaming.run import GoldStates, Outcome, Run
+from tidemark.tables.batches import batches_read
 from tidemark.tables.commits import last_ingest_ms
 from tidemark.tables.plan import GoldState
 from tidemark.tables.repaired import Repaired
+from tidemark.tables.retention import frozen_before_ms
 from tidemark.tables.seal import newest_window_end_ms, seal_frontier_ms
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def repair_tables(
@@ -24,9 +24,14 @@ def repair_tables(
     repaired = {}
     for name, state in gold.items():
         checkpoint = run.query_checkpoint(name, state.generation)
-        batches = batches_read(checkpoint, state.bronze, state.close_ms)
+        batches = batches_read(checkpoint, state.bronze, _always(state.close_ms))
         repaired[name] = repair(spark, _plan(run, name, state, outcome, lease), batches)
     return repaired
+
+
+def _always(close_ms: int) -> Callable[[int], int]:
+    """Nothing was published since any of these batches, so one frontier held for all."""
+    return lambda _: close_ms
 
 
 def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome, lease: Lease) -> Repair:
@@ -39,7 +44,7 @@ def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome, lease: Lease) 
         bronze_version=outcome.versions["bronze"],
         watermark_ms=run.watermark_ms(name, gold.generation),
         seal_ms=_seal_ms(run, name, outcome),
-        frozen_before_ms=frozen_before_ms(run),
+        frozen_before_ms=frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
         run_id=run.run_id,
         check=lease.check,
     )
@@ -59,13 +64,3 @@ def _seal_ms(run: Run, name: str, outcome: Outcome) -> int:
         run.pipeline.watermark.delay,
         newest_window_end_ms(tables[0], event_time, run.pipeline.tables[name].window),
     )
-
-
-def frozen_before_ms(run: Run) -> int | None:
-    """With `keep`, closed windows that start before this stay as they are: bronze may have lost
-    rows of theirs. By the time of the newest batch, as the verdict `too old` is."""
-    checkpoint = run.ingest_checkpoint()
-    last = checkpoint.last_batch("offsets")
-    if run.pipeline.keep is None or last is None:
-        return None
-    return checkpoint.offsets(last).batch_time_ms - run.pipeline.keep // _MILLISECOND

@@ -35,9 +35,17 @@ def count_of_windows(bronze: DeltaTable, event_time: str, table: Table, windows:
 
 
 def count_of_range(
-    bronze: DeltaTable, event_time: str, table: Table, first_end_us: int, last_end_us: int
+    bronze: DeltaTable,
+    event_time: str,
+    table: Table,
+    first_end_us: int,
+    last_end_us: int,
+    condition: str = "true",
 ) -> int:
-    """The assignments to all windows with first_end <= end <= last_end (microseconds, UTC)."""
+    """The assignments to all windows with first_end <= end <= last_end (microseconds, UTC).
+
+    Only rows of bronze that fulfil the condition count.
+    """
     length = table.window.length // _TICK
     with duckdb.connect() as connection:
         opened = days(_date(first_end_us - length), _date(last_end_us))
@@ -46,7 +54,10 @@ def count_of_range(
             connection,
             f"""
             SELECT count(*)
-            FROM (SELECT {each_start(event_time, table.window)} AS _start FROM bronze)
+            FROM (
+                SELECT {each_start(event_time, table.window)} AS _start FROM bronze
+                WHERE {condition}
+            )
             WHERE _start + {length} BETWEEN {first_end_us} AND {last_end_us}
             """,
         )

@@ -78,7 +78,8 @@ def _create(spec: TableSpec, options: Mapping[str, str]) -> DeltaTable:
     )
 
 
-def _check(table: DeltaTable, spec: TableSpec) -> None:
+def check_columns(table: DeltaTable, spec: TableSpec) -> None:
+    """TableMismatch where the table's columns do not fit; nothing is changed."""
     wanted = _columns(spec.schema_json)
     found = _columns(table.schema().to_json())
     changed = [name for name in wanted if name in found and wanted[name] != found[name]]
@@ -86,9 +87,16 @@ def _check(table: DeltaTable, spec: TableSpec) -> None:
     extra = [name for name in found if name not in wanted]
     if changed or ((missing or extra) and not spec.may_add_columns):
         raise TableMismatch(_mismatch(spec.uri, wanted, found, changed, missing, extra))
+
+
+def _check(table: DeltaTable, spec: TableSpec) -> None:
+    check_columns(table, spec)
+    found = _columns(table.schema().to_json())
+    missing = [
+        field for field in Schema.from_json(spec.schema_json).fields if field.name not in found
+    ]
     if missing:
-        fields = Schema.from_json(spec.schema_json).fields
-        table.alter.add_columns([field for field in fields if field.name in missing])
+        table.alter.add_columns(missing)
 
 
 def _columns(schema_json: str) -> dict[str, Any]:

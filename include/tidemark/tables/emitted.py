@@ -28,11 +28,13 @@ def emitted_by_batch(
     if table.output_mode == "append":
         return {}
     if table.output_mode == "complete":
-        return _of_complete(emitted_rows(changes, query, state.changes))
+        return of_complete(emitted_rows(changes, query, state.changes))
     return _of_update(gold, changes, state, table)
 
 
-def _of_complete(sums: Mapping[int, int]) -> Emitted:
+def of_complete(sums: Mapping[int, int]) -> Emitted:
+    """From the sum over all windows that each batch of a query noted: what came before is the
+    batch before. The first known batch has none, unless it is the query's first."""
     batches = sorted(sums)
     before = {later: sums[earlier] for earlier, later in pairwise(batches)}
     known = batches if batches[:1] == [0] else batches[1:]

@@ -12,16 +12,17 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tidemark.errors import LedgerUnbalanced
 from tidemark.tables.create import open_table
-from tidemark.tables.ops import append_once
+from tidemark.tables.ops import append_once, ensure_ops_table
 
 INGEST, STREAM = "ingest", "stream"
 
@@ -52,6 +53,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("balanced", pa.bool_()),
 ]
 SCHEMA = pa.schema(_FIELDS)
+DESCRIPTION = "Where each row went, batch by batch"
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ class LedgerLine:
             return self.read - (self.accepted or 0) - (self.rejected or 0)
         if self.kind == STREAM:
             return self._stream_difference()
-        return (self.in_bronze or 0) - (self.published or 0)
+        if self.in_bronze is None:
+            return None
+        return self.in_bronze - (self.published or 0)
 
     def _stream_difference(self) -> int | None:
         if self.emitted is None or self.assigned is None:
@@ -155,7 +159,36 @@ def write_ledger(
     scheduled = datetime.fromtimestamp(scheduled_ms / 1000, UTC)
     told = {"pipeline": pipeline, "run": run_id, "scheduled_at": scheduled}
     rows = [(f"{pipeline}/{line.source}", line.position, told | _row(line)) for line in lines]
-    append_once(uri, SCHEMA, "Where each row went, batch by batch", rows, options)
+    append_once(uri, SCHEMA, DESCRIPTION, rows, options)
+
+
+def replace_ledger(
+    uri: str,
+    pipeline: str,
+    lines: Sequence[LedgerLine],
+    options: Mapping[str, str],
+    check: Callable[[], None],
+) -> None:
+    """Put these lines in the place of all that the ledger has of a pipeline, in one commit.
+
+    Which run wrote a line is not known any more. `check` raises where this process may not write.
+    """
+    table = ensure_ops_table(uri, SCHEMA, DESCRIPTION, options)
+    rows = [{"pipeline": pipeline} | _row(line) for line in lines]
+    last: dict[str, int] = {}
+    for line in lines:
+        source = f"{pipeline}/{line.source}"
+        last[source] = max(line.position, last.get(source, line.position))
+    check()
+    write_deltalake(
+        table,
+        pa.Table.from_pylist(rows, SCHEMA),
+        mode="overwrite",
+        predicate=f"pipeline = '{pipeline}'",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(source, at) for source, at in last.items()]
+        ),
+    )
 
 
 def _row(line: LedgerLine) -> dict[str, Any]:

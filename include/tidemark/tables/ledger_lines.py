@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from deltalake import DeltaTable
 
@@ -52,26 +52,34 @@ def stream_lines(
 ) -> Iterator[LedgerLine]:
     """A line for each batch of a table's query that the checkpoint still keeps."""
     for counts in batches:
-        batch = counts.batch.number
-        if batch is None:
-            continue
-        now, before = emitted.get(batch, (None, None) if table.output_mode == "append" else (0, 0))
-        yield LedgerLine(
-            kind=STREAM,
-            source=query,
-            position=batch,
-            table=name,
-            batch=batch,
-            assigned=counts.assigned,
-            late_rows=counts.wholly_late,
-            partly_late_rows=counts.partly_late,
-            late_assigned=counts.late_assigned,
-            late_windows=counts.late_groups,
-            frozen_assigned=counts.frozen,
-            emitted=now,
-            emitted_before=before,
-            expects_late=table.output_mode != "complete",
-        )
+        if counts.batch.number is not None:
+            yield stream_line(name, table, query, counts.batch.number, counts, emitted)
+
+
+def stream_line(
+    name: str, table: Table, query: str, batch: int, counts: BatchCounts | None, emitted: Emitted
+) -> LedgerLine:
+    """The line of one batch. Where its rows were not counted, it has no equation.
+
+    A batch that emitted nothing is not in `emitted`: that is 0, but in append mode unknown.
+    """
+    now, before = emitted.get(batch, (None, None) if table.output_mode == "append" else (0, 0))
+    return LedgerLine(
+        kind=STREAM,
+        source=query,
+        position=batch,
+        table=name,
+        batch=batch,
+        assigned=counts.assigned if counts else None,
+        late_rows=counts.wholly_late if counts else None,
+        partly_late_rows=counts.partly_late if counts else None,
+        late_assigned=counts.late_assigned if counts else None,
+        late_windows=counts.late_groups if counts else None,
+        frozen_assigned=counts.frozen if counts else None,
+        emitted=now,
+        emitted_before=before,
+        expects_late=table.output_mode != "complete",
+    )
 
 
 def recomputed_lines(
@@ -88,9 +96,3 @@ def recomputed_lines(
             published=one.rows,
             in_bronze=one.rows_in_bronze,
         )
-
-
-def line_totals(lines: Sequence[LedgerLine]) -> Mapping[str, int]:
-    """The sums of the rows that the lines account for, by column."""
-    names = ("read", "accepted", "rejected", "assigned", "late_assigned", "published")
-    return {name: sum(getattr(line, name) or 0 for line in lines) for name in names}

@@ -22,8 +22,10 @@ def pipeline_lease(
     run_id: str,
     purpose: str,
     on_lapse: OnLapse = halt,
+    repairs: bool = False,
 ) -> AbstractContextManager[Lease]:
-    """Hold the pipeline's lease for a writer, which may take it over by the rules.
+    """Hold the pipeline's lease for a writer, which may take it over by the rules; one that
+    `repairs` never does.
 
     Raises LeaseHeld where another run works. `on_lapse` is called when the lease is lost: a job
     ends itself (`halt`), for it must not go on.
@@ -35,6 +37,6 @@ def pipeline_lease(
         this_process(run_id, purpose),
         options,
         settings.lease_seconds,
-        on_takeover=lambda number: fence_tables(tables, number, options),
+        on_takeover=None if repairs else lambda number: fence_tables(tables, number, options),
         on_lapse=on_lapse,
     )

@@ -23,18 +23,15 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.storage.lease import Lease
 from tidemark.tables.create import existing_table
+from tidemark.tables.gold import gold_state
 from tidemark.tables.history import changes_between
 from tidemark.tables.pipeline_lease import pipeline_lease
 from tidemark.tables.plan import (
-    BRONZE,
-    CHANGES,
-    CLOSE,
-    GENERATION,
-    GoldState,
     PublishPlan,
     plan_publish,
 )
 from tidemark.tables.result import RunError, RunResult, TableResult, write_result
+from tidemark.tables.retention import drop_expired_dates
 from tidemark.tables.runs import publish_note, record_run
 from tidemark.tables.window_values import GoldChange, changed_windows, of_dates
 
@@ -50,11 +47,11 @@ def publish_tables(
 
     Tables are published one after the other, each in a commit of its own, with `note`
     (`publish_note`) in its metadata. Safe to repeat: what is published already is left alone,
-    and a later run publishes what this one did not. Raises LeaseLost, before a commit, where
-    another run has taken the lease over.
+    and a later run publishes what this one did not. Then the dates of bronze go that `keep` no
+    longer keeps. Raises LeaseLost, before a commit, where another run has taken the lease over.
     """
     places = Places(settings.root, pipeline.name)
-    return {
+    published = {
         name: publish_table(
             pipeline.tables[name],
             pins,
@@ -66,6 +63,8 @@ def publish_tables(
         )
         for name, pins in pinned.items()
     }
+    drop_expired_dates(pipeline, places, settings.storage_options, lease.check)
+    return published
 
 
 def publish_and_record(
@@ -124,22 +123,6 @@ def publish_table(
     check()
     _commit(gold, change, plan, note)
     return pinned.model_copy(update={"gold": gold.version(), "published_windows": change.windows})
-
-
-def gold_state(gold: DeltaTable) -> GoldState:
-    """What gold's transactions say; the state before the first publish where there are none."""
-    return GoldState(
-        version=gold.version(),
-        changes=_transaction(gold, CHANGES),
-        bronze=_transaction(gold, BRONZE),
-        close_ms=gold.transaction_version(CLOSE) or 0,
-        generation=gold.transaction_version(GENERATION) or 1,
-    )
-
-
-def _transaction(gold: DeltaTable, app: str) -> int:
-    version = gold.transaction_version(app)
-    return -1 if version is None else version
 
 
 def _commit(

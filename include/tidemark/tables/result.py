@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tidemark.errors import ResultUnreadable, TidemarkError
+from tidemark.pipeline.instants import instant_text
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 
 
@@ -123,8 +124,25 @@ class RunResult(_Frozen):
     error: RunError | None = None
 
 
-def write_result(uri: str, result: RunResult, options: Mapping[str, str]) -> None:
-    """Write the result; an earlier one of the same try is replaced."""
+def repair_lines(table: TableResult) -> list[str]:
+    """What a run repaired in a table, for people: late rows and seals; nothing where there was
+    neither."""
+    late, lines = table.late, []
+    if late.assigned:
+        lines.append(
+            f"{late.rows} rows came too late, and {late.partly} for some of their windows only; "
+            f"{late.recomputed} closed windows computed again, {late.corrected} of them changed"
+        )
+    if late.frozen:
+        lines.append(f"{late.frozen} late assignments to windows older than `keep` left out")
+    if table.sealed_to_ms > table.close_before_ms:
+        lines.append(f"the source is idle: windows up to {instant_text(table.sealed_to_ms)} sealed")
+    return lines
+
+
+def write_result(uri: str, result: BaseModel, options: Mapping[str, str]) -> None:
+    """Write the result of a run, an audit or a backfill; an earlier one of the same try is
+    replaced."""
     write_bytes(uri, result.model_dump_json(by_alias=True, indent=2).encode(), options)
 
 

@@ -2,6 +2,8 @@
 
 A window is written when it is new, when its value differs, or when it closes now. Doubles
 differ by more than a relative 1e-9: the order of a sum may change its last digits.
+
+A change with `rows` 0 says that bronze has no row of the window any more: it goes from gold.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class GoldChange:
     """What one commit writes: rows in gold's columns, `windows` of which are new or differ.
 
     Where gold holds none of them yet, `replaced_dates` is empty and the rows are appended. Else
-    they are everything that these partitions hold from now on.
+    they are everything that these partitions hold from now on. `windows` counts those that go.
     """
 
     rows: pa.Table
@@ -103,8 +105,10 @@ def _joined(keys: tuple[str, ...], measures: tuple[str, ...], schema: pa.Schema)
         CREATE TEMP TABLE joined AS SELECT {taken},
             b."rows" IS NOT NULL AS _known, b.status AS _old_status,
             coalesce(b.revision, 0) AS _old_revision,
-            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same})) AS _differs
+            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same})) AS _differs,
+            coalesce(n."rows" = 0, false) AS _gone
         FROM latest n FULL JOIN before b ON {same_key}
+        WHERE b."rows" IS NOT NULL OR n."rows" > 0
     """
 
 
@@ -142,7 +146,7 @@ def _written(plan: PublishPlan) -> str:
 
 def _rows(columns: list[str], keys: tuple[str, ...], dates: tuple[date, ...]) -> str:
     """What is written, with the rows of replaced partitions that stay as they are."""
-    names, written = _list(columns), f"SELECT {_list(columns)} FROM written"
+    names, written = _list(columns), f"SELECT {_list(columns)} FROM written WHERE NOT _gone"
     if dates:
         same_key = " AND ".join(f'b."{key}" IS NOT DISTINCT FROM w."{key}"' for key in keys)
         kept = f"SELECT {names} FROM before b ANTI JOIN written w ON {same_key}"

@@ -1,0 +1,102 @@
+"""`tidemark ledger`: where a pipeline's rows went, and building that account anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.cli.exit_codes import FAILED
+from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import load_settings
+
+ledger = typer.Typer(
+    help="The ledger of a pipeline: where each of its rows went.", no_args_is_help=True
+)
+
+_WIDTH_OF_A_FILE = 160
+_UNKNOWN = "–"
+_TEXTS = ("kind", "table", "run", "account")
+
+
+@ledger.command()
+def show(
+    pipeline: PipelineName,
+    settings: SettingsFile = None,
+    last: Annotated[int, typer.Option(metavar="N", min=1, help="The newest lines shown.")] = 20,
+) -> None:
+    """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
+    # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.tables.ledger_report import read_ledger
+
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    told = read_ledger(
+        Places(loaded.root, found.name).ledger, found.name, last, loaded.storage_options
+    )
+    if told is None:
+        print(f"The ledger has no line of {found.name} yet: it has not run.")
+        return
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    console.print(f"{found.name}: {told.verdict}")
+    console.print(_table(told.totals_header, told.totals))
+    console.print(_table(told.lines_header, told.lines))
+    if told.unbalanced:
+        raise typer.Exit(FAILED)
+
+
+@ledger.command()
+def rebuild(
+    pipeline: PipelineName,
+    settings: SettingsFile = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what the ledger would hold.")
+    ] = False,
+) -> None:
+    """Build the ledger anew from the pipeline's tables, in the place of the lines it has.
+
+    Exits with 1 when a line does not balance; the lines are written all the same.
+    """
+    from tidemark.tables.ledger import check_balance, replace_ledger
+    from tidemark.tables.ledger_rebuild import Ledgered, rebuilt_lines
+    from tidemark.tables.pipeline_lease import pipeline_lease
+
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    places, options = Places(loaded.root, found.name), loaded.storage_options
+    source = Ledgered(found, places, options)
+    if dry_run:
+        lines = rebuilt_lines(source)
+        print(f"{len(lines)} lines; nothing was written")
+    else:
+        run_id = manual_run_id(datetime.now(UTC))
+        with pipeline_lease(found, loaded, run_id, "ledger rebuild", repairs=True) as lease:
+            lines = rebuilt_lines(source)
+            replace_ledger(places.ledger, found.name, lines, options, lease.check)
+        print(f"{len(lines)} lines written")
+    check_balance(found.name, lines)
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    for name in header:
+        table.add_column(name, justify="left" if name in _TEXTS else "right")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return _UNKNOWN
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

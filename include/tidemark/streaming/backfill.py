@@ -1,0 +1,200 @@
+"""Backfill: closed windows of a range are computed again from bronze, and published at once.
+
+The life of a backfill, under the pipeline's lease:
+1. refuse a range with open or frozen windows, and while changes of a run wait for their publish;
+2. compare gold's windows of the range with those that bronze gives, in Spark;
+3. check that the computed windows hold every assignment that bronze has of them;
+4. append to `changes` what differs, cause `backfill`; what bronze has no row of with `rows` 0;
+5. write the ledger's line;
+6. publish, by the plan and the commit of every publish: gold's close frontier, generation and
+   bronze version stay as they are, only `changes` moves on.
+The stream's checkpoint is not opened for writing, and no window that the stream may still change
+is touched. Killed anywhere before 6, gold is as it was; a repeat finds what was appended, appends
+only what differs from that, and publishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.errors import BackfillRefused
+from tidemark.storage.lease import Lease
+from tidemark.streaming.compare import compare, differences, differing_values, wide_session
+from tidemark.streaming.run import Run
+from tidemark.streaming.windows_of import check_pipeline_columns, windows_by_bronze, windows_in_gold
+from tidemark.tables.assignments import count_of_range
+from tidemark.tables.backfill_plan import backfill_range, check_pending, last_pending
+from tidemark.tables.differences import Differences
+from tidemark.tables.gold import gold_state
+from tidemark.tables.history import changes_between
+from tidemark.tables.ledger import check_balance, write_ledger
+from tidemark.tables.ledger_lines import recomputed_lines
+from tidemark.tables.plan import GoldState
+from tidemark.tables.publish import publish_table
+from tidemark.tables.published_bronze import PublishedBronze, published_bronze
+from tidemark.tables.recomputed import append_recomputed
+from tidemark.tables.repaired import BACKFILL, Recomputed
+from tidemark.tables.result import TableResult
+from tidemark.tables.retention import frozen_before_ms
+from tidemark.tables.window_range import WindowRange
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """What a backfill found: gold's state, the range, the differences, and what to append.
+
+    `pending` are changes that a killed backfill left, which the publish takes along.
+    """
+
+    run: Run
+    table_name: str
+    state: GoldState
+    bronze: PublishedBronze
+    windows: WindowRange
+    pending: pa.Table
+    found: Differences
+    differing: pa.Table
+
+    @property
+    def nothing_to_publish(self) -> bool:
+        return not self.differing.num_rows and not self.pending.num_rows
+
+
+def plan_backfill(
+    spark: SparkSession, run: Run, name: str, start: datetime, end: datetime
+) -> Backfill:
+    """Compare the windows that start in [start, end) with bronze; nothing is written.
+
+    Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
+    """
+    table = run.pipeline.tables[name]
+    gold = run.table(run.places.gold(name))
+    state = gold_state(gold)
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    windows = backfill_range(table.window, start, end, state.close_ms, frozen)
+    changes = run.table(run.places.changes(name))
+    pending = changes_between(changes, state.changes, changes.version())
+    check_pending(pending, name)
+    check_pipeline_columns(spark, run, name)
+    bronze = published_bronze(run.table(run.places.bronze), state.bronze)
+    session = wide_session(spark)
+    computed = windows_by_bronze(session, run, name, bronze, windows)
+    held = windows_in_gold(session, run, name, state.version, windows)
+    found = differences(compare(held, computed, table), table)
+    _check_unique(found, name)
+    known = _known(session, held, pending, run, name, windows)
+    differing = (
+        differing_values(compare(known, computed, table), table).toArrow()
+        if found.windows or pending.num_rows
+        else pending
+    )
+    return Backfill(run, name, state, bronze, windows, pending, found, differing)
+
+
+def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> TableResult:
+    """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
+    run, name = plan.run, plan.table_name
+    options = run.settings.storage_options
+    recomputed = _recomputed(plan)
+    lines = list(recomputed_lines(name, plan.state.generation, 0, [recomputed]))
+    # Before anything is appended: the next publish would take it along.
+    check_balance(run.pipeline.name, lines)
+    changes = run.table(run.places.changes(name))
+    append_recomputed(
+        changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
+    )
+    pinned = _pins(plan, run.table(run.places.changes(name)).version())
+    lines = list(recomputed_lines(name, plan.state.generation, pinned.changes, [recomputed]))
+    lease.check()
+    write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
+    if plan.nothing_to_publish:
+        return pinned
+    return publish_table(
+        run.pipeline.tables[name],
+        pinned,
+        run.places.gold(name),
+        run.places.changes(name),
+        note,
+        options,
+        lease.check,
+    )
+
+
+def _known(
+    spark: SparkSession,
+    held: DataFrame,
+    pending: pa.Table,
+    run: Run,
+    name: str,
+    windows: WindowRange,
+) -> DataFrame:
+    """The newest known value of each window: gold's, unless a killed backfill left a newer one."""
+    if not pending.num_rows:
+        return held
+    table = run.pipeline.tables[name]
+    keys = ("window_start", *table.group_by)
+    columns = [f"`{column}`" for column in (*keys, "window_end", *table.measures, "rows")]
+    newer = spark.createDataFrame(last_pending(pending, table)).where(
+        F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
+    )
+    same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in keys]
+    older = held.alias("g").join(F.broadcast(newer.alias("n")), same, "left_anti")
+    return older.select(columns).unionByName(newer.where("rows > 0").select(columns))
+
+
+def _check_unique(found: Differences, name: str) -> None:
+    if not found.duplicated:
+        return
+    first = found.examples["duplicated"][0]
+    raise BackfillRefused(
+        f"{found.duplicated:,} windows of the range stand in gold of {name} more than once, the "
+        f"first of them {first.window_start:%Y-%m-%dT%H:%M:%SZ} {first.keys}: something else than "
+        "a publish wrote them. Nothing was written. Delete all of their rows from gold, then "
+        "repeat the backfill: it brings them back from bronze."
+    )
+
+
+def _recomputed(plan: Backfill) -> Recomputed:
+    bronze = plan.run.table(plan.run.places.bronze)
+    bronze.load_as_version(plan.bronze.version)
+    in_bronze = count_of_range(
+        bronze,
+        plan.run.pipeline.source.event_time.column,
+        plan.run.pipeline.tables[plan.table_name],
+        _epoch_us(plan.windows.first_end),
+        _epoch_us(plan.windows.last_end),
+        plan.bronze.condition,
+    )
+    found = plan.found
+    return Recomputed(
+        BACKFILL, found.bronze_windows, found.bronze_rows, in_bronze, plan.differing.num_rows
+    )
+
+
+def _pins(plan: Backfill, changes: int) -> TableResult:
+    """What publish starts from: all as gold has it, but for the version of `changes`."""
+    state = plan.state
+    watermark = plan.run.watermark_ms(plan.table_name, state.generation)
+    return TableResult(
+        generation=state.generation,
+        changes=changes,
+        bronze=state.bronze,
+        windows_changed=plan.differing.num_rows,
+        watermark_before_ms=watermark,
+        watermark_after_ms=watermark,
+        close_before_ms=state.close_ms,
+        close_after_ms=state.close_ms,
+    )
+
+
+def _epoch_us(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND

@@ -1,0 +1,123 @@
+"""The commit points of a run: each call that changes something which outlives the process.
+
+Killed before or after any of them and started again, a pipeline comes to what an undisturbed run
+gives. A function that writes and is not listed fails a test, and so does a point here without a
+test that kills a run before and after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CommitPoint:
+    """A write of a run. `at` is `module:function`, or `module:Class.method`; `after_a_kill` says
+    what a kill before it leaves, and one after it."""
+
+    name: str
+    at: str
+    after_a_kill: str
+
+
+# In the order in which a run reaches them.
+COMMIT_POINTS = (
+    CommitPoint(
+        "lease taken",
+        "tidemark.storage.lease_files:LeaseFolder.create",
+        "before: nothing; after: a lease whose processes are gone, which the next run takes over",
+    ),
+    CommitPoint(
+        "older leases removed",
+        "tidemark.storage.lease_files:LeaseFolder.remove_below",
+        "before and after: a lease as above; files of lower numbers count for nothing",
+    ),
+    CommitPoint(
+        "table fenced",
+        "tidemark.tables.fence:_fence",
+        "before and after: the lease says that a fence is due, and the next run fences all tables",
+    ),
+    CommitPoint(
+        "fence noted",
+        "tidemark.storage.held_lease:Lease.tables_are_fenced",
+        "before: the next run fences once more; after: as any lease that was left",
+    ),
+    CommitPoint(
+        "lease renewed",
+        "tidemark.storage.held_lease:Lease._renew",
+        "before and after: a lease whose processes are gone; until when it ran does not matter",
+    ),
+    CommitPoint(
+        "table made",
+        "tidemark.tables.create:_create",
+        "before and after: the next run makes the tables that are missing",
+    ),
+    CommitPoint(
+        "columns added",
+        "tidemark.tables.create:_check",
+        "before and after: the next run adds the columns that are missing",
+    ),
+    CommitPoint(
+        "interrupted run recorded",
+        "tidemark.tables.runs:record_interrupted_run",
+        "before: the next run records it; after: the next run finds it recorded",
+    ),
+    CommitPoint(
+        "query started",
+        "tidemark.streaming.queries:start_query",
+        "before: nothing; after: the engine writes its checkpoint (files listed, offsets, state, "
+        "commits) while the query runs, and repeats a batch that has offsets and no commit",
+    ),
+    CommitPoint(
+        "accepted rows",
+        "tidemark.streaming.ingest:_append_bronze",
+        "before: the batch is judged anew, from the files as they are; after: its rejects are "
+        "judged again from the files that have not changed",
+    ),
+    CommitPoint(
+        "rejected rows",
+        "tidemark.streaming.ingest:_append_rejects",
+        "before: as after the accepted rows; after: the batch is known as committed",
+    ),
+    CommitPoint(
+        "windows of the stream",
+        "tidemark.streaming.aggregate:_append",
+        "before: the batch runs again; after: it runs again for its state, and appends nothing",
+    ),
+    CommitPoint(
+        "recomputed windows",
+        "tidemark.tables.recomputed:append_recomputed",
+        "before: the next run finds the same windows; after: they do not differ any more",
+    ),
+    CommitPoint(
+        "ledger",
+        "tidemark.tables.ledger:write_ledger",
+        "before: the next run writes the lines; after: the lines are known by their batches",
+    ),
+    CommitPoint(
+        "gold",
+        "tidemark.tables.publish:_commit",
+        "before: the next run publishes; after: gold's transactions say what was published",
+    ),
+    CommitPoint(
+        "expired dates dropped",
+        "tidemark.tables.retention:_drop_before",
+        "before: the next run drops them; after: there is nothing left to drop",
+    ),
+    CommitPoint(
+        "lease released",
+        "tidemark.storage.held_lease:Lease.give_back",
+        "before: a lease whose processes are gone; after: a free lease",
+    ),
+    CommitPoint(
+        "run recorded",
+        "tidemark.tables.runs:record_run",
+        "before: the next run records what was published as interrupted; after: nothing is due",
+    ),
+    CommitPoint(
+        "result",
+        "tidemark.tables.result:write_result",
+        "before: whoever started the run finds no result, and starts it again; after: nothing is "
+        "due, and a run that is started again finds nothing to do",
+    ),
+)

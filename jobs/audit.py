@@ -1,0 +1,7 @@
+"""spark-submit jobs/audit.py --pipeline NAME-or-path: is gold what a batch query over bronze is?"""
+
+import sys
+
+from tidemark.streaming.audit_job import main
+
+sys.exit(main())

@@ -1,0 +1,7 @@
+"""spark-submit jobs/backfill.py --pipeline NAME --table T --from … --to …: closed windows anew."""
+
+import sys
+
+from tidemark.streaming.backfill_job import main
+
+sys.exit(main())

@@ -1,0 +1,218 @@
+"""Every write of the packages that a run is made of is a listed commit point, and each is tested.
+
+Read from the source: what counts as a write is in `_is_write`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.test_killed_runs import KILLS
+from tests.runs import REPOSITORY
+from tidemark.streaming.commit_points import COMMIT_POINTS
+
+PACKAGE = REPOSITORY / "include" / "tidemark"
+PACKAGES = ("streaming", "tables", "storage", "upkeep")
+# The door to files: its callers are the ones that write.
+PRIMITIVES = "tidemark.storage.files"
+LISTED = {point.at for point in COMMIT_POINTS}
+
+# Names that write whatever they are called on, or are imported from where they are defined.
+FUNCTIONS = {"write_deltalake", "write_bytes", "remove_files", "convert_to_deltalake"}
+METHODS = {
+    "save", "saveAsTable", "insertInto", "writeTo", "toTable", "delete", "merge", "vacuum",
+    "restore", "create_checkpoint", "create_write_transaction", "cleanup_metadata", "write_bytes",
+    "write_text", "unlink", "rmdir", "mkdir", "rmtree", "put",
+}  # fmt: skip
+# Methods that write only on these.
+ON = {"create": {"DeltaTable"}, "start": {"trigger"}, "update": {"DeltaTable"}}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of ours. `calls` holds functions as `module:name`, methods as `.name`, for what
+    they are called on is not known; `writes` is whether it writes itself."""
+
+    at: str
+    calls: frozenset[str]
+    writes: bool
+
+    @property
+    def called_as(self) -> str:
+        module, _, name = self.at.partition(":")
+        return f".{name.rpartition('.')[2]}" if "." in name else f"{module}:{name}"
+
+
+def functions_of(source: str, module: str) -> Iterator[Function]:
+    """The functions and methods of a module; those inside of another count as part of it."""
+    tree = ast.parse(source)
+    known = _imported(tree)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield _function(node, node.name, module, known)
+        elif isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef):
+                    yield _function(method, f"{node.name}.{method.name}", module, known)
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """What names that a module imports are, as `module:name`."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {
+        name.asname or name.name: f"{i.module}:{name.name}" for i in imports for name in i.names
+    }
+
+
+def _function(node: ast.FunctionDef, name: str, module: str, known: dict[str, str]) -> Function:
+    calls = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+    # A function that is given away may be called by whoever gets it.
+    given = [n.id for call in calls for n in call.args if isinstance(n, ast.Name)]
+    names = [*given, *(call.func.id for call in calls if isinstance(call.func, ast.Name))]
+    methods = {f".{call.func.attr}" for call in calls if isinstance(call.func, ast.Attribute)}
+    functions = {known.get(name, f"{module}:{name}") for name in names}
+    at, writes = f"{module}:{name}", any(_is_write(call) for call in calls)
+    return Function(at, frozenset(functions | methods), writes)
+
+
+def _called(call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Name):
+        return call.func.id
+    return call.func.attr if isinstance(call.func, ast.Attribute) else None
+
+
+def _is_write(call: ast.Call) -> bool:
+    """Does the call change a table, a checkpoint or a file?"""
+    name, chain = _called(call), _chain(call.func)
+    if isinstance(call.func, ast.Name):
+        return name in FUNCTIONS or (name == "open" and len(call.args) > 1)
+    if name == "save" and "noop" in _words(call):
+        return False
+    on = ON.get(name or "")
+    return name in METHODS | FUNCTIONS or "alter" in chain or bool(on and on & set(chain))
+
+
+def _chain(node: ast.AST) -> list[str]:
+    """The names before the last dot: `a.b().c` is called on a and b."""
+    names = []
+    while isinstance(node, ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+    return [*names, node.id] if isinstance(node, ast.Name) else names
+
+
+def _words(call: ast.Call) -> set[str]:
+    return {
+        n.value for n in ast.walk(call) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
+
+
+def all_functions() -> list[Function]:
+    files = [path for name in PACKAGES for path in sorted((PACKAGE / name).rglob("*.py"))]
+    return [f for path in files for f in functions_of(path.read_text(), _module(path))]
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def unlisted(functions: list[Function], listed: set[str]) -> list[str]:
+    """Functions that write, are not listed, and are not only called by functions that are."""
+    callers: dict[str, set[Function]] = defaultdict(set)
+    for function in functions:
+        for called in function.calls:
+            callers[called].add(function)
+
+    def covered(function: Function, within: frozenset[Function]) -> bool:
+        if function.at in listed:
+            return True
+        by = callers[function.called_as] - within - {function}
+        return bool(by) and all(covered(caller, within | {function}) for caller in by)
+
+    writing = [f for f in functions if f.writes and not f.at.startswith(PRIMITIVES)]
+    return sorted(f.at for f in writing if not covered(f, frozenset()))
+
+
+def test_every_function_that_writes_is_a_listed_commit_point() -> None:
+    assert unlisted(all_functions(), LISTED) == []
+
+
+def test_every_listed_commit_point_is_a_function_that_leads_to_a_write() -> None:
+    functions = {function.at: function for function in all_functions()}
+    assert LISTED - functions.keys() == set()
+    by_name = defaultdict(list)
+    for function in functions.values():
+        by_name[function.called_as].append(function)
+    assert [at for at in sorted(LISTED) if not _leads(functions[at], by_name, set())] == []
+
+
+def _leads(function: Function, by_name: dict[str, list[Function]], seen: set[str]) -> bool:
+    if function.writes:
+        return True
+    inner = [f for name in function.calls for f in by_name.get(name, []) if f.at not in seen]
+    return any(_leads(f, by_name, seen | {f.at for f in inner}) for f in inner)
+
+
+def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() -> None:
+    killed = {(kill.point, kill.when) for kill in KILLS}
+    wanted = {(point.name, when) for point in COMMIT_POINTS for when in ("before", "after")}
+    assert killed == wanted
+
+
+def test_names_of_commit_points_are_unique() -> None:
+    names = [point.name for point in COMMIT_POINTS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "rows.write.format('delta').mode('append').save(place)",
+        "write_deltalake(table, rows)",
+        "DeltaTable.create(uri, schema)",
+        "table.alter.add_columns(fields)",
+        "table.delete('a = 1')",
+        "stream.writeStream.foreachBatch(f).trigger(availableNow=True).start()",
+        "obstore.put(store, path, data)",
+        "files.write_bytes(uri, data, options)",
+        "open(path, 'w')",
+        "Path(path).write_text('')",
+    ],
+)
+def test_a_write_is_seen(body: str) -> None:
+    [function] = functions_of(f"def act():\n    {body}\n", "tidemark.tables.new")
+    assert unlisted([function], LISTED) == ["tidemark.tables.new:act"]
+    assert unlisted([function], {"tidemark.tables.new:act"}) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "rows.write.format('noop').mode('append').save()",
+        "Thread(target=f).start()",
+        "found.update(more)",
+        "read_bytes(uri, options)",
+        "open(path)",
+    ],
+)
+def test_what_is_no_write_is_none(body: str) -> None:
+    [function] = functions_of(f"def look():\n    {body}\n", "tidemark.tables.new")
+    assert not function.writes
+
+
+def test_a_function_that_writes_is_covered_when_all_its_callers_are_listed() -> None:
+    source = "def write():\n    write_deltalake(t, r)\n\ndef one():\n    write()\n"
+    functions = list(functions_of(source, "m"))
+    assert unlisted(functions, {"m:one"}) == []
+    another = "from m import write as w\n\ndef two():\n    w()\n"
+    more = [*functions, *functions_of(another, "n")]
+    assert unlisted(more, {"m:one"}) == ["m:write"]
+    its_own = "def write():\n    pass\n\ndef two():\n    write()\n"
+    assert unlisted([*functions, *functions_of(its_own, "n")], {"m:one"}) == []
