@@ -10,7 +10,7 @@ PYTEST_ARGS =
 IN_ENVIRONMENT = . ./.tidemark/env &&
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow test test-all lint format clean
+.PHONY: help setup demo airflow test test-all bench lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -30,6 +30,9 @@ test: setup ## all tests but the long ones
 
 test-all: setup ## all tests
 	@$(PYTEST) $(PYTEST_ARGS)
+
+bench: setup ## late repair against history, beside a full refresh: a table, and JSON
+	@$(IN_ENVIRONMENT) python bench/late_repair.py
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(IN_ENVIRONMENT) ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -72,8 +73,8 @@ class AirflowApi:
     def unpause(self, dag: str) -> None:
         self._checked(self._client.patch(f"/api/v2/dags/{dag}", json={"is_paused": False}))
 
-    def trigger(self, dag: str, run_id: str) -> None:
-        body = {"logical_date": None, "dag_run_id": run_id}
+    def trigger(self, dag: str, run_id: str, stands_for: datetime) -> None:
+        body = {"logical_date": stands_for.isoformat(), "dag_run_id": run_id}
         self._checked(self._client.post(f"/api/v2/dags/{dag}/dagRuns", json=body))
 
     def run(self, dag: str, run_id: str) -> DagRun:

@@ -22,7 +22,10 @@ SECOND_NEWEST = datetime(2026, 3, 1, 12, 14, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Part:
-    """A part of both samples: which files, and which rows to generate beside them."""
+    """A part of both samples: which files, and which rows to generate beside them.
+
+    Its runs stand for a time on the schedule: so long before the demo's last run.
+    """
 
     number: int
     access_log: range
@@ -30,11 +33,18 @@ class Part:
     rows: int
     newest: datetime
     span: timedelta
+    before_the_last: timedelta
 
 
 PARTS = (
-    Part(1, range(10), (1, 2), 20_000, FIRST_NEWEST, timedelta(minutes=60)),
-    Part(2, range(10, 20), (3,), 5_000, SECOND_NEWEST, SECOND_NEWEST - FIRST_NEWEST),
+    Part(
+        *(1, range(10), (1, 2), 20_000, FIRST_NEWEST, timedelta(minutes=60)),
+        before_the_last=timedelta(minutes=70),
+    ),
+    Part(
+        *(2, range(10, 20), (3,), 5_000, SECOND_NEWEST, SECOND_NEWEST - FIRST_NEWEST),
+        before_the_last=timedelta(minutes=60),
+    ),
 )
 
 

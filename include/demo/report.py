@@ -45,7 +45,7 @@ def print_gold(console: Console, pipeline: Pipeline, root: str) -> None:
         gold = Places(root, pipeline.name).gold(name)
         rows = _windows(gold, columns, f'ORDER BY "{order}" DESC, {ties}')
         title = f"{pipeline.name}/{name}: {len(rows):,} windows, the {TOP_ROWS} largest"
-        _print_rows(console, title, ["window (UTC)", *columns], rows[:TOP_ROWS])
+        print_rows(console, title, ["window (UTC)", *columns], rows[:TOP_ROWS])
 
 
 def print_example(console: Console, pipeline: Pipeline, root: str, keys: Sequence[int]) -> None:
@@ -58,7 +58,7 @@ def print_example(console: Console, pipeline: Pipeline, root: str, keys: Sequenc
         f'WHERE "spotId" IN ({wanted}) ORDER BY window_start, "spotId"',
     )
     title = f"{pipeline.name}/spot_10m: the worked example's spots, to follow by hand"
-    _print_rows(console, title, ["window (UTC)", *columns], rows)
+    print_rows(console, title, ["window (UTC)", *columns], rows)
 
 
 def print_rejects(console: Console, pipelines: Sequence[str], root: str) -> None:
@@ -69,20 +69,20 @@ def print_rejects(console: Console, pipelines: Sequence[str], root: str) -> None
         FROM t GROUP BY reason ORDER BY count(*) DESC, reason
     """
     for pipeline in pipelines:
-        rows = _query(Places(root, pipeline).rejects, query)
+        rows = query_table(Places(root, pipeline).rejects, query)
         if rows:
-            _print_rows(console, f"{pipeline}: rejected rows", columns, rows)
+            print_rows(console, f"{pipeline}: rejected rows", columns, rows)
         else:
             console.print(f"[bold]{pipeline}[/]: no row was rejected\n")
 
 
 def _windows(gold: str, columns: Sequence[str], clauses: str) -> list[tuple[Any, ...]]:
     names = ", ".join(f'"{column}"' for column in columns)
-    rows = _query(gold, f"SELECT window_start, window_end, {names} FROM t {clauses}")
-    return [(_window(start, end), *rest) for start, end, *rest in rows]
+    rows = query_table(gold, f"SELECT window_start, window_end, {names} FROM t {clauses}")
+    return [(window_text(start, end), *rest) for start, end, *rest in rows]
 
 
-def _query(table: str, sql: str) -> list[tuple[Any, ...]]:
+def query_table(table: str, sql: str) -> list[tuple[Any, ...]]:
     """DuckDB's answer over one Delta table, which the query calls `t`."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -90,7 +90,7 @@ def _query(table: str, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def _print_rows(
+def print_rows(
     console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
@@ -117,18 +117,22 @@ def _facts(run: DagRun, result: RunResult) -> dict[str, str]:
         "rows accepted": rows.accepted,
         "rows rejected": sum(rows.rejected.values()),
         "windows changed": changed,
+        "late rows": sum(t.late.rows + t.late.partly for t in result.tables.values()),
+        "late windows corrected": sum(t.late.corrected for t in result.tables.values()),
     }
     # The tables of a pipeline have one source and one delay; the least is what all reached.
     watermark = min((t.watermark_after_ms for t in result.tables.values()), default=0)
+    closed = min((t.close_after_ms for t in result.tables.values()), default=0)
     return {
         **{name: f"{count:,}" for name, count in counts.items()},
         "watermark": instant_text(watermark),
+        "windows closed up to": instant_text(closed),
         **{f"{stage}, s": f"{spent:.1f}" for stage, spent in result.seconds.items()},
         **{f"task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks},
     }
 
 
-def _window(start: datetime, end: datetime) -> str:
+def window_text(start: datetime, end: datetime) -> str:
     """A window without what can be left out: its end's date, and midnights of whole days."""
     midnight = start.time() == end.time() == time(0)
     if midnight and end - start == timedelta(days=1):

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,18 @@ def run_all(
     api: AirflowApi,
     dags: Sequence[str],
     run_id: str,
+    stands_for: datetime,
     check: Callable[[], None],
     tell: Tell,
     home: AirflowHome,
 ) -> list[DagRun]:
-    """Start a run of each Dag and return them when all have ended, well or badly."""
+    """Start a run of each Dag and return them when all have ended, well or badly.
+
+    `stands_for` is the runs' logical date: their time on the scheduler's clock.
+    """
     for dag in dags:
         api.unpause(dag)
-        api.trigger(dag, run_id)
+        api.trigger(dag, run_id, stands_for)
     runs: list[DagRun] = []
 
     def all_ended() -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.end_to_end.random_cases import DAY, OneRun
+from tests.late_model import EPOCH, MILLISECOND, late_counts
 from tests.runs import Place, query
 from tidemark.pipeline.model import Table
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
-
-# What one late row counts as: wholly late, partly late, late assignments.
+# The columns of the ledger that the model knows, in its order.
 COUNTS = (
     "assigned",
     "late_rows",
@@ -187,37 +185,10 @@ def model_of_batches(
         _, metadata, source = offsets[batch]
         end = json.loads(source)["reservoirVersion"]
         rows = [row for row in place.bronze().to_pylist() if start <= versions[row["_batch"]] < end]
-        if rows:
-            late = EPOCH + max(watermark, close_before[batch]) * MILLISECOND
-            yield batch, _counts(rows, table, late)
+        if end > start:
+            late_ms = max(watermark, close_before[batch])
+            yield batch, late_counts(rows, table, late_ms).numbers
         start, watermark = end, json.loads(metadata)["batchWatermarkMs"]
-
-
-def _counts(rows: Sequence[Mapping[str, Any]], table: Table, late: datetime) -> tuple[int, ...]:
-    """In the order of COUNTS."""
-    length = table.window.length
-    assigned = wholly = partly = late_assigned = 0
-    groups = set()
-    for row in rows:
-        starts = starts_of(row["at"], table)
-        too_late = [start for start in starts if start + length <= late]
-        assigned += len(starts)
-        late_assigned += len(too_late)
-        wholly += len(too_late) == len(starts)
-        partly += 0 < len(too_late) < len(starts)
-        groups |= {(start, *(row[key] for key in table.group_by)) for start in too_late}
-    return assigned, wholly, partly, late_assigned, len(groups)
-
-
-def starts_of(at: datetime, table: Table) -> list[datetime]:
-    """The windows that hold an event time, tried out one by one."""
-    length, slide = _parts(table)
-    start = EPOCH + (at - EPOCH) // slide * slide
-    starts = []
-    while start + length > at:
-        starts.append(start)
-        start -= slide
-    return starts
 
 
 def _versions_of_ingest_batches(place: Place) -> dict[int, int]:

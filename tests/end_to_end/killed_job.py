@@ -2,8 +2,9 @@
 
 `--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
 whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
-which some argument holds TEXT. `--elsewhere` takes the lease as a process of another machine
-would, `--go-on` does not halt when the lease is lost.
+which some argument holds TEXT; `--mark FILE` is written first, because what a killed job printed
+may never be read. `--elsewhere` takes the lease as a process of another machine would, `--go-on`
+does not halt when the lease is lost.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import partial, wraps
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -28,8 +30,8 @@ from tidemark.streaming import job
 Function = Callable[..., Any]
 
 
-def signal_at(number: signal.Signals, when: str, place: str, call: str, of: str) -> None:
-    """Replace the function: its CALLth call signals the group, before or after its work."""
+def call_at(act: Callable[[], None], when: str, place: str, call: str, of: str) -> None:
+    """Replace the function: its CALLth call leads to `act`, before or after its work."""
     module_name, name = place.split(":")
     owner: Any = importlib.import_module(module_name)
     *classes, name = name.split(".")
@@ -38,20 +40,20 @@ def signal_at(number: signal.Signals, when: str, place: str, call: str, of: str)
     original, calls = getattr(owner, name), count(1)
 
     @wraps(original)
-    def signalling(*values: Any, **named: Any) -> Any:
+    def acting(*values: Any, **named: Any) -> Any:
         counts = of in _told((*values, *named.values()))
         this = counts and next(calls) == int(call)
         if this and when == "before":
-            _signal(number, f"before {place}")
+            act()
         found = original(*values, **named)
         if this and when == "after":
-            _signal(number, f"after {place}")
+            act()
         return found
 
     if classes or original.__module__ != module_name:
-        setattr(owner, name, signalling)
+        setattr(owner, name, acting)
     else:
-        replace_everywhere(original, signalling)
+        replace_everywhere(original, acting)
 
 
 def replace_everywhere(original: Function, replacement: Function) -> None:
@@ -69,8 +71,9 @@ def _told(values: Sequence[Any]) -> str:
     return " ".join(repr(value) for value in told if isinstance(value, str) or is_dataclass(value))
 
 
-def _signal(number: signal.Signals, where: str) -> None:
-    os.write(1, f"{number.name} {where}\n".encode())
+def _signal(number: signal.Signals, mark: str | None) -> None:
+    if mark:
+        Path(mark).touch()
     os.killpg(os.getpgid(0), number)
 
 
@@ -79,7 +82,7 @@ def run(argv: Sequence[str]) -> int:
     _pretend(own)
     for number, point in ((signal.SIGKILL, own.kill), (signal.SIGSTOP, own.stop)):
         if point:
-            signal_at(number, *point, own.of)
+            call_at(partial(_signal, number, own.mark), *point, own.of)
     return job.main(arguments)
 
 
@@ -88,6 +91,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--kill", nargs=3)
     parser.add_argument("--stop", nargs=3)
     parser.add_argument("--of", default="")
+    parser.add_argument("--mark")
     parser.add_argument("--elsewhere", action="store_true")
     parser.add_argument("--go-on", action="store_true")
     return parser

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.lease import read_lease
 from tidemark.streaming.commit_points import COMMIT_POINTS
 from tidemark.tables.create import open_table
-from tidemark.tables.result import RunResult
+from tidemark.tables.result import RunResult, read_result
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
 AT = {point.name: point.at for point in COMMIT_POINTS}
@@ -228,6 +230,13 @@ class States:
             shutil.copytree(self.root, self.folder / base)
 
 
+@cache
+def states_in(folder: Path) -> States:
+    """The states in this folder, for all test files of a process."""
+    folder.mkdir()
+    return States(folder)
+
+
 @dataclass(frozen=True)
 class Kill:
     """Where a run is killed: at a commit point, by its name. `of` is part of the place that the
@@ -256,10 +265,10 @@ def scheduled(at: datetime) -> tuple[str, str]:
 
 def kill(place: Place, at: Kill, run_id: str = "killed") -> set[str]:
     """A run that ends itself at this point; the tables that it committed to before."""
-    before = versions(place)
-    end = run_job(place, run_id, KILLED_JOB, at.arguments)
+    before, mark = versions(place), place.root / f"{run_id}.mark"
+    end = run_job(place, run_id, KILLED_JOB, (*at.arguments, "--mark", str(mark)))
+    assert mark.exists(), f"{at}: never reached: {end.output}"
     assert end.exit_code == -signal.SIGKILL, end.output
-    assert f"SIGKILL {at.when} {AT[at.point]}" in end.output, end.output
     after = versions(place)
     if at.commits:
         name, number = at.commits
@@ -279,9 +288,18 @@ def succeeded(end: JobEnd) -> RunResult:
     return end.result
 
 
-def start_at(place: Place, run_id: str, *arguments: str, at: datetime = MORNING) -> Any:
+def start_at(
+    place: Place, run_id: str, *arguments: str, at: datetime = MORNING
+) -> subprocess.Popen[str]:
     """Start a job that ends or suspends itself."""
     return start_job(place, run_id, KILLED_JOB, (*arguments, *scheduled(at)))
+
+
+def job_end(place: Place, run_id: str, job: subprocess.Popen[str]) -> JobEnd:
+    """How a started job ends."""
+    output, _ = job.communicate(timeout=300)
+    target = place.root / f"{run_id}.result.json"
+    return JobEnd(job.returncode, output, read_result(str(target), {}) if target.exists() else None)
 
 
 def abandoned(place: Place) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from urllib.parse import unquote
 
@@ -33,6 +32,7 @@ from tests.end_to_end.killed_runs import (
     land_third,
     runs_of,
     scheduled,
+    states_in,
     versions,
 )
 from tests.end_to_end.test_replays import set_newer
@@ -47,11 +47,9 @@ CHANGES = {f"{name}/changes" for name in TABLES}
 GOLD = {f"{name}/gold" for name in TABLES}
 
 
-@pytest.fixture(scope="module")
-def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
-    folder = tmp_path_factory.mktemp("killed")
-    yield States(folder)
-    shutil.rmtree(folder)
+@pytest.fixture
+def states(tmp_path_factory: pytest.TempPathFactory) -> States:
+    return states_in(tmp_path_factory.getbasetemp() / "killed")
 
 
 def both(

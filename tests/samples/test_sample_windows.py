@@ -30,11 +30,15 @@ def text(time: datetime) -> str:
 
 
 class Stream:
-    """Windows and watermark by the rules of the engine, with nothing but a list of assignments."""
+    """Windows and watermark by the rules of the engine, with nothing but a list of assignments.
+
+    Late assignments count as well: they are what repair computes closed windows again for.
+    """
 
     def __init__(self, key: str, measures: Callable[[list[Row]], Row]) -> None:
         self.key, self.measures = key, measures
         self.counted: list[tuple[datetime, Row]] = []
+        self.corrected: set[tuple[datetime, Any]] = set()
         self.newest: datetime | None = None
 
     def watermark(self) -> datetime | None:
@@ -51,10 +55,11 @@ class Stream:
         ]
         assert len(into) == 2 * len(rows)
         mark = self.watermark()
-        kept = [(start, row) for start, row in into if mark is None or start + LENGTH > mark]
-        self.counted += kept
+        late = [(start, row) for start, row in into if mark and start + LENGTH <= mark]
+        self.counted += into
+        self.corrected |= {(start, row[self.key]) for start, row in late}
         self.newest = max([*times, self.newest] if self.newest else times)
-        return len(into) - len(kept)
+        return len(late)
 
     def windows(self) -> Windows:
         mark = self.watermark()
@@ -62,7 +67,8 @@ class Stream:
         found: Windows = []
         for start, key in sorted({(start, row[self.key]) for start, row in self.counted}):
             own = [row for at, row in self.counted if at == start and row[self.key] == key]
-            status = "final" if start + LENGTH <= mark else "provisional"
+            closed = "corrected" if (start, key) in self.corrected else "final"
+            status = closed if start + LENGTH <= mark else "provisional"
             found.append(
                 {
                     "window_start": text(start),

@@ -36,7 +36,8 @@ def wide_session(spark: SparkSession) -> SparkSession:
     """A session for comparisons on the same engine: the platform's own is set for small runs."""
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "true")
-    session.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", "200")
+    partitions = 4 * spark.sparkContext.defaultParallelism
+    session.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", partitions)
     return session
 
 

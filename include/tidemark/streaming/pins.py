@@ -32,6 +32,7 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
     gold = before.gold
     changes = run.table(run.places.changes(before.table))
     watermark = run.watermark_ms(before.table, gold.generation)
+    closed = run.closed_ms(before.table, gold.generation)
     recomputed = sum(one.appended for one in repaired.recomputed)
     return TableResult(
         generation=gold.generation,
@@ -41,7 +42,7 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
         watermark_before_ms=before.watermark_ms,
         watermark_after_ms=watermark,
         close_before_ms=gold.close_ms,
-        close_after_ms=max(gold.close_ms, watermark, repaired.sealed_to_ms),
+        close_after_ms=max(gold.close_ms, closed, repaired.sealed_to_ms),
         sealed_to_ms=repaired.sealed_to_ms,
         late=_late(repaired),
     )

@@ -39,8 +39,8 @@ _MICROSECOND = timedelta(microseconds=1)
 class Repair:
     """One table of a run, and the state that its repair starts from.
 
-    `bronze_version` is the version that the table's query has read to. `watermark_ms` is the
-    query's, `seal_ms` the seal frontier (0: no seal), in milliseconds. Windows that start before
+    `bronze_version` is the version that the table's query has read to. `closed_ms` is how
+    far its stream closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal). Windows that start before
     `frozen_before_ms` stay as they are. `check` raises where the lease is lost.
     """
 
@@ -50,7 +50,7 @@ class Repair:
     options: Mapping[str, str]
     gold: GoldState
     bronze_version: int
-    watermark_ms: int
+    closed_ms: int
     seal_ms: int
     frozen_before_ms: int | None
     run_id: str
@@ -67,7 +67,7 @@ class Repair:
     @property
     def open_after_ms(self) -> int:
         """The frontier that the stream itself reached: what ends later, it may not have emitted."""
-        return max(self.gold.close_ms, self.watermark_ms)
+        return max(self.gold.close_ms, self.closed_ms)
 
     def bronze(self) -> DeltaTable:
         table = existing_table(self.places.bronze, self.options)

@@ -42,7 +42,7 @@ def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome, lease: Lease) 
         options=run.settings.storage_options,
         gold=gold,
         bronze_version=outcome.versions["bronze"],
-        watermark_ms=run.watermark_ms(name, gold.generation),
+        closed_ms=run.closed_ms(name, gold.generation),
         seal_ms=_seal_ms(run, name, outcome),
         frozen_before_ms=frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
         run_id=run.run_id,

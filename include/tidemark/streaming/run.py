@@ -51,6 +51,19 @@ class Run:
         last = checkpoint.last_batch("commits")
         return checkpoint.next_watermark_ms(last) if last is not None else 0
 
+    def closed_ms(self, table: str, generation: int) -> int:
+        """Up to where a table's stream has closed windows, in milliseconds; 0 for none.
+
+        That is its watermark, but in append mode the one that its last batch ran by: a run that
+        dies before the batch without data has not emitted what its last watermark closes, and
+        the engine makes up for that only with the next row.
+        """
+        checkpoint = self.query_checkpoint(table, generation)
+        last = checkpoint.last_batch("commits")
+        if last is None or self.pipeline.tables[table].output_mode != "append":
+            return self.watermark_ms(table, generation)
+        return checkpoint.offsets(last).watermark_ms
+
     def ingest_checkpoint(self) -> Checkpoint:
         return self.checkpoint(self.places.ingest_checkpoint)
 

@@ -25,7 +25,9 @@ def appended_rows(table: DeltaTable, uri: str, first: int, last: int) -> FileSys
     """A dataset of the rows that the versions first..last (both included) appended to `table`.
 
     Its columns are the table's, without the partition's. Files that only moved rows
-    (`dataChange` false) are left out. StorageUnavailable where a commit's log entry is gone.
+    (`dataChange` false) are left out, and so are all files of a commit that removed rows: the
+    streams skip those too (`skipChangeCommits`), for what they add are the rows that stayed.
+    StorageUnavailable where a commit's log entry is gone.
     """
     options = dict(table._storage_options or {})
     sizes = dict(_added_files(uri, first, last, options))
@@ -45,9 +47,11 @@ def _added_files(
     uri: str, first: int, last: int, options: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
     for version in range(first, last + 1):
-        for line in _commit(uri, version, options).decode().splitlines():
-            added = json.loads(line).get("add")
-            if added and added["dataChange"]:
+        actions = [json.loads(line) for line in _commit(uri, version, options).splitlines()]
+        if any("remove" in action and action["remove"]["dataChange"] for action in actions):
+            continue
+        for added in (action["add"] for action in actions if "add" in action):
+            if added["dataChange"]:
                 yield unquote(added["path"]), int(added["size"])
 
 

@@ -11,10 +11,12 @@ import duckdb
 
 from tidemark.tables.create import open_table
 
-_TOTALS = (
-    "read", "accepted", "rejected", "assigned", "late_assigned", "windows", "published",
-)  # fmt: skip
+_TOTALS = ("table", "kind", "lines", "account")
+# The columns whose sums over batches say something.
+_SUMS = ("read", "accepted", "rejected", "assigned", "late_assigned", "windows", "published")
 _LINE = ("run", "table", "kind", "batch", "account", "difference")
+
+_NAME = r"{(\w+)}"
 
 Row = tuple[Any, ...]
 
@@ -48,7 +50,7 @@ def read_ledger(
     if not count:
         return None
     verdict = f"{count:,} lines, {checked:,} with an equation, {wrong:,} that do not balance"
-    return LedgerReport(verdict, wrong, ("kind", "table", "lines", *_TOTALS), totals, _LINE, newest)
+    return LedgerReport(verdict, wrong, _TOTALS, totals, _LINE, newest)
 
 
 _VERDICT = """
@@ -57,25 +59,29 @@ _VERDICT = """
 
 
 def _totals() -> str:
-    sums = ", ".join(f'sum("{name}")::BIGINT' for name in _TOTALS)
-    return f'SELECT kind, "table", count(*), {sums} FROM lines GROUP BY ALL ORDER BY "table", kind'
+    sums = ", ".join(f'sum("{name}")::BIGINT AS "{name}"' for name in _SUMS)
+    return f"""
+        SELECT "table", kind, lines, CASE
+            WHEN kind = 'ingest' THEN {_INGEST}
+            WHEN kind = 'stream' THEN {_words("{assigned} assigned, {late_assigned} late")}
+            ELSE {_words("{windows} windows, {published} rows")} END
+        FROM (SELECT kind, "table", count(*) AS lines, {sums} FROM lines GROUP BY ALL)
+        ORDER BY "table" NULLS FIRST, kind
+    """
 
 
 def _newest() -> str:
     """Each line's equation in words; a number that is not known any more is a question mark."""
+    emitted = (
+        "{assigned} assigned, {late_assigned} late; {emitted} emitted, {emitted_before} before"
+    )
     return f"""
-        SELECT run, "table", kind, batch,
-            CASE WHEN kind = 'ingest'
-                THEN {_words("{read} read = {accepted} accepted + {rejected} rejected")}
-                WHEN kind <> 'stream'
-                THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
-                WHEN emitted IS NULL THEN {_words("{assigned} assigned, {late_assigned} late")}
-                ELSE {
-        _words(
-            "{assigned} assigned, {late_assigned} late; {emitted} emitted, {emitted_before} before"
-        )
-    }
-            END, difference
+        SELECT run, "table", kind, batch, CASE
+            WHEN kind = 'ingest' THEN {_INGEST}
+            WHEN kind <> 'stream'
+            THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
+            WHEN emitted IS NULL THEN {_words("{assigned} assigned, {late_assigned} late")}
+            ELSE {_words(emitted)} END, difference
         FROM lines
         ORDER BY scheduled_at DESC, run DESC, "table" NULLS FIRST, kind, batch DESC LIMIT ?
     """
@@ -83,6 +89,9 @@ def _newest() -> str:
 
 def _words(text: str) -> str:
     """SQL for a text with columns' names in braces."""
-    names = re.findall(r"{(\w+)}", text)
+    names = re.findall(_NAME, text)
     values = "".join(f", coalesce(format('{{:,}}', \"{name}\"), '?')" for name in names)
-    return f"format('{re.sub(chr(123) + r'[a-z_]+' + chr(125), '{}', text)}'{values})"
+    return f"format('{re.sub(_NAME, '{}', text)}'{values})"
+
+
+_INGEST = _words("{read} read = {accepted} accepted + {rejected} rejected")

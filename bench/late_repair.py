@@ -1,0 +1,228 @@
+"""Late repair against history: 1,000 late rows on a bronze of 1 and of 10 million rows.
+
+The history has the same number of rows a day, so that ten times the rows are ten times the days.
+Late rows fall into the same two hours of the first day each time. Measured is the step of the
+platform's own run that repairs (counting late rows, computing windows again, comparing, appending)
+in a warm session, against a full refresh of the table: the aggregate of all of bronze, written
+anew. Interleaved, medians of the repetitions with their spread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.streaming.aggregate import aggregate, with_event_time
+from tidemark.streaming.job import run_once
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.run import Run
+from tidemark.streaming.session import start_session
+from tidemark.tables.create import existing_table
+from tidemark.tables.result import RunResult
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ROWS_A_DAY = 100_000
+LATE_ROWS = 1_000
+KEYS = 50
+FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+NAME = "history"
+PIPELINE: dict[str, Any] = {
+    "source": {
+        "files": "landing/*.json",
+        "columns": {"at": "timestamp", "key": "string", "amount": "long"},
+        "event_time": {"column": "at"},
+    },
+    "watermark": {"delay": "1 hour"},
+    "tables": {
+        "per_10m": {
+            "window": {"length": "10 minutes"},
+            "group_by": ["key"],
+            "measures": {"events": "count(*)", "amount": "sum(amount)"},
+        }
+    },
+}
+
+
+@dataclass
+class Measured:
+    """One size of history: seconds of each repetition, and the files that a repair opened."""
+
+    rows: int
+    repair: list[float] = field(default_factory=list)
+    refresh: list[float] = field(default_factory=list)
+    files_read: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class History:
+    """A pipeline in a folder of its own, with a bronze of so many rows."""
+
+    spark: SparkSession
+    root: Path
+    rows: int
+
+    @property
+    def places(self) -> Places:
+        return Places(str(self.root), NAME)
+
+    def run(self, run_id: str) -> RunResult:
+        """One run of the platform; it must succeed."""
+        settings = Settings(root=str(self.root), pipelines=str(self.root))
+        now = datetime.now(UTC)
+        run = Run(pipeline_from_mapping(NAME, PIPELINE), settings, run_id, epoch_ms(now))
+        with (self.root / "progress.txt").open("a") as out:
+            progress = Progress(NAME, out=out)
+            result = run_once(run, progress, now, False, session=lambda *_: self.spark)
+        if result.error:
+            raise SystemExit(f"The run {run_id} failed: {result.error.message}")
+        return result
+
+    def build(self) -> None:
+        """The history in bronze, aggregated and published by a run."""
+        self.land("first.json", 1, self.rows // ROWS_A_DAY * 86_400 - 1)
+        self.run("first")
+        step = 86_400 * 1_000_000 // ROWS_A_DAY
+        micros = F.lit(epoch_ms(FIRST_DAY) * 1_000) + F.col("id") * step
+        rows = self.spark.range(self.rows).select(
+            F.timestamp_micros(micros).alias("at"),
+            F.concat(F.lit("key"), F.col("id") % KEYS).alias("key"),
+            F.lit(1).cast("bigint").alias("amount"),
+            F.to_date(F.timestamp_micros(micros)).alias("_event_date"),
+        )
+        rows.repartition("_event_date").write.format("delta").mode("append").save(
+            self.places.bronze
+        )
+        self.run("history")
+
+    def land(self, name: str, count: int, second: int) -> None:
+        """A file of so many rows within two hours from a second of the history on."""
+        folder = self.root / "landing"
+        folder.mkdir(parents=True, exist_ok=True)
+        start = FIRST_DAY + timedelta(seconds=second)
+        rows = [
+            {
+                "at": (start + timedelta(seconds=7_200 * n // count)).isoformat(),
+                "key": f"key{n % KEYS}",
+                "amount": 1,
+            }
+            for n in range(count)
+        ]
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def repair(self, number: int) -> tuple[float, RunResult]:
+        """Seconds of the repairing step of a run that finds 1,000 late rows."""
+        self.land(f"late-{number}.json", LATE_ROWS, 0)
+        result = self.run(f"late-{number}")
+        late = result.tables["per_10m"].late
+        assert late.rows == LATE_ROWS, late
+        assert late.corrected, late
+        return result.seconds["repair"], result
+
+    def refresh(self) -> float:
+        """Seconds of the rival: aggregate all of bronze, and write the table anew."""
+        pipeline = pipeline_from_mapping(NAME, PIPELINE)
+        begin = time.monotonic()
+        bronze = with_event_time(self.spark.read.format("delta").load(self.places.bronze), pipeline)
+        windows = aggregate(bronze, pipeline.tables["per_10m"])
+        windows.write.format("delta").mode("overwrite").save(str(self.root / "refreshed"))
+        return time.monotonic() - begin
+
+    def files_of_a_repair(self) -> tuple[int, int]:
+        """Files of the late rows' date, which is what a repair opens, and of all of bronze."""
+        bronze = existing_table(self.places.bronze, {})
+        day = FIRST_DAY.date().isoformat()
+        return len(bronze.file_uris(file_pruning_predicate=f"_event_date = DATE '{day}'")), len(
+            bronze.file_uris()
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print a table, and write the numbers as JSON."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs=2, default=[1_000_000, 10_000_000])
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
+    given = parser.parse_args(argv)
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--master local[2] pyspark-shell")
+    settings = Settings(root="/unused", pipelines="/unused")
+    spark = start_session(pipeline_from_mapping(NAME, PIPELINE), settings)
+    try:
+        measured = measure(spark, given.rows, given.repetitions, given.folder / "late_repair")
+    finally:
+        spark.stop()
+    told = [vars(one) for one in measured]
+    (given.folder / "late_repair.json").write_text(json.dumps(told, indent=2) + "\n")
+    print_measured(Console(), measured)
+
+
+def measure(
+    spark: SparkSession, sizes: Sequence[int], repetitions: int, folder: Path
+) -> list[Measured]:
+    """Build both histories, then repair and refresh each in turn; the first turn is not counted."""
+    shutil.rmtree(folder, ignore_errors=True)
+    histories = [History(spark, folder / str(rows), rows) for rows in sizes]
+    for history in histories:
+        history.root.mkdir(parents=True)
+        history.build()
+    measured = [Measured(history.rows) for history in histories]
+    for number in range(repetitions + 1):
+        for history, one in zip(histories, measured, strict=True):
+            repair, _ = history.repair(number)
+            refresh = history.refresh()
+            if number:
+                one.repair.append(round(repair, 3))
+                one.refresh.append(round(refresh, 3))
+            one.files_read, one.files = history.files_of_a_repair()
+    return measured
+
+
+def print_measured(console: Console, measured: Sequence[Measured]) -> None:
+    """A row for each size, and the ratios between them."""
+    table = Table(box=SIMPLE, show_edge=False)
+    names = ("rows in bronze", "repair, s", "files opened", "full refresh, s", "refresh/repair")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in measured:
+        table.add_row(
+            f"{one.rows:,}",
+            _spread(one.repair),
+            f"{one.files_read} of {one.files}",
+            _spread(one.refresh),
+            f"{statistics.median(one.refresh) / statistics.median(one.repair):.1f}",
+        )
+    small, large = measured
+    repair = statistics.median(large.repair) / statistics.median(small.repair)
+    refresh = statistics.median(large.refresh) / statistics.median(small.refresh)
+    console.print(table)
+    console.print(
+        f"{large.rows // small.rows} times the history: repair {repair:.2f} times as long, "
+        f"full refresh {refresh:.2f} times"
+    )
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f}–{max(seconds):.2f})"
+
+
+if __name__ == "__main__":
+    main()

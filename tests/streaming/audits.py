@@ -1,0 +1,105 @@
+"""Audits and backfills of a test's place, in the warm session, and hand-made damage."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from tests.runs import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.tables.audit_result import AuditResult
+    from tidemark.tables.backfill_result import BackfillResult
+
+
+def at(hour: int, minute: int = 0, day: int = 1) -> datetime:
+    return datetime(2026, 7, day, hour, minute, tzinfo=UTC)
+
+
+def event(hour: int, minute: int, key: str | None = "a", amount: int = 1) -> dict[str, Any]:
+    return {"at": at(hour, minute).isoformat(), "key": key, "amount": amount}
+
+
+def audit(
+    spark: SparkSession,
+    place: Place,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> AuditResult:
+    """An audit that could tell."""
+    from tidemark.streaming.audit import Asked
+    from tidemark.streaming.audit_job import audit_once
+    from tidemark.streaming.progress import Progress
+    from tidemark.streaming.run import Run
+
+    run = Run(place.pipeline, place.settings, "audit", 0, "audit")
+    progress = Progress(place.name, out=io.StringIO())
+    result = audit_once(
+        run,
+        list(place.pipeline.tables),
+        Asked(start, end),
+        progress,
+        datetime.now(UTC),
+        session=lambda *_: spark,
+    )
+    assert result.error is None, result.error
+    return result
+
+
+def backfill_warm(
+    spark: SparkSession,
+    place: Place,
+    start: datetime,
+    end: datetime,
+    dry_run: bool = False,
+    run_id: str = "backfill",
+    table: str = "per_10m",
+) -> BackfillResult:
+    """A backfill, whatever comes of it."""
+    from tidemark.streaming.backfill_job import Asked, backfill_once
+    from tidemark.streaming.progress import Progress
+    from tidemark.streaming.run import Run
+
+    return backfill_once(
+        Run(place.pipeline, place.settings, run_id, 0, "backfill"),
+        Asked(table, start, end, dry_run),
+        Progress(place.name, out=io.StringIO()),
+        datetime.now(UTC),
+        session=lambda *_: spark,
+        on_lapse=lambda lost: None,
+    )
+
+
+def backfill(
+    spark: SparkSession, place: Place, start: datetime, end: datetime, **options: Any
+) -> BackfillResult:
+    """A backfill that must succeed."""
+    result = backfill_warm(spark, place, start, end, **options)
+    assert result.error is None, result.error
+    return result
+
+
+def gold_of(place: Place, table: str = "per_10m") -> DeltaTable:
+    return DeltaTable(place.places.gold(table))
+
+
+def files_below(root: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file, by its path."""
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+@contextmanager
+def nothing_written(root: Path) -> Iterator[None]:
+    """Fails where any file below the root is new, changed or gone afterwards."""
+    before = files_below(root)
+    yield
+    assert files_below(root) == before

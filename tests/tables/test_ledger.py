@@ -1,0 +1,240 @@
+"""The ledger's lines: their equations, what they say when they do not add up, and each once."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.late_model import EPOCH, MILLISECOND
+from tests.runs import query
+from tidemark.errors import LedgerUnbalanced
+from tidemark.pipeline.model import Table, Window
+from tidemark.tables.late_rows import BatchCounts, BatchRead
+from tidemark.tables.ledger import (
+    INGEST,
+    STREAM,
+    LedgerLine,
+    check_balance,
+    last_batch_written,
+    write_ledger,
+)
+from tidemark.tables.ledger_lines import stream_lines
+
+SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
+SCHEDULED_MS = (SCHEDULED - EPOCH) // MILLISECOND
+MODES = ("update", "append", "complete")
+
+
+def ingest(batch: int = 0, read: int | None = 10, accepted: int = 7, **values: Any) -> LedgerLine:
+    return LedgerLine(
+        kind=INGEST,
+        source="ingest-query",
+        position=batch,
+        batch=batch,
+        read=read,
+        accepted=accepted,
+        rejected=values.pop("rejected", 3),
+        reasons=values.pop("reasons", {"malformed": 2, "future": 1}),
+    )
+
+
+def stream(batch: int = 0, **values: Any) -> LedgerLine:
+    told = {"assigned": 20, "late_assigned": 5, "emitted": 40, "emitted_before": 25} | values
+    source = {"kind": STREAM, "source": "query", "position": batch, "batch": batch}
+    return LedgerLine(**{**source, "table": "per_10m", **told})
+
+
+def recomputed(kind: str, published: int = 9, in_bronze: int = 9) -> LedgerLine:
+    return LedgerLine(
+        kind=kind,
+        source=f"per_10m/1/{kind}",
+        position=4,
+        table="per_10m",
+        windows=2,
+        published=published,
+        in_bronze=in_bronze,
+    )
+
+
+BALANCED = [
+    ingest(),
+    stream(),
+    stream(emitted=0, emitted_before=0, assigned=5),
+    stream(emitted=60, emitted_before=40, expects_late=False),
+    recomputed("late"),
+    recomputed("seal"),
+    recomputed("backfill"),
+]
+
+
+@pytest.mark.parametrize("line", BALANCED)
+def test_a_line_that_adds_up_has_no_difference(line: LedgerLine) -> None:
+    assert line.difference == 0
+    check_balance("clicks", [line])
+
+
+OFF_BY = [
+    (ingest(accepted=6), 1),
+    (ingest(read=9), -1),
+    (ingest(rejected=1), 2),
+    (stream(late_assigned=4), 1),
+    (stream(assigned=18), -2),
+    (stream(emitted=41), -1),
+    (stream(emitted_before=28), 3),
+    # Complete mode emits late assignments too: they are not taken off.
+    (stream(expects_late=False), 5),
+    (recomputed("late", published=8), 1),
+    (recomputed("seal", published=11), -2),
+    (recomputed("backfill", in_bronze=0), -9),
+]
+
+
+@pytest.mark.parametrize(("line", "difference"), OFF_BY)
+def test_what_is_missing_is_above_zero_and_what_is_too_much_below(
+    line: LedgerLine, difference: int
+) -> None:
+    assert line.difference == difference
+    with pytest.raises(LedgerUnbalanced, match=f"difference {difference}\n"):
+        check_balance("clicks", [line])
+
+
+def test_append_mode_and_rows_that_were_not_counted_at_the_source_have_no_equation() -> None:
+    assert stream(emitted=None, emitted_before=None).difference is None
+    assert ingest(read=None).difference is None
+    check_balance("clicks", [stream(emitted=None), ingest(read=None)])
+
+
+def test_an_unbalanced_ledger_names_the_table_the_batch_and_every_number() -> None:
+    lines = [ingest(), stream(batch=7, late_assigned=6)]
+    with pytest.raises(LedgerUnbalanced) as raised:
+        check_balance("clicks", lines)
+    assert str(raised.value).splitlines()[:2] == [
+        "The ledger of clicks does not balance in 1 lines:",
+        "  per_10m, stream, batch 7: assigned 20, late_assigned 6, emitted 40, "
+        "emitted_before 25; difference -1",
+    ]
+    assert "Nothing of this run was published" in str(raised.value)
+    assert not raised.value.retry_can_help
+
+
+@pytest.mark.parametrize(("wrong", "told"), [(5, None), (6, "… and 1 more"), (40, "… and 35 more")])
+def test_at_most_five_lines_are_shown(wrong: int, told: str | None) -> None:
+    lines = [stream(batch, emitted=0) for batch in range(wrong)]
+    with pytest.raises(LedgerUnbalanced) as raised:
+        check_balance("clicks", [*BALANCED, *lines])
+    text = str(raised.value)
+    assert f"in {wrong} lines" in text
+    assert text.count("difference 40") == 5
+    assert (told in text) if told else ("more" not in text)
+
+
+def counts(number: int | None, **values: int) -> BatchCounts:
+    zeros = dict.fromkeys(BatchCounts.__dataclass_fields__, 0) | values
+    return BatchCounts(**{**zeros, "batch": BatchRead(number, 1, 2, 0)})  # type: ignore[arg-type]
+
+
+def table(mode: str) -> Table:
+    window = Window(length=600_000 * MILLISECOND, slide=300_000 * MILLISECOND)
+    accept = mode == "complete"
+    return Table.model_validate(
+        {"window": window, "output_mode": mode, "accept_unbounded_state": accept}
+    )
+
+
+@given(
+    assigned=st.integers(0, 100),
+    late=st.integers(0, 100),
+    before=st.integers(0, 100),
+    lost=st.integers(-3, 3),
+)
+def test_a_batch_balances_just_where_nothing_is_lost_whatever_the_mode(
+    assigned: int, late: int, before: int, lost: int
+) -> None:
+    late = min(late, assigned)
+    read = [counts(3, assigned=assigned, late_assigned=late)]
+    for mode, kept in (("update", assigned - late), ("complete", assigned)):
+        emitted = {3: (before + kept - lost, before)}
+        (line,) = stream_lines("t", table(mode), "query", read, emitted)
+        assert line.difference == lost, mode
+    (line,) = stream_lines("t", table("append"), "query", read, {})
+    assert line.difference is None
+
+
+def test_in_update_mode_a_batch_that_emitted_nothing_has_lost_what_was_not_late() -> None:
+    read = [counts(0, assigned=4, late_assigned=4), counts(1, assigned=4, late_assigned=3)]
+    found = [line.difference for line in stream_lines("t", table("update"), "query", read, {})]
+    assert found == [0, 1]
+
+
+def test_in_complete_mode_a_batch_whose_sum_is_not_known_has_no_equation() -> None:
+    """The commit of the batch before may be out of the log by then."""
+    (line,) = stream_lines("t", table("complete"), "query", [counts(9, assigned=4)], {})
+    assert line.difference is None
+
+
+def test_batches_that_the_checkpoint_no_longer_keeps_have_no_line() -> None:
+    read = [counts(None, assigned=5), counts(2, assigned=5)]
+    lines = list(stream_lines("t", table("append"), "query", read, {}))
+    assert [line.batch for line in lines] == [2]
+
+
+def write(folder: Path, *lines: LedgerLine, run: str = "run", pipeline: str = "clicks") -> None:
+    write_ledger(str(folder), pipeline, run, SCHEDULED_MS, lines, {})
+
+
+def written(folder: Path, columns: str) -> list[tuple[Any, ...]]:
+    ledger = DeltaTable(str(folder)).to_pyarrow_table()
+    return query(f"SELECT {columns} FROM ledger ORDER BY ALL", ledger=ledger)
+
+
+def test_each_kind_of_line_is_written_with_what_belongs_to_it(tmp_path: Path) -> None:
+    write(tmp_path, ingest(), stream(late_rows=1, partly_late_rows=2), recomputed("late", 8))
+    columns = "kind, table, batch, read, assigned, published, difference, balanced"
+    assert written(tmp_path, columns) == [
+        ("ingest", None, 0, 10, None, None, 0, True),
+        ("late", "per_10m", None, None, None, 8, 1, False),
+        ("stream", "per_10m", 0, None, 20, None, 0, True),
+    ]
+    assert written(tmp_path, "DISTINCT pipeline, run, scheduled_at AT TIME ZONE 'UTC'") == [
+        ("clicks", "run", SCHEDULED.replace(tzinfo=None))
+    ]
+    (reasons,) = written(tmp_path, "reasons")[0]
+    assert json.loads(reasons) == {"malformed": 2, "future": 1}
+
+
+def test_a_line_is_written_once_whoever_writes_it_again(tmp_path: Path) -> None:
+    write(tmp_path, ingest(0), stream(0), recomputed("late"))
+    version = DeltaTable(str(tmp_path)).version()
+    write(tmp_path, ingest(0), stream(0), recomputed("late"), run="again")
+    assert DeltaTable(str(tmp_path)).version() == version
+    write(tmp_path, ingest(0), ingest(1), stream(0), stream(1), stream(2), run="next")
+    assert written(tmp_path, "kind, batch, run") == [
+        ("ingest", 0, "run"),
+        ("ingest", 1, "next"),
+        ("late", None, "run"),
+        ("stream", 0, "run"),
+        ("stream", 1, "next"),
+        ("stream", 2, "next"),
+    ]
+
+
+def test_pipelines_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
+    write(tmp_path, ingest(5))
+    write(tmp_path, ingest(0), pipeline="other")
+    assert written(tmp_path, "pipeline, batch") == [("clicks", 5), ("other", 0)]
+    assert last_batch_written(str(tmp_path), "clicks", "ingest-query", {}) == 5
+    assert last_batch_written(str(tmp_path), "other", "ingest-query", {}) == 0
+
+
+def test_before_the_first_line_the_last_batch_is_minus_one(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "none")
+    assert last_batch_written(nowhere, "clicks", "ingest-query", {}) == -1
+    write(tmp_path / "ledger", ingest())
+    assert last_batch_written(str(tmp_path / "ledger"), "clicks", "another", {}) == -1
