@@ -150,10 +150,9 @@ class History:
     def files_of_a_repair(self) -> tuple[int, int]:
         """Files of the late rows' date, which is what a repair opens, and of all of bronze."""
         bronze = existing_table(self.places.bronze, {})
-        day = FIRST_DAY.date().isoformat()
-        return len(bronze.file_uris(file_pruning_predicate=f"_event_date = DATE '{day}'")), len(
-            bronze.file_uris()
-        )
+        first_day = f"_event_date = DATE '{FIRST_DAY.date()}'"
+        opened = bronze.file_uris(file_pruning_predicate=first_day)
+        return len(opened), len(bronze.file_uris())
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -20,7 +20,8 @@ import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tidemark.airflow.stream import StreamOperator, job_file
+from tidemark.airflow.job import job_file
+from tidemark.airflow.stream import StreamOperator
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.settings import Settings
 
@@ -157,7 +158,7 @@ def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
 def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> None:
     submit.plan(SUCCEEDED)
     submit.run()
-    job = submit.arguments.index(job_file())
+    job = submit.arguments.index(job_file(StreamOperator.job))
     assert submit.arguments[:2] == ["--master", "local[2]"]
     assert submit.arguments[job + 1 :] == [
         *("--pipeline", str(submit.pipeline)),
@@ -320,9 +321,9 @@ def _driver(pid_file: Path) -> psutil.Process:
 
 
 def test_the_job_that_is_submitted_exists_and_pyspark_is_not_loaded_to_find_it() -> None:
-    assert Path(job_file()).is_file()
-    assert Path(job_file()).parts[-3:] == ("tidemark", "streaming", "job.py")
-    assert os.access(job_file(), os.R_OK)
+    assert Path(job_file(StreamOperator.job)).is_file()
+    assert Path(job_file(StreamOperator.job)).parts[-3:] == ("tidemark", "streaming", "job.py")
+    assert os.access(job_file(StreamOperator.job), os.R_OK)
 
 
 @pytest.mark.parametrize(

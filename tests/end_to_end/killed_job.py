@@ -1,4 +1,6 @@
-"""`jobs/stream.py` that ends or suspends itself, with all of its process group, at one point.
+"""A job that ends or suspends itself, with all of its process group, at one point.
+
+`--job` says which: the stream, a backfill, or a command that builds the ledger anew.
 
 `--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
 whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
@@ -24,10 +26,26 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from tidemark.cli.main import app
 from tidemark.storage import processes
-from tidemark.streaming import job
+from tidemark.streaming import backfill_job, job
 
 Function = Callable[..., Any]
+
+
+def backfill(arguments: Sequence[str]) -> int:
+    """Its result is another than a run's, so its file has another name."""
+    place = arguments.index("--result") + 1
+    named = [*arguments[:place], f"{arguments[place]}.backfill", *arguments[place + 1 :]]
+    return backfill_job.main(named)
+
+
+def rebuild_ledger(arguments: Sequence[str]) -> int:
+    pipeline = arguments[arguments.index("--pipeline") + 1]
+    return int(app(["ledger", "rebuild", pipeline], standalone_mode=False) or 0)
+
+
+JOBS = {"stream": job.main, "backfill": backfill, "rebuild": rebuild_ledger}
 
 
 def call_at(act: Callable[[], None], when: str, place: str, call: str, of: str) -> None:
@@ -83,11 +101,12 @@ def run(argv: Sequence[str]) -> int:
     for number, point in ((signal.SIGKILL, own.kill), (signal.SIGSTOP, own.stop)):
         if point:
             call_at(partial(_signal, number, own.mark), *point, own.of)
-    return job.main(arguments)
+    return JOBS[own.job](arguments)
 
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--job", choices=JOBS, default="stream")
     parser.add_argument("--kill", nargs=3)
     parser.add_argument("--stop", nargs=3)
     parser.add_argument("--of", default="")

@@ -19,17 +19,15 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
+from tests.end_to_end.killed_facts import facts_of, runs_of
+from tests.end_to_end.killed_input import MORNING, TABLES
 from tests.end_to_end.killed_runs import (
     AT,
-    MORNING,
     SECOND,
-    TABLES,
     States,
     end_group,
-    facts_of,
     finish,
     job_end,
-    runs_of,
     scheduled,
     start_at,
     states_in,
@@ -152,7 +150,7 @@ def test_a_writer_suspended_past_its_lease_commits_nothing_when_it_wakes_beside_
         second = start_job(place, "second", arguments=scheduled(MORNING))
         wait_for("the takeover", works(place, "second"), second)
         os.killpg(first.pid, signal.SIGCONT)
-        assert_halted(job_end(place, "first", first))
+        assert_ended(job_end(place, "first", first))
         result = succeeded(job_end(place, "second", second))
     assert result.took_over is not None
     assert result.took_over.startswith("from run first (stream) on elsewhere, because it ran out")
@@ -161,11 +159,15 @@ def test_a_writer_suspended_past_its_lease_commits_nothing_when_it_wakes_beside_
     assert facts_of(place) == undisturbed.facts
 
 
-def assert_halted(end: JobEnd) -> None:
-    """It ended at once, said why, and wrote no result."""
+def assert_ended(end: JobEnd) -> None:
+    """It halted and said why, or failed by itself just before, with an error that says it all."""
     assert end.exit_code not in (0, 1), end.output
-    assert "LeaseLost: The run first (stream) may write nothing more" in end.output
-    assert end.result is None
+    if end.result is None:
+        assert "LeaseLost: The run first (stream) may write nothing more" in end.output
+    else:
+        assert end.result.error is not None
+        assert end.result.error.type in ("LeaseLost", "StorageUnavailable", "RunFailed")
+        assert end.result.error.retry_can_help
 
 
 STOPS = {
@@ -187,7 +189,7 @@ STOPS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS)
-def test_a_writer_suspended_anywhere_and_woken_beside_another_halts(
+def test_a_writer_suspended_anywhere_and_woken_beside_another_commits_nothing(
     states: States, stop: tuple[str, str, str]
 ) -> None:
     undisturbed = states.undisturbed(SECOND)
@@ -198,7 +200,7 @@ def test_a_writer_suspended_anywhere_and_woken_beside_another_halts(
         second = start_job(place, "second", arguments=scheduled(MORNING))
         wait_for("the takeover", works(place, "second"), second)
         os.killpg(first.pid, signal.SIGCONT)
-        assert_halted(job_end(place, "first", first))
+        assert_ended(job_end(place, "first", first))
         succeeded(job_end(place, "second", second))
     assert_committed_nothing_since_the_fence(place, "first")
     assert facts_of(place) == undisturbed.facts
@@ -226,8 +228,7 @@ def test_a_commit_in_flight_at_a_takeover_fails_even_in_a_process_that_does_not_
         end = job_end(place, "first", first)
         succeeded(job_end(place, "second", second))
     assert end.exit_code == 75, end.output
-    assert end.result is not None
-    assert end.result.error is not None
+    assert_ended(end)
     assert_committed_nothing_since_the_fence(place, "first")
     assert facts_of(place) == undisturbed.facts
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
-JUDGED = "value string, _file string, _position bigint, at timestamp, id string, reason string"
+JUDGED = "_value string, _file string, _position bigint, at timestamp, id string, _reason string"
 
 
 @dataclass(frozen=True, order=True)
@@ -57,14 +57,16 @@ def decide(
     unique = source.unique
     assert unique is not None
     data = [(r.text, r.file, n, r.at, r.id, None) for n, r in enumerate(rows)]
-    judged = spark.createDataFrame(data, JUDGED).withColumn("detail", F.lit(None).cast("string"))
+    judged = spark.createDataFrame(data, JUDGED).withColumn("_detail", F.lit(None).cast("string"))
     bronze = spark.createDataFrame(
         [(r.file, r.at, r.id) for r in before], "_file string, at timestamp, id string"
     )
     accepted = d.accepted_rows_of(bronze, source, unique)
     contested = d.contested_ids(judged, accepted, source, unique).localCheckpoint()
     found = d.find_duplicates(judged, contested, source, unique)
-    rejected = d.reject_duplicates(judged, found, unique).toArrow().to_pylist()
+    decided = d.reject_duplicates(judged, found, unique)
+    named = decided.withColumnsRenamed({"_reason": "reason", "_detail": "detail"})
+    rejected = named.toArrow().to_pylist()
     assert len(rejected) == len(rows)
     return sorted(rejected, key=lambda row: row["_position"])
 

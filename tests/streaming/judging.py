@@ -49,8 +49,9 @@ def judge_lines(
         for number, line in enumerate(lines)
     ]
     rows = spark.createDataFrame(data, "number int, bytes binary")
-    text = rows.select("number", F.col("bytes").cast("string").alias("value"))
-    judged = judge(text, pipeline, int(BATCH_TIME.timestamp() * 1000)).drop("value")
+    text = rows.select("number", F.col("bytes").cast("string").alias("_value"))
+    judged = judge(text, pipeline, int(BATCH_TIME.timestamp() * 1000)).drop("_value")
+    judged = judged.withColumnsRenamed({"_reason": "reason", "_detail": "detail"})
     verdicts = sorted(judged.toArrow().to_pylist(), key=lambda row: row.pop("number"))
     assert len(verdicts) == len(lines)
     return [{k: v for k, v in row.items() if v is not None} for row in verdicts]

@@ -530,7 +530,7 @@ def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_futu
     from tidemark.streaming.judge import judge
 
     lines = spark.createDataFrame(
-        [('{"at":"2030-01-01T00:00:00Z"}', "a")], "value string, _f string"
+        [('{"at":"2030-01-01T00:00:00Z"}', "a")], "_value string, _f string"
     )
     year_2030 = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
     early, late = (
@@ -538,20 +538,20 @@ def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_futu
     )
     assert early is not None
     assert late is not None
-    assert (early["_f"], early["reason"]) == ("a", "future")
-    assert (late["_f"], late["reason"]) == ("a", None)
+    assert (early["_f"], early["_reason"]) == ("a", "future")
+    assert (late["_f"], late["_reason"]) == ("a", None)
 
 
 def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSession) -> None:
     from tidemark.streaming.judge import judge
 
     texts = [f'{{"at":"2026-01-0{day}T00:00:00Z"}}' for day in (1, 2, 3)]
-    lines = spark.createDataFrame([(text,) for text in texts], "value string")
+    lines = spark.createDataFrame([(text,) for text in texts], "_value string")
     pipeline = pipeline_of({}, keep="90 days")
 
     def judged(batch_time: datetime) -> list[tuple[str | None, str | None]]:
         rows = judge(lines, pipeline, int(batch_time.timestamp() * 1000)).orderBy("at").collect()
-        return [(row["reason"], row["detail"]) for row in rows]
+        return [(row["_reason"], row["_detail"]) for row in rows]
 
     first = judged(utc(2026, 4, 2))
     assert [reason for reason, _ in first] == ["too old", None, None]
@@ -565,7 +565,7 @@ def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSessio
 def test_without_keep_no_row_is_asked_for_its_age(spark: SparkSession) -> None:
     from tidemark.streaming.judge import judge
 
-    lines = spark.createDataFrame([('{"at":"2026-01-01T00:00:00Z"}',)], "value string")
+    lines = spark.createDataFrame([('{"at":"2026-01-01T00:00:00Z"}',)], "_value string")
 
     def plan(keep: str | None) -> str:
         judged: Any = judge(lines, pipeline_of({}, keep=keep), 0)

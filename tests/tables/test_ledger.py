@@ -25,7 +25,8 @@ from tidemark.tables.ledger import (
     last_batch_written,
     write_ledger,
 )
-from tidemark.tables.ledger_lines import stream_lines
+from tidemark.tables.ledger_lines import recomputed_lines, stream_lines
+from tidemark.tables.repaired import LATE, SEAL, Recomputed
 
 SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
 SCHEDULED_MS = (SCHEDULED - EPOCH) // MILLISECOND
@@ -105,10 +106,12 @@ def test_what_is_missing_is_above_zero_and_what_is_too_much_below(
         check_balance("clicks", [line])
 
 
-def test_append_mode_and_rows_that_were_not_counted_at_the_source_have_no_equation() -> None:
+def test_append_mode_and_what_was_not_counted_have_no_equation() -> None:
     assert stream(emitted=None, emitted_before=None).difference is None
     assert ingest(read=None).difference is None
-    check_balance("clicks", [stream(emitted=None), ingest(read=None)])
+    uncounted = LedgerLine(kind="late", source="per_10m/1/late", position=4, published=9)
+    assert uncounted.difference is None
+    check_balance("clicks", [stream(emitted=None), ingest(read=None), uncounted])
 
 
 def test_an_unbalanced_ledger_names_the_table_the_batch_and_every_number() -> None:
@@ -196,7 +199,7 @@ def written(folder: Path, columns: str) -> list[tuple[Any, ...]]:
 
 def test_each_kind_of_line_is_written_with_what_belongs_to_it(tmp_path: Path) -> None:
     write(tmp_path, ingest(), stream(late_rows=1, partly_late_rows=2), recomputed("late", 8))
-    columns = "kind, table, batch, read, assigned, published, difference, balanced"
+    columns = 'kind, "table", batch, read, assigned, published, difference, balanced'
     assert written(tmp_path, columns) == [
         ("ingest", None, 0, 10, None, None, 0, True),
         ("late", "per_10m", None, None, None, 8, 1, False),
@@ -238,3 +241,11 @@ def test_before_the_first_line_the_last_batch_is_minus_one(tmp_path: Path) -> No
     assert last_batch_written(nowhere, "clicks", "ingest-query", {}) == -1
     write(tmp_path / "ledger", ingest())
     assert last_batch_written(str(tmp_path / "ledger"), "clicks", "another", {}) == -1
+
+
+def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path: Path) -> None:
+    """It appends nothing then, and `changes` stays at its version."""
+    for sealed_to in (1_000, 1_000, 2_000):
+        recomputed = [Recomputed(SEAL, 2, 5, 5, 0), Recomputed(LATE, 1, 1, 1, 0)]
+        write(tmp_path, *recomputed_lines("t", 1, {LATE: 4, SEAL: sealed_to}, recomputed))
+    assert written(tmp_path, "kind") == [("late",), ("seal",), ("seal",)]

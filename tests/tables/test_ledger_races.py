@@ -5,17 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable
 
 from tests.runs import query
-from tests.tables.test_result import RESULT
 from tidemark.tables.ops import append_once, ensure_ops_table
-from tidemark.tables.runs import record_run
 
 SCHEMA = pa.schema([("pipeline", pa.string()), ("batch", pa.int64()), ("by", pa.string())])
 ROUNDS = 6
@@ -34,7 +30,7 @@ def at_once(work: Callable[..., None], folder: Path, *names: str) -> None:
 
 
 def append_rounds(folder: str, name: str, when: float) -> None:
-    """The same rows as the other process, a tenth of a second after each other."""
+    """The same rows as the other process at the same moments, a tenth of a second apart."""
     for batch in range(ROUNDS):
         time.sleep(max(0.0, when + batch / 10 - time.time()))
         row = {"pipeline": "clicks", "batch": batch, "by": name}

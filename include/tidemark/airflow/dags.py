@@ -1,4 +1,4 @@
-"""Dags from pipeline files: one each, parsed without loading any engine."""
+"""Dags from pipeline files: a stream and a backfill each, parsed without loading any engine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, XComArg, get_parsing_context
 
+from tidemark.airflow.backfill_dag import backfill_dag, backfill_dag_id
 from tidemark.airflow.describe import describe
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.stream import StreamOperator
@@ -16,13 +17,14 @@ from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings import load_settings
 from tidemark.pipeline.storage_options import is_local
 
 # A run picks up everything that is new, so missed schedules are never made up for (no catchup),
 # and any date in the past will do.
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# A backfill would run the same checkpoint again, not reprocess history.
+# An Airflow backfill would run the same checkpoint again, not reprocess history: the pipeline's
+# backfill Dag does that.
 RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
 DEFAULT_ARGS = {"owner": "tidemark", "retries": 2, "retry_delay": timedelta(seconds=30)}
 
@@ -33,7 +35,8 @@ def pipeline_dags(
     default_args: Mapping[str, Any] | None = None,
     settings: str | Path | None = None,
 ) -> dict[str, DAG]:
-    """A Dag for each valid pipeline file, by its id, which is the pipeline's name.
+    """Two Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
+    name, and its backfill, `NAME__backfill`, which is started by hand.
 
     `folder` holds the files; without it, the settings' folder of pipelines. `settings` is the
     settings file; without it, the one that `load_settings` finds, also when a task runs.
@@ -47,60 +50,67 @@ def pipeline_dags(
     except SettingsInvalid:
         return {}
     arguments = {**DEFAULT_ARGS, **(default_args or {})}
-    return {
-        pipeline.name: _dag(pipeline, path, conn_id, arguments, used, settings)
+    file = str(Path(settings).absolute()) if settings else None
+    made = [
+        make(pipeline, Places(used.root, pipeline.name), arguments, _task(path, file, conn_id))
         for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-    }
+        for make in (_stream_dag, _backfill_dag)
+    ]
+    return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
 
 def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
     # A task's process parses the Dag file as well, and needs one Dag of it.
     wanted = get_parsing_context().dag_id
     for path in pipeline_files(folder):
-        if wanted in (None, path.stem):
+        if wanted in (None, path.stem, backfill_dag_id(path.stem)):
             try:
                 yield path.absolute(), load_pipeline(path)
             except PipelineInvalid:
                 continue
 
 
-def _dag(
-    pipeline: Pipeline,
-    path: Path,
-    conn_id: str,
-    default_args: Mapping[str, Any],
-    settings: Settings,
-    settings_file: str | Path | None,
-) -> DAG:
-    places = Places(settings.root, pipeline.name)
+def _task(path: Path, settings_file: str | None, conn_id: str) -> dict[str, Any]:
+    return {"pipeline_file": str(path), "settings_file": settings_file, "conn_id": conn_id}
+
+
+def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[str, Any]:
     owner = {"owner": pipeline.owner} if pipeline.owner else {}
-    file = str(Path(settings_file).absolute()) if settings_file else None
+    return {
+        "start_date": START,
+        "catchup": False,
+        "max_active_runs": 1,
+        "default_args": {**default_args, **owner},
+        "tags": ["tidemark"],
+    }
+
+
+def _stream_dag(
+    pipeline: Pipeline, places: Places, default_args: Mapping[str, Any], task: dict[str, Any]
+) -> DAG:
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description,
         doc_md=describe(pipeline, places),
         schedule=pipeline.schedule,
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
         allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
-        default_args={**default_args, **owner},
-        tags=["tidemark"],
+        **_dag_arguments(pipeline, default_args),
     ) as dag:
-        stream = StreamOperator(
-            task_id="stream",
-            pipeline_file=str(path),
-            settings_file=file,
-            conn_id=conn_id,
-        )
+        stream = StreamOperator(task_id="stream", **task)
         PublishOperator(
             task_id="publish",
-            pipeline_file=str(path),
-            settings_file=file,
+            pipeline_file=task["pipeline_file"],
+            settings_file=task["settings_file"],
             result=XComArg(stream, key="result"),
             outlets=[gold_asset(table, places) for table in pipeline.tables],
         )
     return dag
+
+
+def _backfill_dag(
+    pipeline: Pipeline, places: Places, default_args: Mapping[str, Any], task: dict[str, Any]
+) -> DAG:
+    return backfill_dag(pipeline, _dag_arguments(pipeline, default_args), task)
 
 
 def gold_asset(table: str, places: Places) -> Asset:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table, Watermark
+from tidemark.pipeline.names import BACKFILL_SUFFIX
 from tidemark.pipeline.places import Places
 
 
@@ -26,8 +27,17 @@ def describe(pipeline: Pipeline, places: Places) -> str:
             "| table | windows | keys | measures | gold |",
             "|---|---|---|---|---|",
             *rows,
+            "",
+            *_BACKFILLS.format(dag=f"{pipeline.name}{BACKFILL_SUFFIX}").splitlines(),
         ]
     )
+
+
+_BACKFILLS = """\
+Airflow's own backfills are not allowed here: a run reads whatever is new, so a run for a date gone
+by would not compute that date again. The Dag `{dag}` does: closed windows of a range, again from
+the accepted rows.\
+"""
 
 
 def _watermark(watermark: Watermark) -> str:

@@ -1,135 +1,37 @@
-"""The task that runs a pipeline's job by spark-submit.
-
-Its life:
-1. refuse what cannot work before a JVM starts (a cluster cannot write to a local root);
-2. submit the job as the provider does, with `--hold`, so that publish is a task of its own;
-3. read the result file that the job wrote, whatever spark-submit's exit status was;
-4. fail the task as the result says, or push a summary of it to XCom.
-"""
+"""The task that runs a pipeline once, with `--hold`, so that publish is a task of its own."""
 
 from __future__ import annotations
 
-import importlib.util
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import psutil
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tidemark.airflow.outcome import as_task_failure, failure, log_lines, summary, without_result
-from tidemark.errors import ResultUnreadable
-from tidemark.pipeline.masters import check_master
-from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.airflow.job import JobOperator
+from tidemark.airflow.outcome import log_lines, summary
 from tidemark.tables.result import RunResult, read_result
 
-JOB = "tidemark.streaming.job"
 
+class StreamOperator(JobOperator):
+    """Submits a pipeline's run, and decides from its result file."""
 
-class StreamOperator(SparkSubmitOperator):
-    """Submits a pipeline's job, and decides from its result file.
+    job = "tidemark.streaming.job"
+    doing = "The run"
 
-    The settings are loaded when the task runs, from `settings_file` or where `load_settings`
-    finds them; the job inherits the worker's environment, so no secret is on a command line.
-    Raises AirflowFailException when a retry cannot help, AirflowException when it can.
-    Further arguments are the provider's (`conf`, `driver_memory`, `spark_binary` …).
-    """
+    def job_run_id(self, context: Context) -> str:
+        return str(context["run_id"])
 
-    def __init__(
-        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
-    ) -> None:
-        # A result belongs to one try, so a retry never attaches to the job of an earlier one.
-        super().__init__(
-            durable=False,
-            multiple_outputs=True,
-            name=f"tidemark {Path(pipeline_file).stem}",
-            **kwargs,
-        )
-        self.pipeline_file = pipeline_file
-        self.settings_file = settings_file
+    def job_arguments(self, context: Context) -> list[str]:
+        return ["--hold", *_schedule(context)]
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # None there
-        """Run the job to its end; the summary goes to XCom."""
-        with as_task_failure("The run"):
-            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
-            check_master(settings, *self._master())
-        pipeline, run_id = Path(self.pipeline_file).stem, context["run_id"]
-        uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
-        self.application = job_file()
-        self.application_args = [*self._arguments(run_id, uri), *_schedule(context)]
-        before = _earlier_result(uri, settings)
-        submit_error = self._submit(context)
-        result = self._read_result(uri, settings, submit_error)
-        # A Dag run that was deleted and made again has the same id, tries and result file.
-        if result == before:
-            raise without_result(
-                self._exit_status, f"{uri} is of an earlier run with this id."
-            ) from submit_error
-        return self._decide(result, uri, submit_error)
+    def read_result(self, uri: str, options: Mapping[str, str]) -> RunResult:
+        return read_result(uri, options)
 
-    def on_kill(self) -> None:
-        """End all of the job: the provider kills the JVM only, and leaves Python's driver."""
-        started = self._job_processes()
-        if self._hook is not None:
-            super().on_kill()
-        for process in started:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+    def log_lines(self, result: RunResult) -> list[str]:
+        return log_lines(result)
 
-    def _master(self) -> tuple[str, str]:
-        """Spark's master, and where it was named."""
-        master = str(self._get_hook()._connection["master"])
-        # The provider takes yarn, with no more than a line in the log.
-        unknown = f", or there is no connection {self._conn_id}" if master == "yarn" else ""
-        return master, f"of the connection {self._conn_id}{unknown}"
-
-    def _arguments(self, run_id: str, result: str) -> list[str]:
-        settings = ["--settings", self.settings_file] if self.settings_file else []
-        pipeline = ["--pipeline", self.pipeline_file]
-        return [*pipeline, *settings, "--run-id", run_id, "--result", result, "--hold"]
-
-    def _submit(self, context: Context) -> AirflowException | None:
-        """Run spark-submit; its failure is returned, because the result file says more."""
-        try:
-            super().execute(context)
-        except AirflowException as error:
-            return error
-        return None
-
-    def _read_result(
-        self, uri: str, settings: Settings, submit_error: AirflowException | None
-    ) -> RunResult:
-        with as_task_failure("Reading the run's result"):
-            try:
-                return read_result(uri, settings.storage_options)
-            except ResultUnreadable as error:
-                raise without_result(self._exit_status, str(error)) from submit_error
-
-    def _decide(
-        self, result: RunResult, uri: str, submit_error: AirflowException | None
-    ) -> dict[str, Any]:
-        for line in log_lines(result):
-            self.log.info(line)
-        if result.error is not None:
-            raise failure("The run", result.error) from submit_error
-        if submit_error is not None:
-            self.log.warning("The run succeeded, yet spark-submit then failed: %s", submit_error)
+    def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
         return summary(result, uri)
-
-    @property
-    def _exit_status(self) -> int | None:
-        process = self._hook._submit_sp if self._hook else None
-        return process.returncode if process else None
-
-    def _job_processes(self) -> list[psutil.Process]:
-        process = self._hook._submit_sp if self._hook else None
-        with suppress(psutil.NoSuchProcess):
-            if process is not None:
-                return psutil.Process(process.pid).children(recursive=True)
-        return []
 
 
 def _schedule(context: Context) -> list[str]:
@@ -138,20 +40,3 @@ def _schedule(context: Context) -> list[str]:
     stands_for = dag_run.data_interval_end or dag_run.run_after
     trigger = getattr(dag_run.run_type, "value", dag_run.run_type)
     return ["--scheduled-time", stands_for.isoformat(), "--trigger", str(trigger)]
-
-
-def job_file() -> str:
-    """The job's file, found without importing it: Airflow's process never loads pyspark."""
-    spec = importlib.util.find_spec(JOB)
-    if spec is None or spec.origin is None:
-        raise AirflowFailException(
-            f"{JOB} is not installed beside tidemark.airflow, so there is no job to submit. "
-            "Install the wheel `tidemark[spark]` on the worker."
-        )
-    return spec.origin
-
-
-def _earlier_result(uri: str, settings: Settings) -> RunResult | None:
-    with as_task_failure("Reading the run's result"), suppress(ResultUnreadable):
-        return read_result(uri, settings.storage_options)
-    return None

@@ -8,6 +8,8 @@ import re
 FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 TABLE_NAMES_IN_USE = ("bronze", "checkpoints", "lease", "rejects", "results")
 PIPELINE_NAMES_IN_USE = ("ops",)
+# A pipeline's backfill Dag has its name with this at the end.
+BACKFILL_SUFFIX = "__backfill"
 # Columns that publish adds to gold and changes.
 COLUMNS_IN_USE = (
     *("window_start", "window_end", "window_date", "rows", "status", "revision"),
@@ -28,6 +30,8 @@ def check_folder_name(name: str, what: str) -> None:
     in_use = TABLE_NAMES_IN_USE if what == "table" else PIPELINE_NAMES_IN_USE
     if name in in_use:
         raise ValueError("names a folder that the platform makes; choose another")
+    if what == "pipeline" and name.endswith(BACKFILL_SUFFIX):
+        raise ValueError(f"ends with {BACKFILL_SUFFIX}, as the Dags of backfills do")
 
 
 def check_column_name(name: str) -> None:

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.streaming.run import GoldStates, Outcome, Run
+from tidemark.streaming.run import GoldStates, Run
 from tidemark.tables.emitted import emitted_by_batch
-from tidemark.tables.ledger import LedgerLine, check_balance, last_batch_written, write_ledger
+from tidemark.tables.ledger import LedgerLine, check_ledger, last_batch_written, write_ledger
 from tidemark.tables.ledger_lines import ingest_lines, recomputed_lines, stream_lines
 from tidemark.tables.plan import GoldState
 from tidemark.tables.repaired import Repaired
-from tidemark.tables.result import TableResult
 
 
-def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired], outcome: Outcome) -> None:
-    """Write the run's lines; LedgerUnbalanced, once they are written, where one does not add up."""
+def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> None:
+    """Write the run's lines; LedgerUnbalanced, once they are written, where one does not add up.
+
+    So does a line of an earlier run: nothing is published until that is mended.
+    """
     ledger, name, options = run.places.ledger, run.pipeline.name, run.settings.storage_options
     query = str(run.ingest_checkpoint().query_id())
     written = last_batch_written(ledger, name, query, options)
     bronze, rejects = run.table(run.places.bronze), run.table(run.places.rejects)
     lines = ingest_lines(bronze, rejects, query, written)
     for table, state in gold.items():
-        lines += _lines_of_table(run, table, state, repaired[table], outcome.tables[table])
+        lines += _lines_of_table(run, table, state, repaired[table])
     write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, options)
-    check_balance(name, lines)
+    check_ledger(ledger, name, options)
 
 
-def _lines_of_table(
-    run: Run, name: str, gold: GoldState, repaired: Repaired, pinned: TableResult
-) -> list[LedgerLine]:
+def _lines_of_table(run: Run, name: str, gold: GoldState, repaired: Repaired) -> list[LedgerLine]:
     table = run.pipeline.tables[name]
     query = str(run.query_checkpoint(name, gold.generation).query_id())
     changes = run.table(run.places.changes(name))
     emitted = emitted_by_batch(run.table(run.places.gold(name)), changes, gold, table, query)
     return [
         *stream_lines(name, table, query, repaired.batches, emitted),
-        *recomputed_lines(name, gold.generation, pinned.changes, repaired.recomputed),
+        *recomputed_lines(name, gold.generation, repaired.positions, repaired.recomputed),
     ]

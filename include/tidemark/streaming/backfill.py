@@ -29,10 +29,14 @@ from tidemark.streaming.compare import compare, differences, differing_values, w
 from tidemark.streaming.run import Run
 from tidemark.streaming.windows_of import check_pipeline_columns, windows_by_bronze, windows_in_gold
 from tidemark.tables.assignments import count_of_range
-from tidemark.tables.backfill_plan import backfill_range, check_pending, last_pending
+from tidemark.tables.backfill_plan import (
+    backfill_range,
+    check_pending,
+    last_pending,
+    pending_changes,
+)
 from tidemark.tables.differences import Differences
 from tidemark.tables.gold import gold_state
-from tidemark.tables.history import changes_between
 from tidemark.tables.ledger import check_balance, write_ledger
 from tidemark.tables.ledger_lines import recomputed_lines
 from tidemark.tables.plan import GoldState
@@ -82,7 +86,7 @@ def plan_backfill(
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
     windows = backfill_range(table.window, start, end, state.close_ms, frozen)
     changes = run.table(run.places.changes(name))
-    pending = changes_between(changes, state.changes, changes.version())
+    pending = pending_changes(changes, state.changes)
     check_pending(pending, name)
     check_pipeline_columns(spark, run, name)
     bronze = published_bronze(run.table(run.places.bronze), state.bronze)
@@ -105,7 +109,7 @@ def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> Tab
     run, name = plan.run, plan.table_name
     options = run.settings.storage_options
     recomputed = _recomputed(plan)
-    lines = list(recomputed_lines(name, plan.state.generation, 0, [recomputed]))
+    lines = list(recomputed_lines(name, plan.state.generation, {BACKFILL: 0}, [recomputed]))
     # Before anything is appended: the next publish would take it along.
     check_balance(run.pipeline.name, lines)
     changes = run.table(run.places.changes(name))
@@ -113,7 +117,8 @@ def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> Tab
         changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
     )
     pinned = _pins(plan, run.table(run.places.changes(name)).version())
-    lines = list(recomputed_lines(name, plan.state.generation, pinned.changes, [recomputed]))
+    positions = {BACKFILL: pinned.changes}
+    lines = list(recomputed_lines(name, plan.state.generation, positions, [recomputed]))
     lease.check()
     write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
     if plan.nothing_to_publish:

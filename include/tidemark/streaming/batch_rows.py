@@ -15,7 +15,7 @@ _BATCH_COLUMNS = ("_batch", "_batch_time")
 
 def accepted_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
     """The accepted rows, in bronze's columns."""
-    return judged.where(F.col("reason").isNull()).select(
+    return judged.where(F.col("_reason").isNull()).select(
         *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
         "_extra",
         "_file",
@@ -29,12 +29,12 @@ def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -
 
     `judged` has `_repeats` besides what `judge` gives.
     """
-    is_text = F.is_valid_utf8("value")
-    return judged.where(F.col("reason").isNotNull()).select(
-        "reason",
-        "detail",
-        F.make_valid_utf8("value").alias("raw"),
-        F.when(~is_text, F.col("value").cast("binary")).alias("raw_bytes"),
+    is_text = F.is_valid_utf8("_value")
+    return judged.where(F.col("_reason").isNotNull()).select(
+        F.col("_reason").alias("reason"),
+        F.col("_detail").alias("detail"),
+        F.make_valid_utf8("_value").alias("raw"),
+        F.when(~is_text, F.col("_value").cast("binary")).alias("raw_bytes"),
         F.col(f"`{source.event_time.column}`").alias("event_time"),
         F.col("_repeats").alias("repeats"),
         "_file",

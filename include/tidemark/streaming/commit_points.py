@@ -1,5 +1,7 @@
 """The commit points of a run: each call that changes something which outlives the process.
 
+A backfill reaches points of a run, an audit none. What only a command does comes last.
+
 Killed before or after any of them and started again, a pipeline comes to what an undisturbed run
 gives. A function that writes and is not listed fails a test, and so does a point here without a
 test that kills a run before and after it.
@@ -119,5 +121,10 @@ COMMIT_POINTS = (
         "tidemark.tables.result:write_result",
         "before: whoever started the run finds no result, and starts it again; after: nothing is "
         "due, and a run that is started again finds nothing to do",
+    ),
+    CommitPoint(
+        "ledger rebuilt",
+        "tidemark.tables.ledger:replace_ledger",
+        "before: the ledger is as it was; after: it is the new one, and a repeat writes it again",
     ),
 )

@@ -76,7 +76,7 @@ def find_duplicates(
     `_repeats` (struct<file, event_time>) is the accepted row that is nearest in event time; of
     two equally near the earlier, then the one whose file comes first.
     """
-    row = F.struct("time", F.col("_file").alias("file"), "value", POSITION)
+    row = F.struct("time", F.col("_file").alias("file"), "_value", POSITION)
     candidates = _candidates(judged, source, unique).join(contested, "id")
     # Every row of an id has the same `before`.
     rows = candidates.groupBy("id").agg(
@@ -97,10 +97,10 @@ def find_duplicates(
 def reject_duplicates(judged: DataFrame, duplicates: DataFrame, unique: Unique) -> DataFrame:
     """The judged rows, where duplicates have a reason, a detail and `_repeats` (else null)."""
     is_duplicate = F.col("_repeats").isNotNull()
-    detail = F.when(is_duplicate, _detail(unique)).otherwise(F.col("detail"))
-    reason = F.when(is_duplicate, F.lit(DUPLICATE)).otherwise(F.col("reason"))
+    detail = F.when(is_duplicate, _detail(unique)).otherwise(F.col("_detail"))
+    reason = F.when(is_duplicate, F.lit(DUPLICATE)).otherwise(F.col("_reason"))
     joined = judged.join(duplicates, POSITION, "left")
-    return joined.withColumns({"reason": reason, "detail": detail})
+    return joined.withColumns({"_reason": reason, "_detail": detail})
 
 
 def without_duplicates(judged: DataFrame) -> DataFrame:
@@ -109,13 +109,13 @@ def without_duplicates(judged: DataFrame) -> DataFrame:
 
 
 def _candidates(judged: DataFrame, source: Source, unique: Unique) -> DataFrame:
-    return _identified(judged.where("reason IS NULL"), source, unique)
+    return _identified(judged.where("_reason IS NULL"), source, unique)
 
 
 def _identified(rows: DataFrame, source: Source, unique: Unique) -> DataFrame:
     """Rows with an id, with `id` and `time`; a null id repeats nothing."""
     time = F.unix_micros(F.col(f"`{source.event_time.column}`"))
-    kept = [name for name in ("_file", "value", POSITION) if name in rows.columns]
+    kept = [name for name in ("_file", "_value", POSITION) if name in rows.columns]
     chosen = rows.select(F.col(f"`{unique.by}`").alias("id"), time.alias("time"), *kept)
     return chosen.where("id IS NOT NULL")
 

@@ -24,7 +24,7 @@ _FIRST_GENERATION = 1
 def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
     """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
     pipeline, options = run.pipeline, run.settings.storage_options
-    lines = spark.createDataFrame([], "value string, _file string")
+    lines = spark.createDataFrame([], "_value string, _file string")
     bronze = bronze_schema(pipeline, judge(lines, pipeline, 0).schema)
     ensure_table(
         TableSpec(

@@ -45,9 +45,9 @@ _EARLIEST = "1970-01-01 00:00:00"
 def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame:
     """Add each line's verdict to it.
 
-    `lines` has `value` (the line) and may have more columns, which are kept. The result has,
+    `lines` has `_value` (the line) and may have more columns, which are kept. The result has,
     besides them, every declared and derived column, `_extra` (JSON of unknown fields, or
-    null), `_event_date` (date, UTC), `reason` (null: accepted) and `detail`. The columns of a
+    null), `_event_date` (date, UTC), `_reason` (null: accepted) and `_detail`. The columns of a
     rejected row hold what could be read of it.
     """
     source = pipeline.source
@@ -63,13 +63,13 @@ def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame
         *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
         "_extra",
         F.to_date(F.col(f"`{source.event_time.column}`")).alias("_event_date"),
-        F.col("_verdict.reason").alias("reason"),
-        F.col("_verdict.detail").alias("detail"),
+        F.col("_verdict.reason").alias("_reason"),
+        F.col("_verdict.detail").alias("_detail"),
     )
 
 
 def _envelope() -> SparkColumn:
-    return F.concat(F.lit(f'{{"{_ROWS}":['), F.col("value"), F.lit(f',{{"{_END}":1}}]}}'))
+    return F.concat(F.lit(f'{{"{_ROWS}":['), F.col("_value"), F.lit(f',{{"{_END}":1}}]}}'))
 
 
 def _parsed(columns: dict[str, Column], event_time: EventTime) -> SparkColumn:
@@ -106,7 +106,7 @@ def _is_nested(column: Column) -> bool:
 
 
 def _keys() -> SparkColumn:
-    return F.json_object_keys("value").alias("_keys")
+    return F.json_object_keys("_value").alias("_keys")
 
 
 def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColumn]:
@@ -132,7 +132,7 @@ def _surely_text(name: str) -> SparkColumn:
     (1.50 becomes 1.5). Where the key stands once and a quote follows, it is text for certain.
     """
     key = f'"{_quoted_regex(name)}"\\s*:\\s*'
-    return F.col("value").rlike(f'{key}"') & ~F.col("value").rlike(f'{key}[^"\\s]')
+    return F.col("_value").rlike(f'{key}"') & ~F.col("_value").rlike(f'{key}[^"\\s]')
 
 
 def _quoted_regex(name: str) -> str:
@@ -225,7 +225,7 @@ def _keys_are_unique() -> SparkColumn:
 
 
 def _well_formed() -> SparkColumn:
-    value = F.col("value")
+    value = F.col("_value")
     one_object = _whole() & F.col("_keys").isNotNull() & _keys_are_unique()
     good = F.is_valid_utf8(value) & one_object & ~_has_lone_surrogate() & ~value.contains(_MARK)
     return F.coalesce(good, F.lit(False))
@@ -233,7 +233,7 @@ def _well_formed() -> SparkColumn:
 
 def _has_lone_surrogate() -> SparkColumn:
     r"""True for a `\ud800` without its other half: no character, so no text can hold it."""
-    value = F.col("value")
+    value = F.col("_value")
     unescaped = F.regexp_replace(value, r"\\\\", "")
     alone = F.regexp_replace(unescaped, _SURROGATE_PAIR, "").rlike(r"\\u[dD][89a-fA-F]")
     return (value.contains(r"\ud") | value.contains(r"\uD")) & alone
@@ -241,10 +241,10 @@ def _has_lone_surrogate() -> SparkColumn:
 
 def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
     detail = (
-        F.when(~F.is_valid_utf8("value"), F.lit("not valid UTF-8"))
-        .when(F.col("value").rlike(r"^\s*\z"), F.lit("blank line"))
-        .when(F.col("value").startswith("\ufeff"), F.lit("begins with a byte order mark (BOM)"))
-        .when(F.col("value").contains(_MARK), F.lit(f"holds {_MARK}, which is kept for Tidemark"))
+        F.when(~F.is_valid_utf8("_value"), F.lit("not valid UTF-8"))
+        .when(F.col("_value").rlike(r"^\s*\z"), F.lit("blank line"))
+        .when(F.col("_value").startswith("\ufeff"), F.lit("begins with a byte order mark (BOM)"))
+        .when(F.col("_value").contains(_MARK), F.lit(f"holds {_MARK}, which is kept for Tidemark"))
         .when(_whole() & _has_lone_surrogate(), F.lit("holds half of a surrogate pair"))
         .when(~_keys_are_unique() & _whole(), F.lit("a field stands twice in the object"))
         .otherwise(F.lit("not exactly one JSON object"))

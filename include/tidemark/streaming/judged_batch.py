@@ -100,7 +100,7 @@ def _without_repeats(
     """The rows with duplicates rejected, and how many there are by reason (None: accepted)."""
     unique = batch.pipeline.source.unique
     if unique is None:
-        counts = judged.groupBy("reason").count().collect()
+        counts = judged.groupBy("_reason").count().collect()
         return without_duplicates(judged), Counter(dict(counts))
     by_reason, times = _counted(judged, batch)
     duplicates = _duplicates(spark, batch, judged, files, times, unique) if times else None
@@ -114,8 +114,8 @@ def _without_repeats(
 def _counted(judged: DataFrame, batch: Batch) -> tuple[Counter[str | None], list[tuple[int, int]]]:
     """Rows by reason, and the first and last event time of each date, in microseconds."""
     time = F.unix_micros(F.col(f"`{batch.pipeline.source.event_time.column}`"))
-    accepted_date = F.when(F.col("reason").isNull(), F.col("_event_date"))
-    found = judged.groupBy("reason", accepted_date.alias("date"))
+    accepted_date = F.when(F.col("_reason").isNull(), F.col("_event_date"))
+    found = judged.groupBy("_reason", accepted_date.alias("date"))
     rows = found.agg(F.count("*"), F.min(time), F.max(time)).collect()
     by_reason: Counter[str | None] = Counter()
     for reason, _, number, _, _ in rows:

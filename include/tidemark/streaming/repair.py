@@ -39,9 +39,10 @@ _MICROSECOND = timedelta(microseconds=1)
 class Repair:
     """One table of a run, and the state that its repair starts from.
 
-    `bronze_version` is the version that the table's query has read to. `closed_ms` is how
-    far its stream closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal). Windows that start before
-    `frozen_before_ms` stay as they are. `check` raises where the lease is lost.
+    `bronze_version` is the version that the table's query has read to. `closed_ms` is how far
+    the query closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal), in
+    milliseconds. Windows that start before `frozen_before_ms` stay as they are. `check` raises
+    where the lease is lost.
     """
 
     pipeline: Pipeline

@@ -82,10 +82,11 @@ def stream_of_files(
 
 
 def read_lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
-    """The lines of these files: `value` (the line's bytes as they are) and `_file`."""
+    """The lines of these files: `_value` (the line's bytes as they are) and `_file`."""
     reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")
     return reader.text([_pattern_of(uri) for uri in uris]).select(
-        "value", F.regexp_replace("_metadata.file_path", "^file:/+", "file:///").alias("_file")
+        F.col("value").alias("_value"),
+        F.regexp_replace("_metadata.file_path", "^file:/+", "file:///").alias("_file"),
     )
 
 

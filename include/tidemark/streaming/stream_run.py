@@ -45,7 +45,7 @@ def run_stream(
         outcome.tables[name] = pins_of(run, before[name], repaired[name], outcome)
         progress.say(f"{name}: {_told(outcome.tables[name])}")
     with progress.stage("ledger"):
-        account(run, gold, repaired, outcome)
+        account(run, gold, repaired)
 
 
 def _restart_cases(run: Run, gold: GoldStates) -> dict[str, str]:

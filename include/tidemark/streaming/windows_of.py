@@ -61,5 +61,5 @@ def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline
 
 
 def _bronze_columns(spark: SparkSession, pipeline: Pipeline) -> T.StructType:
-    lines = spark.createDataFrame([], "value string, _file string")
+    lines = spark.createDataFrame([], "_value string, _file string")
     return bronze_schema(pipeline, judge(lines, pipeline, 0).schema)

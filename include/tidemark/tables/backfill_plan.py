@@ -1,4 +1,4 @@
-"""Which windows a backfill may compute again: pure, from the frontiers that gold holds."""
+"""Which windows a backfill may compute again: decided from what gold and `changes` hold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from datetime import datetime
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from tidemark.errors import BackfillRefused, UnpublishedChanges
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Table, Window
+from tidemark.tables.history import VERSION, changes_between, schema_of
 from tidemark.tables.repaired import BACKFILL
 from tidemark.tables.window_range import (
     WindowRange,
@@ -68,6 +70,14 @@ def _check_kept(window: Window, windows: WindowRange, frozen_before_ms: int) -> 
         f"{instant_text(frozen_before_ms)} are older than `keep`, and bronze may have dropped "
         f"rows of theirs. The earliest start allowed is --from {_text(first_kept)}. {_UNTOUCHED}"
     )
+
+
+def pending_changes(changes: DeltaTable, published: int) -> pa.Table:
+    """The rows of `changes` after the version that gold published, with their `_commit_version`."""
+    found = changes_between(changes, published, changes.version())
+    schema = schema_of(changes).append(pa.field(VERSION, pa.int64()))
+    # The change feed has strings as Arrow views, which neither pyarrow nor Spark compares.
+    return found.select(schema.names).cast(schema)
 
 
 def check_pending(pending: pa.Table, table_name: str) -> None:

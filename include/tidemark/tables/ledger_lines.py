@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from deltalake import DeltaTable
 
@@ -61,9 +61,11 @@ def stream_line(
 ) -> LedgerLine:
     """The line of one batch. Where its rows were not counted, it has no equation.
 
-    A batch that emitted nothing is not in `emitted`: that is 0, but in append mode unknown.
+    In update mode a batch that emitted nothing is not in `emitted`: that is 0. In the others it
+    is unknown: append mode has no equation, and in complete mode the commit that tells the sum
+    of the batch before may be out of the log.
     """
-    now, before = emitted.get(batch, (None, None) if table.output_mode == "append" else (0, 0))
+    now, before = emitted.get(batch, (0, 0) if table.output_mode == "update" else (None, None))
     return LedgerLine(
         kind=STREAM,
         source=query,
@@ -83,14 +85,18 @@ def stream_line(
 
 
 def recomputed_lines(
-    name: str, generation: int, changes_version: int, recomputed: Sequence[Recomputed]
+    name: str, generation: int, positions: Mapping[str, int], recomputed: Sequence[Recomputed]
 ) -> Iterator[LedgerLine]:
-    """A line for each computation from bronze; its position is what `changes` came to by it."""
+    """A line for each computation from bronze.
+
+    `positions`, by cause, say what a computation rests on, so that a repeat of it has the same,
+    and the next one a higher: the version of bronze for late rows, the frontier for a seal.
+    """
     for one in recomputed:
         yield LedgerLine(
             kind=one.cause,
             source=f"{name}/{generation}/{one.cause}",
-            position=changes_version,
+            position=positions[one.cause],
             table=name,
             windows=one.windows,
             published=one.rows,

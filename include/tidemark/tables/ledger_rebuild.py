@@ -130,6 +130,8 @@ def _emitted(changes: DeltaTable, table: Table, generation: int, query: str) -> 
 def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
     changes = source.table(source.places.changes(name))
+    gold = gold_state(source.table(source.places.gold(name)))
+    positions = {LATE: gold.bronze, SEAL: gold.close_ms, BACKFILL: changes.version()}
     causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))
     sql = f"""
         SELECT cause, generation, count(*), sum("rows")::BIGINT
@@ -139,7 +141,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         yield LedgerLine(
             kind=cause,
             source=f"{name}/{generation}/{cause}",
-            position=changes.version(),
+            position=positions[cause],
             table=name,
             windows=windows,
             published=rows,

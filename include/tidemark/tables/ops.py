@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from tidemark.tables.create import TableSpec, ensure_table
 
@@ -41,6 +42,15 @@ def append_once(
     a crash writes nothing twice. Sources are few: a query, a table.
     """
     table = ensure_ops_table(uri, schema, description, options)
+    try:
+        _append_new(table, schema, rows)
+    except CommitFailedError:
+        # Another process noted one of these sources since the table was read.
+        table.update_incremental()
+        _append_new(table, schema, rows)
+
+
+def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> None:
     sources = {source for source, _, _ in rows}
     written = {source: table.transaction_version(source) for source in sources}
     new = [row for row in rows if _is_new(row, written)]

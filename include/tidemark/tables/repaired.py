@@ -32,6 +32,12 @@ class Repaired:
     recomputed: tuple[Recomputed, ...]
     sealed_to_ms: int = 0
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """What each cause's computation rests on, for the ledger."""
+        last = max((counts.batch.last for counts in self.batches), default=0)
+        return {LATE: last, SEAL: self.sealed_to_ms}
+
     def late(self, name: str) -> int:
         """The sum of one of the batches' counts."""
         return sum(getattr(counts, name) for counts in self.batches)

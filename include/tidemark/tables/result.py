@@ -22,8 +22,9 @@ class _Frozen(BaseModel):
 
 
 class Rows(_Frozen):
-    """Rows that the run judged: read = accepted + the sum of rejected. A file that could not
-    be read is one row of rejected, and of read."""
+    """Rows of the run's batches: `read` as counted at the source, the others as judged. The ledger
+    holds them against each other. A file that could not be read is one row of rejected, and of
+    read."""
 
     read: int = 0
     accepted: int = 0

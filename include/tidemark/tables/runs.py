@@ -119,7 +119,7 @@ def _append_missing(
 def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
     """Is the row there? An interrupted run's is needed only where the run has no final one."""
     outcomes = [row["outcome"]] if row["outcome"] != INTERRUPTED else list(_FINAL)
-    known = table.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
+    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(pipeline, row["run"]))
     with duckdb.connect() as connection:
         connection.register("known", known)
         ((count,),) = connection.execute(
@@ -128,6 +128,12 @@ def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
             [row["run"], row["started_at"], outcomes],
         ).fetchall()
     return bool(count)
+
+
+def _of_run(pipeline: str, run: str) -> str:
+    """Files of other runs are left out by their statistics, and not opened."""
+    escaped = run.replace("'", "''")
+    return f"pipeline = '{pipeline}' AND run = '{escaped}'"
 
 
 _FINAL = (SUCCEEDED, FAILED, INTERRUPTED)

@@ -1,0 +1,60 @@
+"""The task that computes closed windows of a range again, as its Dag run's parameters say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from tidemark.airflow.job import JobOperator
+from tidemark.pipeline.instants import utc_instant
+from tidemark.tables.backfill_result import BackfillResult, backfill_lines, read_backfill
+
+
+class BackfillOperator(JobOperator):
+    """Submits a backfill with the parameters `table`, `from`, `to` and `dry_run`.
+
+    It publishes by itself, in one commit. Counts and gold's version go to XCom; what changes,
+    before → after, stands in the task's log and in the result file.
+    """
+
+    job = "tidemark.streaming.backfill_job"
+    doing = "The backfill"
+
+    def job_run_id(self, context: Context) -> str:
+        """Never that of a run of the stream: the lease takes over from an earlier try by it."""
+        return f"backfill__{context['run_id']}"
+
+    def job_arguments(self, context: Context) -> list[str]:
+        asked = context["params"]
+        bounds = [f"--from={_instant(asked, 'from')}", f"--to={_instant(asked, 'to')}"]
+        dry_run = ["--dry-run"] if asked["dry_run"] else []
+        return ["--table", asked["table"], *bounds, *dry_run]
+
+    def read_result(self, uri: str, options: Mapping[str, str]) -> BackfillResult:
+        return read_backfill(uri, options)
+
+    def log_lines(self, result: BackfillResult) -> list[str]:
+        return [] if result.error else list(backfill_lines(result))
+
+    def summary(self, result: BackfillResult, uri: str) -> dict[str, Any]:
+        return {
+            "result": uri,
+            "table": result.table,
+            "dry_run": result.dry_run,
+            "windows_differing": result.found.windows,
+            "windows_published": result.published_windows,
+            "gold": result.gold,
+        }
+
+
+def _instant(asked: Any, name: str) -> str:
+    """A bound with its zone; without one it would be guessed."""
+    try:
+        return utc_instant(str(asked[name])).isoformat()
+    except ValueError as error:
+        raise AirflowFailException(
+            f"The parameter `{name}` is no time that can be used: {error}. Nothing was started."
+        ) from error

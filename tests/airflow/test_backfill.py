@@ -1,0 +1,179 @@
+"""The backfill Dag: what it asks for, and what its task submits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tests.airflow.test_stream_operator import SUBMIT
+from tidemark.airflow import pipeline_dags
+from tidemark.airflow.backfill import BackfillOperator
+from tidemark.airflow.job import job_file
+from tidemark.errors import PipelineInvalid
+from tidemark.pipeline.load import load_pipeline
+
+Write = Callable[..., Path]
+RUN = "manual__2026-11-21T10:00:00+00:00"
+ASKED = {
+    "table": "page_1h",
+    "from": "2026-07-01T02:00:00+02:00",
+    "to": "2026-07-02T00:00:00Z",
+    "dry_run": False,
+}
+RESULT = {
+    "pipeline": "visits",
+    "table": "page_1h",
+    "run_id": f"backfill__{RUN}",
+    "dry_run": False,
+    "outcome": "succeeded",
+    "window_from": "2026-07-01T00:00:00Z",
+    "window_to": "2026-07-02T00:00:00Z",
+    "started_at": "2026-11-21T10:00:01Z",
+    "ended_at": "2026-11-21T10:00:09Z",
+    "found": {"gold_windows": 9, "bronze_windows": 9, "equal": 7, "different": 2},
+    "appended": 2,
+    "changes": 8,
+    "gold": 5,
+    "published_windows": 2,
+}
+
+
+@pytest.fixture
+def dag(write_pipeline: Write) -> DAG:
+    write_pipeline("visits", owner="web", schedule="@hourly")
+    return pipeline_dags()["visits__backfill"]
+
+
+def test_the_dag_is_started_by_hand_one_run_at_a_time(dag: DAG) -> None:
+    assert (dag.timetable.can_be_scheduled, dag.max_active_runs, dag.catchup) == (False, 1, False)
+    assert dag.allowed_run_types is not None
+    assert {kind.value for kind in dag.allowed_run_types} == {"manual", "operator_triggered"}
+    assert [(task.task_id, task.owner) for task in dag.tasks] == [("backfill", "web")]
+
+
+def test_it_asks_for_a_table_of_the_pipeline_and_a_range_and_is_a_dry_run_unless_told(
+    dag: DAG,
+) -> None:
+    params = {name: dag.params.get_param(name) for name in ("table", "from", "to", "dry_run")}
+    assert params["table"].schema["enum"] == ["page_1h"]
+    assert {params[name].schema["format"] for name in ("from", "to")} == {"date-time"}
+    assert params["dry_run"].resolve() is True
+    assert params["from"].has_value is False
+
+
+def test_its_documentation_says_what_is_refused(dag: DAG) -> None:
+    assert "windows that are still open" in str(dag.doc_md)
+    assert "`dry_run`** is on unless" in str(dag.doc_md)
+
+
+def test_the_streams_documentation_names_it_and_why_airflow_backfills_are_not_allowed(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    told = " ".join(str(pipeline_dags()["visits"].doc_md).split())
+    assert "Airflow's own backfills are not allowed here" in told
+    assert "The Dag `visits__backfill` does" in told
+
+
+@pytest.mark.parametrize("dag_id", ["visits", "visits__backfill"])
+def test_a_task_process_makes_only_the_dag_that_it_runs(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch, dag_id: str
+) -> None:
+    write_pipeline("visits")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
+    assert list(pipeline_dags()) == [dag_id]
+
+
+def test_a_pipeline_cannot_have_the_name_of_a_backfill_dag(write_pipeline: Write) -> None:
+    with pytest.raises(PipelineInvalid, match="as the Dags of backfills do"):
+        load_pipeline(write_pipeline("visits__backfill"))
+
+
+class Backfill:
+    """A backfill task whose spark-submit leaves the result that it is told to."""
+
+    def __init__(self, folder: Path, pipeline: Path) -> None:
+        self.folder, self.pipeline = folder, pipeline
+
+    def run(self, result: dict[str, Any] | None, **asked: Any) -> dict[str, Any]:
+        plan = {
+            "result": json.dumps(result) if result else None,
+            "exit": 0,
+            "hang": None,
+            "seen": str(self.folder / "seen.json"),
+        }
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        operator = BackfillOperator(
+            task_id="backfill",
+            pipeline_file=str(self.pipeline),
+            conn_id="spark_default",
+            spark_binary=str(self.folder / "spark-submit"),
+        )
+        context: Any = {
+            "run_id": RUN,
+            "ti": SimpleNamespace(try_number=1),
+            "params": {**ASKED, **asked},
+        }
+        return operator.execute(context)
+
+    def arguments(self) -> list[str]:
+        seen: list[str] = json.loads((self.folder / "seen.json").read_text())
+        return seen[seen.index(job_file(BackfillOperator.job)) + 1 :]
+
+
+@pytest.fixture
+def task(write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backfill:
+    binary = tmp_path / "spark-submit"
+    binary.write_text(SUBMIT.format(python=sys.executable, plan=str(tmp_path / "plan.json")))
+    binary.chmod(0o755)
+    connection = {"conn_type": "spark", "host": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    return Backfill(tmp_path, write_pipeline("visits"))
+
+
+def test_the_job_is_told_table_and_range_under_a_run_id_that_no_stream_has(task: Backfill) -> None:
+    summary = task.run(RESULT)
+    result = summary.pop("result")
+    assert summary == {
+        "table": "page_1h",
+        "dry_run": False,
+        "windows_differing": 2,
+        "windows_published": 2,
+        "gold": 5,
+    }
+    assert task.arguments() == [
+        *("--pipeline", str(task.pipeline)),
+        *("--run-id", f"backfill__{RUN}", "--result", result),
+        *("--table", "page_1h", "--from=2026-07-01T00:00:00+00:00"),
+        "--to=2026-07-02T00:00:00+00:00",
+    ]
+
+
+def test_a_dry_run_is_one_for_the_job_as_well(task: Backfill) -> None:
+    task.run({**RESULT, "dry_run": True}, dry_run=True)
+    assert task.arguments()[-1] == "--dry-run"
+
+
+def test_a_time_without_a_zone_is_refused_before_anything_starts(task: Backfill) -> None:
+    with pytest.raises(AirflowFailException, match="`from` is no time that can be used"):
+        task.run(RESULT, **{"from": "2026-07-01T00:00:00"})
+    assert not (task.folder / "seen.json").exists()
+
+
+@pytest.mark.parametrize("retry_can_help", [True, False])
+def test_a_failed_backfill_is_tried_again_only_where_that_can_help(
+    task: Backfill, retry_can_help: bool
+) -> None:
+    error = {"class": "Refused", "message": "it is open", "retry_can_help": retry_can_help}
+    failed = {**RESULT, "outcome": "failed", "error": error}
+    with pytest.raises(AirflowException, match="The backfill failed with Refused") as raised:
+        task.run(failed)
+    assert isinstance(raised.value, AirflowFailException) is not retry_can_help

@@ -1,0 +1,279 @@
+"""A backfill brings closed windows to what bronze says, and touches nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.runs import Place, query, sorted_rows, succeed
+from tests.streaming.audits import (
+    at,
+    audit,
+    backfill,
+    backfill_warm,
+    event,
+    files_below,
+    gold_of,
+    nothing_written,
+)
+from tidemark.tables.backfill_result import backfill_lines
+from tidemark.tables.gold import gold_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DERIVED = ("status", "revision", "updated_by")
+BY_HAND = """
+    SELECT make_timestamptz(epoch_us(b.at) // 600000000 * 600000000) AS start, key,
+        count(*) AS events, sum(amount)::BIGINT AS amount
+    FROM bronze b GROUP BY ALL
+"""
+
+
+def land_first(spark: SparkSession, root: Path) -> Place:
+    """Eight windows in 10:00-10:40 that are closed (up to 10:41), two open ones from 10:50."""
+    place = Place(root)
+    rows = [event(10, m, key, m) for m in (0, 11, 22, 33, 51) for key in ("a", None)]
+    place.land("1.json", rows)
+    succeed(spark, place, "run-1")
+    return place
+
+
+@pytest.fixture(scope="module")
+def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return land_first(spark, tmp_path_factory.mktemp("backfill") / "root")
+
+
+@pytest.fixture
+def place(landed: Place, tmp_path: Path) -> Place:
+    """A copy in which no run can go on (checkpoints hold absolute paths), but a backfill can."""
+    shutil.copytree(landed.root, tmp_path / "root")
+    return replace(landed, root=tmp_path / "root")
+
+
+def correct_bronze(place: Place) -> None:
+    """One window gets another value, and one loses its only row."""
+    bronze = DeltaTable(place.places.bronze)
+    bronze.update({"amount": "amount + 100"}, predicate="key = 'a' AND amount = 11")
+    bronze.delete("key IS NULL AND amount = 22")
+
+
+def revisions(place: Place) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    return {
+        (row["window_start"].minute, row["key"]): (row["amount"], row["status"], row["revision"])
+        for row in place.gold().to_pylist()
+        if row["updated_by"] != "run-1"
+    }
+
+
+def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    before = gold_state(gold_of(place))
+    result = backfill(spark, place, at(10), at(10, 40))
+    after = gold_state(gold_of(place))
+    assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
+    assert place.gold().num_rows == 9
+    assert (result.published_windows, result.appended, result.gold) == (2, 2, before.version + 1)
+    kept = replace(after, version=before.version, changes=before.changes)
+    assert (kept, after.changes) == (before, DeltaTable(place.places.changes("per_10m")).version())
+    assert audit(spark, place).outcome == "equal"
+    by_hand = query(BY_HAND, bronze=place.bronze())
+    in_gold = query("SELECT window_start, key, events, amount FROM gold", gold=place.gold())
+    assert sorted(in_gold, key=repr) == sorted(by_hand, key=repr)
+
+
+def test_the_history_and_the_accounts_say_that_it_was_a_backfill(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    backfill(spark, place, at(10), at(10, 40), run_id="mend")
+    told = "SELECT cause, run, minute(window_start), amount, rows, batch FROM changes"
+    history = query(f"{told} WHERE cause = 'backfill' ORDER BY 3", changes=place.changes())
+    assert history == [
+        ("backfill", "mend", 10, 111, 1, None),
+        ("backfill", "mend", 20, None, 0, None),
+    ]
+    lines = query(
+        "SELECT run, windows, published, in_bronze, balanced FROM l WHERE kind = 'backfill'",
+        l=place.table(place.places.ledger),
+    )
+    assert lines == [("mend", 7, 7, 7, True)]
+    runs = query(
+        "SELECT run, outcome FROM r WHERE trigger = 'backfill'", r=place.table(place.places.runs)
+    )
+    assert runs == [("mend", "succeeded")]
+
+
+def test_a_dry_run_tells_the_same_and_writes_no_file(spark: SparkSession, place: Place) -> None:
+    correct_bronze(place)
+    shutil.rmtree(place.places.lease)
+    with nothing_written(place.root):
+        looked = backfill(spark, place, at(10), at(10, 40), dry_run=True)
+    assert looked.found == backfill(spark, place, at(10), at(10, 40)).found
+    told = "\n".join(backfill_lines(looked))
+    assert "windows with another value: 1" in told
+    assert "2026-07-01T10:10:00Z key=a: (amount=11) → (amount=111)" in told
+    assert "windows that go, because bronze has no row of them: 1" in told
+    assert told.endswith("dry run: nothing was written")
+
+
+def test_where_nothing_differs_gold_stays_at_its_version(spark: SparkSession, place: Place) -> None:
+    version = gold_of(place).version()
+    result = backfill(spark, place, at(10), at(10, 40))
+    assert (result.published_windows, gold_of(place).version()) == (None, version)
+
+
+def test_windows_outside_of_the_range_stay(spark: SparkSession, place: Place) -> None:
+    correct_bronze(place)
+    backfill(spark, place, at(10, 20), at(10, 40))
+    assert (revisions(place), place.gold().num_rows) == ({}, 9)
+
+
+def test_open_windows_are_refused_with_the_frontier_and_the_largest_range(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    version = gold_of(place).version()
+    error = backfill_warm(spark, place, at(10, 5), at(10, 50)).error
+    assert error is not None
+    assert (error.type, error.retry_can_help) == ("BackfillRefused", False)
+    assert "gold is closed up to 2026-07-01T10:41:00Z" in error.message
+    assert "--from 2026-07-01T10:05:00Z --to 2026-07-01T10:40:00Z" in error.message
+    assert gold_of(place).version() == version
+    assert backfill(spark, place, at(10, 5), at(10, 40)).published_windows == 2
+
+
+def test_changes_that_wait_for_their_publish_are_not_taken_along(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = land_first(spark, tmp_path)
+    place.land("2.json", [event(10, 1, "late", 5), event(10, 52, "a", 5)])
+    held = succeed(spark, place, "run-2", hold=True)
+    correct_bronze(place)
+    before = {table: files_below(tmp_path / "clicks" / table) for table in ("bronze", "per_10m")}
+    error = backfill_warm(spark, place, at(10), at(10, 40)).error
+    assert error is not None
+    assert (error.type, error.retry_can_help) == ("UnpublishedChanges", True)
+    assert "(run run-2)" in error.message
+    for table, files in before.items():
+        assert files_below(tmp_path / "clicks" / table) == files
+    assert held.tables["per_10m"].changes > gold_state(gold_of(place)).changes
+    succeed(spark, place, "run-3")
+    assert backfill(spark, place, at(10), at(10, 40)).published_windows == 2
+    assert audit(spark, place).outcome == "equal"
+
+
+def fail_before_gold(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: Any) -> None:
+        raise KeyError("killed")
+
+    monkeypatch.setattr("tidemark.streaming.backfill.publish_table", end)
+
+
+def test_killed_before_gold_and_repeated_it_appends_and_revises_once(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    with pytest.MonkeyPatch.context() as patch:
+        fail_before_gold(patch)
+        assert backfill_warm(spark, place, at(10), at(10, 40), run_id="first").error
+    assert revisions(place) == {}
+    result = backfill(spark, place, at(10), at(10, 40), run_id="second")
+    assert (result.appended, result.published_windows) == (0, 2)
+    assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
+    counts = "SELECT count(*) FROM t WHERE {} = 'backfill'"
+    assert query(counts.format("cause"), t=place.changes()) == [(2,)]
+    assert query(counts.format("kind"), t=place.table(place.places.ledger)) == [(1,)]
+    assert audit(spark, place).outcome == "equal"
+
+
+def test_what_a_killed_backfill_left_is_overruled_where_bronze_changed_again(
+    spark: SparkSession, place: Place
+) -> None:
+    bronze = DeltaTable(place.places.bronze)
+    before = bronze.version()
+    correct_bronze(place)
+    with pytest.MonkeyPatch.context() as patch:
+        fail_before_gold(patch)
+        assert backfill_warm(spark, place, at(10), at(10, 40)).error
+    bronze = DeltaTable(place.places.bronze)
+    bronze.restore(before)
+    rows = sorted_rows(place.gold())
+    backfill(spark, place, at(10), at(10, 40), run_id="again")
+    assert sorted_rows(place.gold()) == rows
+    assert audit(spark, place).outcome == "equal"
+
+
+def test_the_next_run_publishes_what_a_killed_backfill_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = land_first(spark, tmp_path)
+    correct_bronze(place)
+    with pytest.MonkeyPatch.context() as patch:
+        fail_before_gold(patch)
+        assert backfill_warm(spark, place, at(10), at(10, 40)).error
+    succeed(spark, place, "run-2")
+    assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
+    assert audit(spark, place).outcome == "equal"
+
+
+def test_a_window_in_gold_twice_is_refused(spark: SparkSession, place: Place) -> None:
+    from deltalake import write_deltalake
+
+    row = gold_of(place).to_pyarrow_table().slice(0, 1)
+    write_deltalake(place.places.gold("per_10m"), row, mode="append")
+    error = backfill_warm(spark, place, at(10), at(10, 40)).error
+    assert error is not None
+    assert error.type == "BackfillRefused"
+    assert "more than once" in error.message
+
+
+def test_rows_deleted_and_ingested_again_come_to_what_was_right_from_the_start(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = land_first(spark, tmp_path / "mended")
+    DeltaTable(place.places.bronze).delete("at < '2026-07-01T10:30:00Z'")
+    corrected = [event(10, 0, "a", 5), event(10, 12, "new", 6)]
+    place.land("again.json", corrected)
+    succeed(spark, place, "run-2")
+    # Windows that the corrected rows touch are repaired as late ones; the others still stand.
+    assert audit(spark, place).tables["per_10m"].found.only_in_gold == 5
+    result = backfill(spark, place, at(10), at(10, 40))
+    assert result.found.only_in_gold == 5
+    assert audit(spark, place).outcome == "equal"
+    right = Place(tmp_path / "right")
+    kept = [event(10, m, key, m) for m in (33, 51) for key in ("a", None)]
+    right.land("1.json", [*corrected, *kept])
+    succeed(spark, right, "run-1")
+    assert sorted_rows(place.gold(), DERIVED) == sorted_rows(right.gold(), DERIVED)
+
+
+def test_the_stream_goes_on_as_if_there_had_been_no_backfill(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    places = [land_first(spark, tmp_path / name) for name in ("filled", "plain")]
+    filled, plain = places
+    for place in places:
+        correct_bronze(place)
+    checkpoints = Path(filled.places.folder) / "checkpoints"
+    before = files_below(checkpoints)
+    backfill(spark, filled, at(10), at(10, 40))
+    assert files_below(checkpoints) == before
+    runs = []
+    for place in places:
+        place.land("2.json", [event(10, 1, "late", 5), event(10, 52), event(11, 5)])
+        runs.append(succeed(spark, place, "run-2").tables["per_10m"])
+    same = {"changes": 0, "gold": 0}
+    assert runs[0].model_copy(update=same) == runs[1].model_copy(update=same)
+    outside = "SELECT * FROM g WHERE minute(window_start) NOT IN (10, 20)"
+    rows = [sorted(query(outside, g=place.gold()), key=repr) for place in places]
+    assert rows[0] == rows[1]
+    backfill(spark, plain, at(10), at(10, 40))
+    assert sorted_rows(filled.gold(), DERIVED) == sorted_rows(plain.gold(), DERIVED)
