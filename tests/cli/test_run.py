@@ -76,9 +76,11 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
     before = sorted_rows(place.gold())
     ran = tidemark_process(
         place, "run", "pipelines/clicks.yaml", "--hold", "--result", "held.json",
-        "--master", "local[1]",
+        "--master", "local[1]", "--scheduled-time", "2026-07-01T14:00:00+02:00",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+    told = read_result(str(place.root / "held.json"), {}).scheduled_at
+    assert told == datetime(2026, 7, 1, 12, tzinfo=UTC)
     assert ": held, not published" in ran.stdout
     assert row_of(ran.stdout, "per_10m")[:5] == ["per_10m", "1", "held", "as", "before"]
     assert sorted_rows(place.gold()) == before

@@ -22,6 +22,7 @@ from tidemark.tables.ledger import (
     STREAM,
     LedgerLine,
     check_balance,
+    check_ledger,
     last_batch_written,
     write_ledger,
 )
@@ -123,7 +124,7 @@ def test_an_unbalanced_ledger_names_the_table_the_batch_and_every_number() -> No
         "  per_10m, stream, batch 7: assigned 20, late_assigned 6, emitted 40, "
         "emitted_before 25; difference -1",
     ]
-    assert "Nothing of this run was published" in str(raised.value)
+    assert "Nothing was published" in str(raised.value)
     assert not raised.value.retry_can_help
 
 
@@ -249,3 +250,16 @@ def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path:
         recomputed = [Recomputed(SEAL, 2, 5, 5, 0), Recomputed(LATE, 1, 1, 1, 0)]
         write(tmp_path, *recomputed_lines("t", 1, {LATE: 4, SEAL: sealed_to}, recomputed))
     assert written(tmp_path, "kind") == [("late",), ("seal",), ("seal",)]
+
+
+def test_a_ledger_with_a_line_that_does_not_balance_is_refused_until_it_is_mended(
+    tmp_path: Path,
+) -> None:
+    check_ledger(str(tmp_path / "none"), "clicks", {})
+    write(tmp_path, ingest(0), stream(0), stream(1, emitted=None))
+    check_ledger(str(tmp_path), "clicks", {})
+    write(tmp_path, stream(2, late_assigned=6), run="wrong")
+    write(tmp_path, ingest(1), run="later")
+    with pytest.raises(LedgerUnbalanced, match=r"per_10m, stream, batch 2: .*; difference -1"):
+        check_ledger(str(tmp_path), "clicks", {})
+    check_ledger(str(tmp_path), "words", {})

@@ -15,11 +15,13 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.tables.result import (
+    Late,
     Rows,
     RunError,
     RunResult,
     TableResult,
     read_result,
+    repair_lines,
     write_result,
 )
 
@@ -120,3 +122,20 @@ def test_rows_add_up_reason_by_reason() -> None:
     second = Rows(read=3, accepted=2, rejected={"malformed": 1})
     assert first + second == Rows(read=7, accepted=4, rejected={"future": 1, "malformed": 2})
     assert first + Rows() == first
+
+
+def test_a_table_without_late_rows_and_seals_has_nothing_to_tell_of_repairs() -> None:
+    assert repair_lines(TABLE) == []
+    # The frontier of an idle source that is closed already.
+    assert repair_lines(TABLE.model_copy(update={"close_before_ms": 9, "sealed_to_ms": 9})) == []
+
+
+def test_late_rows_and_seals_are_told_with_their_numbers() -> None:
+    late = Late(rows=3, partly=2, assigned=9, windows=7, frozen=1, recomputed=6, corrected=5)
+    told = repair_lines(TABLE.model_copy(update={"late": late, "sealed_to_ms": 1_000}))
+    assert told == [
+        "3 rows came too late, and 2 for some of their windows only; "
+        "6 closed windows computed again, 5 of them changed",
+        "1 late assignments to windows older than `keep` left out",
+        "the source is idle: windows up to 1970-01-01T00:00:01Z sealed",
+    ]

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import BackfillRefused
+from tidemark.pipeline.model import Table
 from tidemark.storage.lease import Lease
 from tidemark.streaming.compare import compare, differences, differing_values, wide_session
 from tidemark.streaming.run import Run
@@ -47,6 +48,7 @@ from tidemark.tables.repaired import BACKFILL, Recomputed
 from tidemark.tables.result import TableResult
 from tidemark.tables.retention import frozen_before_ms
 from tidemark.tables.window_range import WindowRange
+from tidemark.tables.window_values import window_keys
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -90,18 +92,29 @@ def plan_backfill(
     check_pending(pending, name)
     check_pipeline_columns(spark, run, name)
     bronze = published_bronze(run.table(run.places.bronze), state.bronze)
-    session = wide_session(spark)
+    found, differing = _compared(spark, run, name, state, bronze, windows, pending)
+    return Backfill(run, name, state, bronze, windows, pending, found, differing)
+
+
+def _compared(
+    spark: SparkSession,
+    run: Run,
+    name: str,
+    state: GoldState,
+    bronze: PublishedBronze,
+    windows: WindowRange,
+    pending: pa.Table,
+) -> tuple[Differences, pa.Table]:
+    """How gold differs from bronze, and the values to append: what differs from the newest known
+    ones."""
+    session, table = wide_session(spark), run.pipeline.tables[name]
     computed = windows_by_bronze(session, run, name, bronze, windows)
     held = windows_in_gold(session, run, name, state.version, windows)
     found = differences(compare(held, computed, table), table)
     _check_unique(found, name)
-    known = _known(session, held, pending, run, name, windows)
-    differing = (
-        differing_values(compare(known, computed, table), table).toArrow()
-        if found.windows or pending.num_rows
-        else pending
-    )
-    return Backfill(run, name, state, bronze, windows, pending, found, differing)
+    known = _known(session, held, pending, table, windows)
+    differing = differing_values(compare(known, computed, table), table)
+    return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
 
 
 def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> TableResult:
@@ -138,15 +151,13 @@ def _known(
     spark: SparkSession,
     held: DataFrame,
     pending: pa.Table,
-    run: Run,
-    name: str,
+    table: Table,
     windows: WindowRange,
 ) -> DataFrame:
     """The newest known value of each window: gold's, unless a killed backfill left a newer one."""
     if not pending.num_rows:
         return held
-    table = run.pipeline.tables[name]
-    keys = ("window_start", *table.group_by)
+    keys = window_keys(table)
     columns = [f"`{column}`" for column in (*keys, "window_end", *table.measures, "rows")]
     newer = spark.createDataFrame(last_pending(pending, table)).where(
         F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyarrow.dataset import Dataset
 
+from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Table
 from tidemark.tables.history import changes_between, schema_of
 from tidemark.tables.plan import GoldState
@@ -61,7 +63,7 @@ def append_recomputed(
     """One commit of recomputed windows; none where there are none.
 
     `check` raises where this process may not write any more. A takeover after it changes the
-    table's properties, and the commit fails on that.
+    table's properties, and the commit fails on that: StorageUnavailable.
     """
     if not windows.num_rows:
         return
@@ -71,7 +73,14 @@ def append_recomputed(
     for name, value in constants.items():
         values = pa.repeat(pa.scalar(value, schema.field(name).type), windows.num_rows)
         windows = windows.append_column(name, values)
-    write_deltalake(changes, windows.select(schema.names).cast(schema), mode="append")
+    try:
+        write_deltalake(changes, windows.select(schema.names).cast(schema), mode="append")
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{changes.table_uri} was changed while recomputed windows were appended to it "
+            f"({error}): did another run take the lease over? None of them was appended. Try "
+            "again: the next run finds the same windows."
+        ) from error
 
 
 def _of_same_dates(gold: DeltaTable, windows: pa.Table) -> Dataset:

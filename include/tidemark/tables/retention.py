@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 
 from deltalake import CommitProperties
+from deltalake.exceptions import CommitFailedError
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -78,5 +80,11 @@ def _drop_before(
         check()
         listed = ", ".join(f"'{day}'" for day in expired)
         properties = CommitProperties(max_commit_retries=0)
-        table.delete(f"_event_date IN ({listed})", commit_properties=properties)
+        try:
+            table.delete(f"_event_date IN ({listed})", commit_properties=properties)
+        except CommitFailedError as error:
+            raise StorageUnavailable(
+                f"{bronze} got another commit while its dates {listed} were dropped ({error}). "
+                "What was to be published is published. Try again: the next run drops them."
+            ) from error
     return expired
