@@ -67,6 +67,8 @@ def test_corrected_bronze_is_audited_backfilled_though_killed_once_and_audited_a
     assert result["took_over"], "the lease of the killed one"
     revised = "SELECT amount, status, revision FROM gold WHERE updated_by = 'again'"
     assert query(revised, gold=place.gold()) == [(111, "corrected", 1)] * 2
+    lines = "SELECT windows, published, balanced FROM l WHERE kind = 'backfill'"
+    assert query(lines, l=place.table(place.places.ledger)) == [(6, 6, True)]
 
     code, output, result = run(place, AUDIT, "audit-2")
     assert (code, result["outcome"]) == (0, "equal"), output

@@ -105,15 +105,15 @@ def test_a_row_that_is_rejected_for_another_reason_stays_and_repeats_nothing(
             ("first", A, 0, row(0).at, "x", "future", "too early"),
             ("second", A, 1, row(1).at, "x", None, None),
         ],
-        "value string, _file string, _position long, at timestamp, id string, reason string, "
-        "detail string",
+        "_value string, _file string, _position long, at timestamp, id string, _reason string, "
+        "_detail string",
     )
     nothing = d.accepted_rows_of(judged.where(F.lit(False)), SEVEN, SEVEN.unique)
     contested = d.contested_ids(judged, nothing, SEVEN, SEVEN.unique)
     assert contested.count() == 0
     found = d.find_duplicates(judged, contested, SEVEN, SEVEN.unique)
     rows = d.reject_duplicates(judged, found, SEVEN.unique).orderBy("_position").collect()
-    assert [(r["reason"], r["detail"], r["_repeats"]) for r in rows] == [
+    assert [(r["_reason"], r["_detail"], r["_repeats"]) for r in rows] == [
         ("future", "too early", None),
         (None, None, None),
     ]
@@ -154,7 +154,7 @@ def test_ids_that_stand_once_are_not_contested(spark: SparkSession) -> None:
     assert SEVEN.unique is not None
     judged = spark.createDataFrame(
         [("t", A, n, row(n * 100).at, key, None) for n, key in enumerate("xyzz")],
-        "value string, _file string, _position bigint, at timestamp, id string, reason string",
+        "_value string, _file string, _position bigint, at timestamp, id string, _reason string",
     )
     # x is in bronze as well, but beyond the horizon; y within it.
     bronze = spark.createDataFrame(

@@ -38,6 +38,7 @@ from tidemark.tables.backfill_plan import (
 )
 from tidemark.tables.differences import Differences
 from tidemark.tables.gold import gold_state
+from tidemark.tables.history import VERSION
 from tidemark.tables.ledger import check_balance, write_ledger
 from tidemark.tables.ledger_lines import recomputed_lines
 from tidemark.tables.plan import GoldState
@@ -130,7 +131,7 @@ def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> Tab
         changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
     )
     pinned = _pins(plan, run.table(run.places.changes(name)).version())
-    positions = {BACKFILL: pinned.changes}
+    positions = {BACKFILL: _position(plan, pinned.changes)}
     lines = list(recomputed_lines(name, plan.state.generation, positions, [recomputed]))
     lease.check()
     write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
@@ -194,6 +195,17 @@ def _recomputed(plan: Backfill) -> Recomputed:
     return Recomputed(
         BACKFILL, found.bronze_windows, found.bronze_rows, in_bronze, plan.differing.num_rows
     )
+
+
+def _position(plan: Backfill, changes: int) -> int:
+    """The commit of `changes` that holds what was computed: a repeat after a crash finds the same.
+
+    Not the newest version: a takeover of the lease fences the table by a commit of its own.
+    """
+    if plan.differing.num_rows:
+        return changes
+    versions = [int(version) for version in plan.pending.column(VERSION).to_pylist() if version]
+    return max(versions, default=plan.state.changes)
 
 
 def _pins(plan: Backfill, changes: int) -> TableResult:

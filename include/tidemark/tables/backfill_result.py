@@ -66,7 +66,7 @@ def backfill_lines(result: BackfillResult) -> Iterator[str]:
     found = result.found
     yield (
         f"{result.table}: {found.bronze_windows:,} windows computed from {found.bronze_rows:,} "
-        f"assignments of bronze, {found.equal:,} as gold has them, {found.windows:,} not"
+        f"assignments of bronze: {found.equal:,} equal in gold, {found.windows:,} windows differ"
     )
     yield from example_lines(found, _TITLES, arrow=True)
     if result.dry_run:

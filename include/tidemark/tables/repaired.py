@@ -34,8 +34,13 @@ class Repaired:
 
     @property
     def positions(self) -> dict[str, int]:
-        """What each cause's computation rests on, for the ledger."""
-        last = max((counts.batch.last for counts in self.batches), default=0)
+        """What each cause's computation rests on, for the ledger.
+
+        Of the batches only those with late rows: after a kill the next run's fence of bronze is
+        read as a batch of no rows, and the repair repeats.
+        """
+        late = (counts.batch.last for counts in self.batches if counts.late_assigned)
+        last = max(late, default=0)
         return {LATE: last, SEAL: self.sealed_to_ms}
 
     def late(self, name: str) -> int:
