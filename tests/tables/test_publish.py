@@ -201,6 +201,21 @@ def test_of_several_changes_of_a_window_that_of_the_later_commit_counts(windows:
     assert windows.gold("total") == [(4,)]
 
 
+def test_what_a_seal_computed_counts_only_where_the_publish_closes_it(windows: Windows) -> None:
+    """A killed run sealed both windows; rows that came since keep the second one open."""
+    windows.change(window(at(10), key="emitted", total=1), window(at(11), key="emitted", total=1))
+    windows.change(
+        *[window(at(hour), key=key, total=1) for hour in (10, 11) for key in ("emitted", "sealed")],
+        cause="seal",
+    )
+    windows.publish_at(at(10, 30))
+    assert windows.gold("window_start", "key", "status") == [
+        (at(10), "emitted", "final"),
+        (at(10), "sealed", "final"),
+        (at(11), "emitted", "provisional"),
+    ]
+
+
 def test_a_pin_takes_no_later_change_along(windows: Windows) -> None:
     pinned = windows.pin(at(10), changes=windows.change(window(at(10), key="a", total=1)))
     windows.change(window(at(10), key="a", total=2))

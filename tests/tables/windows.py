@@ -70,10 +70,10 @@ class Windows:
             measures=measures,
         )
 
-    def change(self, *windows: Row) -> int:
-        """One batch of the stream appends these windows; the version that it made."""
+    def change(self, *windows: Row, cause: str = "stream") -> int:
+        """One batch of the stream, or a repair, appends these windows; the version it made."""
         schema = pa.schema(Schema.from_json(self._changes_json).to_arrow())
-        constant = {"cause": "stream", "generation": 1, "run": "run", "batch": 0}
+        constant = {"cause": cause, "generation": 1, "run": "run", "batch": 0}
         rows = pa.Table.from_pylist([row | constant for row in windows], schema)
         write_deltalake(self.changes_uri, rows, mode="append")
         return DeltaTable(self.changes_uri).version()

@@ -19,6 +19,7 @@ from pyarrow.dataset import Dataset
 
 from tidemark.pipeline.model import Table
 from tidemark.tables.plan import PublishPlan
+from tidemark.tables.repaired import SEAL
 
 _TOLERANCE = "1e-9"
 _COUNTS = "SELECT count(*), count(*) FILTER (_known) FROM written"
@@ -50,7 +51,7 @@ def changed_windows(
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", changes)
-        connection.execute(latest(keys))
+        connection.execute(latest(keys, _sealed_or_not_a_seal(plan)))
         connection.register("touched", _touched(connection, gold, table.window.length, plan))
         connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
         connection.execute(_joined(keys, tuple(table.measures), schema))
@@ -66,10 +67,16 @@ def window_keys(table: Table) -> tuple[str, ...]:
     return ("window_start", *table.group_by)
 
 
-def latest(keys: tuple[str, ...]) -> str:
+def _sealed_or_not_a_seal(plan: PublishPlan) -> str:
+    """What a killed run sealed is open again where the source is no longer idle: append mode
+    must not show it, and the others have the stream's own value."""
+    return f"cause <> '{SEAL}' OR window_end <= {_literal(plan.close_after_ms)}"
+
+
+def latest(keys: tuple[str, ...], condition: str = "true") -> str:
     """Of the rows in `changes`, the last one of each window, as the table `latest`."""
     return f"""
-        CREATE TEMP TABLE latest AS SELECT * FROM changes QUALIFY
+        CREATE TEMP TABLE latest AS SELECT * FROM changes WHERE {condition} QUALIFY
             row_number() OVER (PARTITION BY {_list(keys)} ORDER BY _commit_version DESC) = 1
     """
 
