@@ -4,7 +4,7 @@
 PYTHON ?=
 INSTALLER ?=
 # Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
-PYTEST_WORKERS = -n 2 --dist loadscope
+PYTEST_WORKERS = -n 2 --dist loadscope --no-loadscope-reorder
 PYTEST_ARGS =
 
 IN_ENVIRONMENT = . ./.tidemark/env &&

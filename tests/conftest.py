@@ -1,8 +1,8 @@
 """Fixtures that all tests share, and which test process runs what.
 
 At most two Spark processes live at once: tests that ask for the `spark` fixture share one
-session in one test process, tests that start jobs of their own (marked `process`) run one
-after the other in another.
+session in a test process, tests that start jobs of their own (marked `process`) run one after
+the other in another, which may start a session of its own when they are done.
 """
 
 from __future__ import annotations
@@ -24,15 +24,33 @@ settings.register_profile("tidemark", derandomize=True, deadline=None, print_blo
 settings.load_profile("tidemark")
 
 
+# The longest work first, so that no test process waits for the other in the end: the first
+# takes the jobs, the second the warm session; who is done first takes the whole runs in a
+# session. Then come the files without Spark, each for itself.
+GROUPS = ("process", "spark", "runs")
+
+
 class OneSparkEach(LoadScopeScheduling):
-    """Gives all files that share the warm session to one test process, and all that start jobs
-    of their own to one; any other file to whichever is free.
+    """Gives each group of files to one test process; any other file to whichever is free.
 
     Not by xdist's own groups: its 3.8 names them in a way that pytest 9.2 does not see.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _group_of(nodeid.split("::")[0])
+        return _group_of(_file_of(nodeid))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The groups in their order, which is the one in which they are given out."""
+    items.sort(key=lambda item: _place_of(_group_of(_file_of(item.nodeid))))
+
+
+def _place_of(group: str) -> int:
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.split("::")[0]
 
 
 @cache
@@ -40,7 +58,11 @@ def _group_of(file: str) -> str:
     source = (Path(__file__).parent.parent / file).read_text()
     if "mark.process" in source:
         return "process"
-    return "spark" if "spark: SparkSession" in source else file
+    if "import Worked" in source:
+        return "runs"
+    if "spark: SparkSession" not in source:
+        return file
+    return "runs" if "end_to_end" in file else "spark"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -38,6 +38,7 @@ def versions(place: Place) -> dict[str, int]:
     return {name: DeltaTable(uri).version() for name, uri in uris.items()}
 
 
+@pytest.mark.long
 def test_corrected_bronze_is_audited_backfilled_though_killed_once_and_audited_again(
     tmp_path: Path,
 ) -> None:

@@ -27,7 +27,7 @@ PHASES = (Phase.explicit, Phase.generate)
 SEEDS = st.integers(0, 1_000_000)
 
 
-@settings(max_examples=4, phases=PHASES)
+@settings(max_examples=3, phases=PHASES)
 @given(seed=SEEDS)
 def test_gold_ledger_and_late_counts_are_right_after_every_run(
     spark: SparkSession, seed: int

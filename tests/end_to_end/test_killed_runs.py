@@ -261,7 +261,8 @@ def test_a_run_that_was_published_and_not_recorded_is_recorded_by_the_next_one(
     assert {table["table"] for table in recorded["tables"]} == TABLES.keys()
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_run_killed_at_a_random_moment_and_started_again_equals_an_undisturbed_one(
     states: States, number: int
 ) -> None:

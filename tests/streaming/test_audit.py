@@ -57,7 +57,7 @@ def copied(landed: Place, tmp_path: Path) -> Place:
     return replace(landed, root=tmp_path / "root")
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("sealed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_gold_equals_bronze_in_every_output_mode_after_late_rows_and_a_seal(
     spark: SparkSession, tmp_path: Path, sealed: bool
 ) -> None:
@@ -172,6 +172,7 @@ def test_windows_are_compared_by_their_start_from_the_range_on_and_before_its_en
     assert differing(None, at(10, 10) + timedelta(seconds=1)) == 2
 
 
+@pytest.mark.long
 def test_a_held_run_is_not_in_gold_and_not_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.land("1.json", [event(10, m) for m in (0, 11, 51)])
@@ -185,6 +186,7 @@ def test_a_held_run_is_not_in_gold_and_not_asked_for(spark: SparkSession, tmp_pa
     assert audit(spark, place).tables["per_10m"].found.only_in_gold == 1
 
 
+@pytest.mark.long
 def test_frozen_windows_are_left_out_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.land("1.json", [event(10, m) for m in (0, 11, 51)])
@@ -197,6 +199,7 @@ def test_frozen_windows_are_left_out_and_counted(spark: SparkSession, tmp_path: 
     assert (audited.tables["per_10m"].frozen, audited.tables["per_10m"].found.equal) == (3, 1)
 
 
+@pytest.mark.long
 def test_a_table_that_never_published_equals_bronze(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.land("1.json", [event(10, 0)])
@@ -204,6 +207,7 @@ def test_a_table_that_never_published_equals_bronze(spark: SparkSession, tmp_pat
     assert audit(spark, place).tables["per_10m"].found.bronze_windows == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("gold", "bronze", "same"),
     [

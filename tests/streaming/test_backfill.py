@@ -124,12 +124,14 @@ def test_a_dry_run_tells_the_same_and_writes_no_file(spark: SparkSession, place:
     assert told.endswith("dry run: nothing was written")
 
 
+@pytest.mark.long
 def test_where_nothing_differs_gold_stays_at_its_version(spark: SparkSession, place: Place) -> None:
     version = gold_of(place).version()
     result = backfill(spark, place, at(10), at(10, 40))
     assert (result.published_windows, gold_of(place).version()) == (None, version)
 
 
+@pytest.mark.long
 def test_windows_outside_of_the_range_stay(spark: SparkSession, place: Place) -> None:
     correct_bronze(place)
     backfill(spark, place, at(10, 20), at(10, 40))
@@ -194,6 +196,7 @@ def test_killed_before_gold_and_repeated_it_appends_and_revises_once(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_what_a_killed_backfill_left_is_overruled_where_bronze_changed_again(
     spark: SparkSession, place: Place
 ) -> None:
@@ -211,6 +214,7 @@ def test_what_a_killed_backfill_left_is_overruled_where_bronze_changed_again(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_the_next_run_publishes_what_a_killed_backfill_left(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -224,6 +228,7 @@ def test_the_next_run_publishes_what_a_killed_backfill_left(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_a_window_in_gold_twice_is_refused(spark: SparkSession, place: Place) -> None:
     from deltalake import write_deltalake
 
@@ -235,6 +240,7 @@ def test_a_window_in_gold_twice_is_refused(spark: SparkSession, place: Place) ->
     assert "more than once" in error.message
 
 
+@pytest.mark.long
 def test_rows_deleted_and_ingested_again_come_to_what_was_right_from_the_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -255,6 +261,7 @@ def test_rows_deleted_and_ingested_again_come_to_what_was_right_from_the_start(
     assert sorted_rows(place.gold(), DERIVED) == sorted_rows(right.gold(), DERIVED)
 
 
+@pytest.mark.long
 def test_the_stream_goes_on_as_if_there_had_been_no_backfill(
     spark: SparkSession, tmp_path: Path
 ) -> None:

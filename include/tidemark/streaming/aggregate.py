@@ -11,6 +11,7 @@ out, but the batch still runs, because its tasks write the state that the next b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,7 +34,8 @@ _NO_LIMIT = 2**31 - 1
 class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
-    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none.
+    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. `check` is
+    called before each append, and raises where the lease is lost.
     """
 
     pipeline: Pipeline
@@ -44,6 +46,7 @@ class Aggregate:
     generation: int
     run_id: str
     close_ms: int
+    check: Callable[[], None]
 
     @property
     def table(self) -> Table:
@@ -144,6 +147,7 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str) -> None:
     )
     writer = rows.write.format("delta").mode("append").option("userMetadata", note)
     writer = writer.option("txnAppId", str(plan.checkpoint.query_id())).option("txnVersion", batch)
+    plan.check()
     writer.save(spark_uri(plan.changes))
 
 

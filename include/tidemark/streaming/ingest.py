@@ -14,6 +14,7 @@ not changed; after 4, there is nothing to do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,8 @@ _ONE_FILE_ROWS = 200_000
 class Ingest:
     """One run's reading of the source. `rows` adds up what its batches judged.
 
-    `scheduled_ms` is the scheduled time of the run, in milliseconds since 1970, UTC.
+    `scheduled_ms` is the scheduled time of the run, in milliseconds since 1970, UTC. `check` is
+    called before each append, and raises where the lease is lost.
     """
 
     pipeline: Pipeline
@@ -55,6 +57,7 @@ class Ingest:
     rejects: str
     checkpoint: Checkpoint
     scheduled_ms: int
+    check: Callable[[], None]
     rows: Rows = field(default_factory=Rows)
 
 
@@ -168,4 +171,5 @@ def _append(rows: DataFrame, ingest: Ingest, number: int, place: str, note: str)
     query = str(ingest.checkpoint.query_id())
     writer = rows.write.format("delta").mode("append").option("userMetadata", note)
     writer = writer.option("txnAppId", query).option("txnVersion", number)
+    ingest.check()
     writer.save(spark_uri(place))

@@ -35,10 +35,10 @@ def run_stream(
     record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
     outcome.restart = _restart_cases(run, gold)
     with progress.stage("ingest"), progress.tasks_of(spark):
-        _ingest(spark, run, progress, outcome)
+        _ingest(spark, run, progress, outcome, lease)
     before = {name: state_before(run, name, state) for name, state in gold.items()}
     with progress.stage("aggregate"), progress.tasks_of(spark):
-        _aggregate(spark, run, gold, progress)
+        _aggregate(spark, run, gold, progress, lease)
     with progress.stage("repair"), progress.tasks_of(spark):
         repaired = repair_tables(spark, run, gold, outcome, lease)
     for name in gold:
@@ -55,7 +55,9 @@ def _restart_cases(run: Run, gold: GoldStates) -> dict[str, str]:
     return {name: checkpoint.restart_case() for name, checkpoint in queries.items()}
 
 
-def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
+def _ingest(
+    spark: SparkSession, run: Run, progress: Progress, outcome: Outcome, lease: Lease
+) -> None:
     ingest = Ingest(
         pipeline=run.pipeline,
         source=source_of(run.pipeline, run.places),
@@ -63,6 +65,7 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         rejects=run.places.rejects,
         checkpoint=run.ingest_checkpoint(),
         scheduled_ms=run.scheduled_ms,
+        check=lease.check,
     )
     try:
         await_all([start_ingest(spark, ingest, progress)])
@@ -72,12 +75,14 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         outcome.versions[name] = run.table(place).version()
 
 
-def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progress) -> None:
-    plans = [_query(run, name, state) for name, state in gold.items()]
+def _aggregate(
+    spark: SparkSession, run: Run, gold: GoldStates, progress: Progress, lease: Lease
+) -> None:
+    plans = [_query(run, name, state, lease) for name, state in gold.items()]
     await_all([start_aggregate(spark, plan, progress) for plan in plans])
 
 
-def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
+def _query(run: Run, table: str, gold: GoldState, lease: Lease) -> Aggregate:
     return Aggregate(
         pipeline=run.pipeline,
         table_name=table,
@@ -87,6 +92,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         generation=gold.generation,
         run_id=run.run_id,
         close_ms=gold.close_ms,
+        check=lease.check,
     )
 
 
