@@ -105,9 +105,8 @@ def _tells_a_publish_that_fails(place: Place, held: str) -> None:
     """The result file says it too, and a later publish of the same file puts it right."""
     good = read_result(held, {})
     table = good.tables["per_10m"]
-    ahead = good.model_copy(
-        update={"tables": {"per_10m": table.model_copy(update={"changes": 1_000})}}
-    )
+    beyond = {"changes": 1_000, "close_before_ms": table.close_after_ms}
+    ahead = good.model_copy(update={"tables": {"per_10m": table.model_copy(update=beyond)}})
     write_result(held, ahead, {})
     failed = tidemark(place, "publish", "clicks", "--result", held)
     assert failed.exit_code == 75

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -68,7 +68,8 @@ class Airflow:
             self.listening |= listening(self.services)
 
         wait_until(lambda: self.api.knows(DAG), self.services.check, "The Dag", START_SECONDS)
-        return run_all(self.api, [DAG], run_id, self.services.check, watch, self.home)[0]
+        now = datetime.now(UTC)
+        return run_all(self.api, [DAG], run_id, now, self.services.check, watch, self.home)[0]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.runs import Place, run_warm, sorted_rows, succeed
-from tidemark.streaming import ingest, judged_batch, run
+from tidemark.streaming import ingest, judged_batch, stream_run
 from tidemark.streaming.committed import commit_note
 
 if TYPE_CHECKING:
@@ -229,12 +229,12 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
 ) -> None:
     place = Place(tmp_path)
     place.land("a.json", [row("a"), "bad", "bad"])
-    monkeypatch.setattr(run, "Ingest", scheduled_at(5_000))
+    monkeypatch.setattr(stream_run, "Ingest", scheduled_at(5_000))
     # As though the first try had found a line that no verdict was given on.
     with monkeypatch.context() as patch:
         patch.setattr(judged_batch, "_rows", lambda lines, *others: rows_of(lines + 1, *others))
         fail(spark, place, BETWEEN)
-    monkeypatch.setattr(run, "Ingest", scheduled_at(6_000))
+    monkeypatch.setattr(stream_run, "Ingest", scheduled_at(6_000))
     rows = run_warm(spark, place, "second").rows
     assert (rows.read, rows.accepted, rows.rejected) == (4, 1, {"malformed": 2})
     in_bronze, in_rejects = notes(place)
@@ -256,7 +256,7 @@ def test_a_note_without_a_scheduled_time_is_read_and_the_repeat_writes_its_own(
     with monkeypatch.context() as patch:
         patch.setattr(ingest, "commit_note", old_note)
         fail(spark, place, BETWEEN)
-    monkeypatch.setattr(run, "Ingest", scheduled_at(6_000))
+    monkeypatch.setattr(stream_run, "Ingest", scheduled_at(6_000))
     assert succeed(spark, place).rows.read == 2
     in_bronze, in_rejects = notes(place)
     assert "scheduled_ms" not in in_bronze
