@@ -25,9 +25,10 @@ settings.load_profile("tidemark")
 
 
 # The longest work first, so that no test process waits for the other in the end: the first
-# takes the jobs, the second the warm session; who is done first takes the whole runs in a
-# session. Then come the files without Spark, each for itself.
-GROUPS = ("process", "spark", "runs")
+# takes the jobs, the second the warm session; then each takes half of the whole runs in a
+# session (xdist gives out the next group before the last two tests of the one before have
+# ended). Then come the files without Spark, each for itself.
+GROUPS = ("process", "spark", "runs", "more runs")
 
 
 class OneSparkEach(LoadScopeScheduling):
@@ -58,11 +59,11 @@ def _group_of(file: str) -> str:
     source = (Path(__file__).parent.parent / file).read_text()
     if "mark.process" in source:
         return "process"
-    if "import Worked" in source:
-        return "runs"
-    if "spark: SparkSession" not in source:
+    if "spark: SparkSession" not in source and "import Worked" not in source:
         return file
-    return "runs" if "end_to_end" in file else "spark"
+    if "end_to_end" not in file:
+        return "spark"
+    return "runs" if Path(file).name < "test_l" else "more runs"
 
 
 @pytest.hookimpl(optionalhook=True)

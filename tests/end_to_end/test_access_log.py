@@ -58,7 +58,7 @@ def arrivals(draw: DrawFn, most_runs: int, fewest_in_a_batch: int) -> Any:
 
 # Newest first, so that every later file would be late but for the wide watermark.
 @example(arrival=([FILES[:12:-1], FILES[12:5:-1], FILES[5::-1]], 4))
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(arrival=arrivals(most_runs=3, fewest_in_a_batch=4))
 def test_gold_equals_duckdb_after_each_run_for_random_splits(
     spark: SparkSession, arrival: tuple[list[list[Path]], int | None]
