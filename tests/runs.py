@@ -23,7 +23,8 @@ from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import read_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,7 +183,7 @@ def run_job(
     process = start_job(place, run_id, script, arguments)
     output, _ = process.communicate(timeout=300)
     target = place.root / f"{run_id}.result.json"
-    result = read_result(str(target), {}) if target.exists() else None
+    result = read_result(RunResult, str(target), {}) if target.exists() else None
     return JobEnd(process.returncode, output, result)
 
 

@@ -15,7 +15,8 @@ from demo.environment import AirflowHome, DemoFailed
 from demo.screen import Tell
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import read_result
 
 PAUSE_SECONDS = 0.5
 _LONGEST_ERROR = 4_000
@@ -68,7 +69,8 @@ def result_of(run: DagRun, root: str) -> RunResult | None:
     if stream is None:
         return None
     with suppress(ResultUnreadable):
-        return read_result(Places(root, run.dag).result(run.run_id, stream.try_number), {})
+        uri = Places(root, run.dag).result(run.run_id, stream.try_number)
+        return read_result(RunResult, uri, {})
     return None
 
 

@@ -220,7 +220,7 @@ def test_a_job_without_a_result_is_retried_and_its_exit_is_told(
 
 def test_a_file_that_is_no_result_is_told_as_such(submit: Submit) -> None:
     submit.plan('{"format": 2}')
-    with pytest.raises(AirflowException, match="is not a result file of format 1"):
+    with pytest.raises(AirflowException, match="is not a RunResult of format 1"):
         submit.run()
 
 

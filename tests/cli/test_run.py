@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from tests.runs import Place, sorted_rows, start_job
 from tidemark.cli.main import app
-from tidemark.tables.result import RunError, RunResult, read_result, write_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import RunError, read_result, write_result
 
 FIRST = [
     {"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1},
@@ -66,7 +67,7 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
     assert row_of(ran.stdout, "3") == ["3", "2", "1"]
     shown = ["per_10m", "2", "2", "1", *["2026-01-01T10:21:00Z"] * 2]
     assert row_of(ran.stdout, "per_10m") == shown
-    result = read_result(place.places.result("one"), {})
+    result = read_result(RunResult, place.places.result("one"), {})
     assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
     assert list(result.seconds) == [
         *("session", "ingest", "aggregate", "repair", "ledger", "publish")
@@ -79,7 +80,7 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
         "--master", "local[1]", "--scheduled-time", "2026-07-01T14:00:00+02:00",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    told = read_result(str(place.root / "held.json"), {}).scheduled_at
+    told = read_result(RunResult, str(place.root / "held.json"), {}).scheduled_at
     assert told == datetime(2026, 7, 1, 12, tzinfo=UTC)
     assert ": held, not published" in ran.stdout
     assert row_of(ran.stdout, "per_10m")[:5] == ["per_10m", "1", "held", "as", "before"]
@@ -103,7 +104,7 @@ def _publishes_what_was_held(place: Place, held: str) -> None:
 
 def _tells_a_publish_that_fails(place: Place, held: str) -> None:
     """The result file says it too, and a later publish of the same file puts it right."""
-    good = read_result(held, {})
+    good = read_result(RunResult, held, {})
     table = good.tables["per_10m"]
     beyond = {"changes": 1_000, "close_before_ms": table.close_after_ms}
     ahead = good.model_copy(update={"tables": {"per_10m": table.model_copy(update=beyond)}})
@@ -112,13 +113,14 @@ def _tells_a_publish_that_fails(place: Place, held: str) -> None:
     assert failed.exit_code == 75
     assert failed.stderr.splitlines()[1].startswith("StorageUnavailable: ")
     assert failed.stderr.endswith("Running it again can help.\n")
-    told = read_result(held, {})
+    told = read_result(RunResult, held, {})
     assert told.outcome == "failed"
     assert told.error is not None
     assert told.error.type == "StorageUnavailable"
     write_result(held, told.model_copy(update={"tables": good.tables}), {})
     assert tidemark(place, "publish", "clicks", "--result", held).exit_code == 0
-    assert (read_result(held, {}).outcome, read_result(held, {}).error) == ("succeeded", None)
+    told = read_result(RunResult, held, {})
+    assert (told.outcome, told.error) == ("succeeded", None)
 
 
 @pytest.mark.process
@@ -135,7 +137,7 @@ def test_a_pipeline_that_is_not_there_ends_the_job_with_1_and_a_result(tmp_path:
     job = start_job(Place(tmp_path), arguments=["--pipeline", "nope", "--result", str(result)])
     output, _ = job.communicate(timeout=120)
     assert job.returncode == 1, output
-    error = read_result(str(result), {}).error
+    error = read_result(RunResult, str(result), {}).error
     assert error is not None
     assert error.type == "PipelineNotFound"
     assert not error.retry_can_help
@@ -239,4 +241,4 @@ def test_a_job_that_failed_is_told_by_its_result_and_nothing_is_published(
     assert "clicks, run one: failed" in ended.stdout
     assert ended.stderr.endswith(f"TableMismatch: No.\n{advice}\n")
     assert ended.exit_code == exit_code
-    assert "publish" not in read_result(target, {}).seconds
+    assert "publish" not in read_result(RunResult, target, {}).seconds

@@ -28,7 +28,8 @@ from tests.end_to_end.killed_input import (
 from tests.runs import JobEnd, Place, run_job, start_job
 from tidemark.storage.lease import read_lease
 from tidemark.streaming.commit_points import COMMIT_POINTS
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import read_result
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
 AT = {point.name: point.at for point in COMMIT_POINTS}
@@ -229,7 +230,9 @@ def job_end(place: Place, run_id: str, job: subprocess.Popen[str]) -> JobEnd:
     """How a started job ends."""
     output, _ = job.communicate(timeout=300)
     target = place.root / f"{run_id}.result.json"
-    return JobEnd(job.returncode, output, read_result(str(target), {}) if target.exists() else None)
+    return JobEnd(
+        job.returncode, output, read_result(RunResult, str(target), {}) if target.exists() else None
+    )
 
 
 def abandoned(place: Place) -> bool:

@@ -1,15 +1,16 @@
-"""The same lease on S3: a real HTTP store (moto's server), where its program is installed."""
+"""The same lease on S3: a real HTTP store (moto's server)."""
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
 from urllib.error import URLError
 
@@ -20,8 +21,7 @@ from tidemark.errors import LeaseHeld, LeaseLost
 from tidemark.storage.files import list_files
 from tidemark.storage.lease import hold_lease, read_lease
 
-MOTO = shutil.which("moto_server")
-pytestmark = pytest.mark.skipif(not MOTO, reason="moto_server is not installed")
+MOTO = Path(sys.executable).parent / "moto_server"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,6 @@ def options() -> Iterator[dict[str, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert MOTO
     server = subprocess.Popen(
         [MOTO, "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

@@ -123,9 +123,9 @@ def test_the_change_feed_is_read_across_a_fence(uri: str) -> None:
 
 def test_all_tables_of_a_pipeline_are_fenced_and_none_that_pipelines_share() -> None:
     pipeline = pipeline_from_mapping("clicks", clicks())
-    assert pipeline_tables(pipeline, Places("/root", "clicks")) == (
-        "/root/clicks/bronze",
-        "/root/clicks/rejects",
-        "/root/clicks/per_10m/changes",
-        "/root/clicks/per_10m/gold",
+    assert pipeline_tables(pipeline, Places("/data", "clicks")) == (
+        "/data/clicks/bronze",
+        "/data/clicks/rejects",
+        "/data/clicks/per_10m/changes",
+        "/data/clicks/per_10m/gold",
     )

@@ -14,16 +14,8 @@ from tidemark.errors import (
     TableMismatch,
     TidemarkError,
 )
-from tidemark.tables.result import (
-    Late,
-    Rows,
-    RunError,
-    RunResult,
-    TableResult,
-    read_result,
-    repair_lines,
-    write_result,
-)
+from tidemark.tables.result import Late, Rows, RunResult, TableResult, repair_lines
+from tidemark.tables.result_file import RunError, read_result, write_result
 
 TABLE = TableResult(
     generation=2,
@@ -54,7 +46,7 @@ RESULT = RunResult(
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     uri = str(tmp_path / "results" / "run.json")
     write_result(uri, RESULT, {})
-    assert read_result(uri, {}) == RESULT
+    assert read_result(RunResult, uri, {}) == RESULT
 
 
 def test_a_result_of_the_same_try_is_replaced(tmp_path: Path) -> None:
@@ -62,7 +54,7 @@ def test_a_result_of_the_same_try_is_replaced(tmp_path: Path) -> None:
     write_result(uri, RESULT, {})
     again = RESULT.model_copy(update={"outcome": "succeeded", "error": None})
     write_result(uri, again, {})
-    assert read_result(uri, {}) == again
+    assert read_result(RunResult, uri, {}) == again
 
 
 def test_the_error_stands_in_the_file_under_the_name_class(tmp_path: Path) -> None:
@@ -74,7 +66,7 @@ def test_the_error_stands_in_the_file_under_the_name_class(tmp_path: Path) -> No
 def test_a_missing_result_says_that_the_job_ended_before_writing_one(tmp_path: Path) -> None:
     uri = str(tmp_path / "run.json")
     with pytest.raises(ResultUnreadable, match="the job ended before") as error:
-        read_result(uri, {})
+        read_result(RunResult, uri, {})
     assert uri in str(error.value)
 
 
@@ -95,8 +87,8 @@ def test_what_is_no_result_of_format_1_is_unreadable_and_named(
 ) -> None:
     uri = tmp_path / "run.json"
     uri.write_bytes(content)
-    with pytest.raises(ResultUnreadable, match=r"is not a result file of format 1") as error:
-        read_result(str(uri), {})
+    with pytest.raises(ResultUnreadable, match=r"is not a RunResult of format 1") as error:
+        read_result(RunResult, str(uri), {})
     assert str(uri) in str(error.value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Context
@@ -10,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.job import JobOperator
 from tidemark.pipeline.instants import utc_instant
-from tidemark.tables.backfill_result import BackfillResult, backfill_lines, read_backfill
+from tidemark.tables.backfill_result import BackfillResult, backfill_lines
 
 
 class BackfillOperator(JobOperator):
@@ -22,6 +21,7 @@ class BackfillOperator(JobOperator):
 
     job = "tidemark.streaming.backfill_job"
     doing = "The backfill"
+    result_type = BackfillResult
 
     def job_run_id(self, context: Context) -> str:
         """Never that of a run of the stream: the lease takes over from an earlier try by it."""
@@ -32,9 +32,6 @@ class BackfillOperator(JobOperator):
         bounds = [f"--from={_instant(asked, 'from')}", f"--to={_instant(asked, 'to')}"]
         dry_run = ["--dry-run"] if asked["dry_run"] else []
         return ["--table", asked["table"], *bounds, *dry_run]
-
-    def read_result(self, uri: str, options: Mapping[str, str]) -> BackfillResult:
-        return read_backfill(uri, options)
 
     def log_lines(self, result: BackfillResult) -> list[str]:
         return [] if result.error else list(backfill_lines(result))

@@ -10,7 +10,7 @@ Its life:
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.tables.result_file import Facts, read_result
 
 
 class JobOperator(SparkSubmitOperator):
@@ -36,9 +37,10 @@ class JobOperator(SparkSubmitOperator):
     Further arguments are the provider's (`conf`, `driver_memory`, `spark_binary` …).
     """
 
-    # The job's module, and what a failure calls it.
+    # The job's module, what a failure calls it, and the result that it writes.
     job: ClassVar[str]
     doing: ClassVar[str]
+    result_type: ClassVar[type[Facts]]
 
     def __init__(
         self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
@@ -53,25 +55,21 @@ class JobOperator(SparkSubmitOperator):
         self.pipeline_file = pipeline_file
         self.settings_file = settings_file
 
+    @abstractmethod
     def job_run_id(self, context: Context) -> str:
         """The run id that the job works under."""
-        raise NotImplementedError
 
+    @abstractmethod
     def job_arguments(self, context: Context) -> list[str]:
         """What the job is told besides pipeline, settings, run id and result."""
-        raise NotImplementedError
 
-    def read_result(self, uri: str, options: Mapping[str, str]) -> Any:
-        """The job's result, with its `error`. Raises ResultUnreadable where there is none."""
-        raise NotImplementedError
-
+    @abstractmethod
     def log_lines(self, result: Any) -> list[str]:
         """The result for people."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, result: Any, uri: str) -> dict[str, Any]:
         """What of a result goes to XCom."""
-        raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # None there
         """Run the job to its end; the summary goes to XCom."""
@@ -123,7 +121,7 @@ class JobOperator(SparkSubmitOperator):
 
     def _earlier_result(self, uri: str, settings: Settings) -> Any:
         with as_task_failure("Reading the result"), suppress(ResultUnreadable):
-            return self.read_result(uri, settings.storage_options)
+            return read_result(self.result_type, uri, settings.storage_options)
         return None
 
     def _written_result(
@@ -131,7 +129,7 @@ class JobOperator(SparkSubmitOperator):
     ) -> Any:
         with as_task_failure("Reading the result"):
             try:
-                return self.read_result(uri, settings.storage_options)
+                return read_result(self.result_type, uri, settings.storage_options)
             except ResultUnreadable as error:
                 raise without_result(self._exit_status, str(error)) from submit_error
 

@@ -10,7 +10,8 @@ from airflow.sdk import BaseOperator, Context
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings import load_settings
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import read_result
 
 
 class PublishOperator(BaseOperator):
@@ -44,7 +45,7 @@ class PublishOperator(BaseOperator):
         with as_task_failure("Publishing"):
             settings = load_settings(Path(self.settings_file) if self.settings_file else None)
             pipeline = load_pipeline(Path(self.pipeline_file))
-            held = read_result(self.result, settings.storage_options)
+            held = read_result(RunResult, self.result, settings.storage_options)
             published = publish_and_record(pipeline, held, self.result, settings)
         if published.error is not None:
             raise failure("Publishing", published.error)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.outcome import log_lines, summary
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
 
 
 class StreamOperator(JobOperator):
@@ -17,15 +16,13 @@ class StreamOperator(JobOperator):
 
     job = "tidemark.streaming.job"
     doing = "The run"
+    result_type = RunResult
 
     def job_run_id(self, context: Context) -> str:
         return str(context["run_id"])
 
     def job_arguments(self, context: Context) -> list[str]:
         return ["--hold", *_schedule(context)]
-
-    def read_result(self, uri: str, options: Mapping[str, str]) -> RunResult:
-        return read_result(uri, options)
 
     def log_lines(self, result: RunResult) -> list[str]:
         return log_lines(result)

@@ -14,7 +14,8 @@ from tidemark.errors import NotPublishable
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import load_settings
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import read_result
 
 
 def publish(
@@ -31,7 +32,7 @@ def publish(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     uri = absolute(result)
-    held = read_result(uri, loaded.storage_options)
+    held = read_result(RunResult, uri, loaded.storage_options)
     check_publishable(found, held, uri)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.tables.publish import publish_and_record

@@ -27,7 +27,8 @@ from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
-from tidemark.tables.result import RunResult, read_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import read_result
 
 
 def run(
@@ -109,7 +110,7 @@ def _result(uri: str, settings: Settings) -> RunResult | None:
     Before the job starts it may be that of a run with the same id, or the same `--result`.
     """
     with suppress(ResultUnreadable):
-        return read_result(uri, settings.storage_options)
+        return read_result(RunResult, uri, settings.storage_options)
     return None
 
 

@@ -35,7 +35,7 @@ from tidemark.streaming.progress import Progress
 from tidemark.streaming.run import Run
 from tidemark.streaming.session import start_session
 from tidemark.tables.audit_result import AuditResult, TableAudit, audit_lines
-from tidemark.tables.result import RunError
+from tidemark.tables.result_file import RunError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

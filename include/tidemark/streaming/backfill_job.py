@@ -38,7 +38,8 @@ from tidemark.streaming.run import Run
 from tidemark.streaming.session import start_session
 from tidemark.tables.backfill_result import BackfillResult, backfill_lines
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
-from tidemark.tables.result import RunError, RunResult, TableResult, write_result
+from tidemark.tables.result import RunResult, TableResult
+from tidemark.tables.result_file import RunError, write_result
 from tidemark.tables.runs import publish_note, record_run
 
 StartSession = Callable[[Pipeline, Settings], SparkSession]

@@ -10,8 +10,6 @@ import traceback
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from tidemark.errors import PipelineNotFound, TidemarkError
 from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.load import find_pipeline
@@ -19,7 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.storage.lease_files import TakenFrom
 from tidemark.streaming.progress import Progress
-from tidemark.tables.result import RunError, write_result
+from tidemark.tables.result_file import Facts, RunError, write_result
 
 SUCCESS, FAILED, RETRY = 0, 1, 75
 
@@ -82,12 +80,12 @@ def takeover_text(taken: TakenFrom | None) -> str | None:
     )
 
 
-def result_written(target: str, result: BaseModel, settings: Settings, progress: Progress) -> bool:
+def result_written(target: str, result: Facts, settings: Settings, progress: Progress) -> bool:
     """Write a result file; False, with a line that says so, where it cannot be written."""
     try:
         write_result(target, result, settings.storage_options)
     except TidemarkError as error:
-        progress.say(f"it is done, but its result is lost: {error}")
+        progress.say(f"it has ended, but its result is lost: {error}")
         return False
     return True
 

@@ -27,6 +27,7 @@ from tidemark.streaming.entry import (
     exit_code,
     job_parser,
     reported,
+    result_written,
     say_early,
     takeover_text,
 )
@@ -36,7 +37,8 @@ from tidemark.streaming.session import start_session
 from tidemark.streaming.stream_run import run_stream
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.publish import publish_tables
-from tidemark.tables.result import RunError, RunResult, write_result
+from tidemark.tables.result import RunResult
+from tidemark.tables.result_file import RunError, write_result
 from tidemark.tables.runs import publish_note, record_run
 
 
@@ -57,10 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
     progress = Progress(pipeline.name)
     result = run_once(run, progress, started, arguments.hold)
-    try:
-        write_result(target, result, settings.storage_options)
-    except TidemarkError as error:
-        progress.say(f"the run {result.outcome}, but its result is lost: {error}")
+    if not result_written(target, result, settings, progress):
         return RETRY
     return exit_code(result.error)
 

@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from tidemark.pipeline.instants import instant_text
-from tidemark.tables.differences import Differences, Facts, example_lines
-from tidemark.tables.result import RunError
+from tidemark.tables.differences import Differences, example_lines
+from tidemark.tables.result_file import Facts, RunError
 
 _TITLES = {
     "different": "windows with another value in gold than bronze gives",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
-from pydantic import ValidationError
-
-from tidemark.errors import ResultUnreadable
-from tidemark.storage.files import FileMissing, read_bytes
-from tidemark.tables.differences import Differences, Facts, example_lines
-from tidemark.tables.result import RunError
+from tidemark.tables.differences import Differences, example_lines
+from tidemark.tables.result_file import Facts, RunError
 
 _TITLES = {
     "different": "windows with another value",
@@ -47,18 +43,6 @@ class BackfillResult(Facts):
     published_windows: int | None = None
     took_over: str | None = None
     error: RunError | None = None
-
-
-def read_backfill(uri: str, options: Mapping[str, str]) -> BackfillResult:
-    """Read a result. Raises ResultUnreadable where there is none, or none of this format."""
-    try:
-        return BackfillResult.model_validate_json(read_bytes(uri, options))
-    except FileMissing as error:
-        raise ResultUnreadable(
-            f"There is no result file {uri}: the job ended before it could write one."
-        ) from error
-    except ValidationError as error:
-        raise ResultUnreadable(f"{uri} is not a backfill's result of format 1: {error}") from error
 
 
 def backfill_lines(result: BackfillResult) -> Iterator[str]:

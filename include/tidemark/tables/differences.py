@@ -8,7 +8,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from tidemark.tables.result_file import Facts
 
 EXAMPLES = 5
 
@@ -18,12 +20,6 @@ ONLY_IN_GOLD = "only_in_gold"
 ONLY_IN_BRONZE = "only_in_bronze"
 DUPLICATED = "duplicated"
 DIFFERING = (DIFFERENT, ONLY_IN_GOLD, ONLY_IN_BRONZE, DUPLICATED)
-
-
-class Facts(BaseModel):
-    """Frozen facts of a result file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Example(Facts):

@@ -30,7 +30,8 @@ from tidemark.tables.plan import (
     PublishPlan,
     plan_publish,
 )
-from tidemark.tables.result import RunError, RunResult, TableResult, write_result
+from tidemark.tables.result import RunResult, TableResult
+from tidemark.tables.result_file import RunError, write_result
 from tidemark.tables.retention import drop_expired_dates
 from tidemark.tables.runs import publish_note, record_run
 from tidemark.tables.window_values import GoldChange, changed_windows, of_dates

@@ -1,27 +1,17 @@
-"""The result file of a run: what a job says to whoever started it.
-
-Written by the job when it ends, well or badly; read by the Airflow operator, the publish task
-and the command line. JSON at a URI, so that it works where the job ran on another machine.
-"""
+"""The result of a run, as it is written to a file and told to people."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from tidemark.errors import ResultUnreadable, TidemarkError
 from tidemark.pipeline.instants import instant_text
-from tidemark.storage.files import FileMissing, read_bytes, write_bytes
+from tidemark.tables.result_file import Facts, RunError
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Rows(_Frozen):
+class Rows(Facts):
     """Rows of the run's batches: `read` as counted at the source, the others as judged. The ledger
     holds them against each other. A file that could not be read is one row of rejected, and of
     read."""
@@ -42,7 +32,7 @@ class Rows(_Frozen):
         )
 
 
-class Late(_Frozen):
+class Late(Facts):
     """Rows that came too late for a table's stream, and what became of their windows.
 
     `rows` are wholly late, `partly` in some of their windows only; `assigned` counts (row,
@@ -60,7 +50,7 @@ class Late(_Frozen):
     corrected: int = 0
 
 
-class TableResult(_Frozen):
+class TableResult(Facts):
     """What a run did to one table of the pipeline.
 
     `changes`, `bronze` (versions), `generation` and the close frontiers are the pins from which
@@ -83,23 +73,7 @@ class TableResult(_Frozen):
     published_windows: int | None = None
 
 
-class RunError(_Frozen):
-    """Why a run failed, and whether starting it again can help."""
-
-    type: str = Field(alias="class")
-    message: str
-    retry_can_help: bool
-
-    @classmethod
-    def of(cls, error: BaseException) -> RunError:
-        """An error that is not one of ours is unforeseen; its cause may pass."""
-        can_help = error.retry_can_help if isinstance(error, TidemarkError) else True
-        return cls.model_validate(
-            {"class": type(error).__name__, "message": str(error), "retry_can_help": can_help}
-        )
-
-
-class RunResult(_Frozen):
+class RunResult(Facts):
     """One run, as far as it came. `held`: the run's changes are left for a later publish.
 
     `scheduled_at` is the time that the run stands for on the scheduler's clock. `restart` says
@@ -139,21 +113,3 @@ def repair_lines(table: TableResult) -> list[str]:
     if table.sealed_to_ms > table.close_before_ms:
         lines.append(f"the source is idle: windows up to {instant_text(table.sealed_to_ms)} sealed")
     return lines
-
-
-def write_result(uri: str, result: BaseModel, options: Mapping[str, str]) -> None:
-    """Write the result of a run, an audit or a backfill; an earlier one of the same try is
-    replaced."""
-    write_bytes(uri, result.model_dump_json(by_alias=True, indent=2).encode(), options)
-
-
-def read_result(uri: str, options: Mapping[str, str]) -> RunResult:
-    """Read a result. Raises ResultUnreadable where there is none, or none of this format."""
-    try:
-        return RunResult.model_validate_json(read_bytes(uri, options))
-    except FileMissing as error:
-        raise ResultUnreadable(
-            f"There is no result file {uri}: the job ended before it could write one."
-        ) from error
-    except ValidationError as error:
-        raise ResultUnreadable(f"{uri} is not a result file of format 1: {error}") from error
