@@ -21,6 +21,8 @@ from tests.end_to_end.random_cases import DAY, OneRun
 from tests.late_model import EPOCH, MILLISECOND, late_counts
 from tests.runs import Place, query
 from tidemark.pipeline.model import Table
+from tidemark.tables.publish import publish_and_record
+from tidemark.tables.result import RunResult
 
 # The columns of the ledger that the model knows, in its order.
 COUNTS = (
@@ -40,6 +42,7 @@ class Landed:
     lines: list[str] = field(default_factory=list)
     close_before: dict[str, dict[str, int]] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
+    held: dict[int, RunResult] = field(default_factory=dict)
 
     def run(self, number: int, run: OneRun, succeed: Callable[..., Any]) -> None:
         """Land the run's files, and call `succeed` with what the run is."""
@@ -50,7 +53,15 @@ class Landed:
         self.close_before[f"run-{number}"] = {
             name: close_ms(self.place, name) for name in tables(self)
         }
-        succeed(self.place, f"run-{number}", run.hold, run.scheduled)
+        result = succeed(self.place, f"run-{number}", run.hold, run.scheduled)
+        self.held[number] = result
+
+    def publish(self, number: int) -> None:
+        """Publish what a held run pinned, long after it; a refusal is right as well."""
+        place = self.place
+        uri = place.places.result(f"run-{number}")
+        published = publish_and_record(place.pipeline, self.held[number], uri, place.settings)
+        assert published.error is None or published.error.type == "NotPublishable"
 
     def check(self, number: int, dropped: Mapping[tuple[str, int], int]) -> None:
         """All that has to hold after a published run; `dropped` is the engine's own count."""

@@ -28,11 +28,15 @@ SECONDS = [0, 0, 0, 30, 59.999, 59.999999]
 
 @dataclass(frozen=True)
 class OneRun:
-    """A run: its files of lines, its scheduled time, and whether its publish is held."""
+    """A run: its files of lines, its scheduled time, and whether its publish is held.
+
+    `then_publish` is the number of an earlier held run whose publish is tried after this run.
+    """
 
     files: tuple[tuple[str, ...], ...]
     scheduled: datetime
     hold: bool
+    then_publish: int | None
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,18 @@ def random_case(seed: int, most_runs: int) -> Case:
     content = _content(chance)
     runs: list[OneRun] = []
     now, number = 0, 0
-    count = chance.randint(2, most_runs)
+    # Mostly few: a rule that fails at the fifth run fails at a third one in some other case.
+    count = chance.choice([2, 2, 3, 3, min(4, most_runs), most_runs])
     for at in range(count):
         now += chance.choice([0, 5, 15, 40])
         files = _files(chance, now, number)
         number += sum(len(lines) for lines in files)
         scheduled = DAY + timedelta(minutes=now + chance.choice([0, 15, 45, 200]))
         earliest = runs[-1].scheduled if runs else scheduled
-        hold = at < count - 1 and chance.random() < 0.3
-        runs.append(OneRun(files, max(scheduled, earliest), hold))
+        hold = at < count - 1 and chance.random() < 0.4
+        held = [earlier for earlier, run in enumerate(runs) if run.hold]
+        then_publish = chance.choice(held) if held and chance.random() < 0.6 else None
+        runs.append(OneRun(files, max(scheduled, earliest), hold, then_publish))
     return Case(content, tuple(runs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,3 +123,8 @@ def test_without_keep_and_before_the_first_batch_nothing_is_frozen(tmp_path: Pat
     nothing = Checkpoint(str(tmp_path / "none"), {})
     assert frozen_before_ms(Place(tmp_path).pipeline, nothing) is None
     assert frozen_before_ms(Place(tmp_path, kept(10)).pipeline, nothing) is None
+
+
+def test_a_horizon_longer_than_there_are_dates_keeps_them_all() -> None:
+    pipeline = _with_horizon(3_000_000)
+    assert first_kept_date(pipeline, 0, dict.fromkeys(pipeline.tables, 0)) == date.min

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -215,3 +217,17 @@ def test_a_driver_that_halts_kills_the_jvm_that_started_it(folder: str) -> None:
             time.sleep(0.01)
         assert above.process.stderr is not None
         assert "was taken over: number 2 is of run other" in above.process.stderr.readline()
+
+
+@pytest.mark.parametrize("stderr", ["closed", "broken"])
+def test_a_process_halts_also_where_nobody_can_be_told(stderr: str) -> None:
+    """The JVM that copied its output, or Airflow's supervisor, may have died before it."""
+    lose = {"closed": "os.close(2)", "broken": "r, w = os.pipe(); os.close(r); os.dup2(w, 2)"}
+    halting = (
+        f"import os; {lose[stderr]}\n"
+        "from tidemark.storage.halt import halt\n"
+        "from tidemark.errors import LeaseLost\n"
+        "try: halt(LeaseLost('gone'))\n"
+        "except BaseException: os._exit(3)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", halting], check=False).returncode == 75

@@ -33,7 +33,7 @@ def write(path: Path, *lines: object) -> None:
 
 
 def read(log: Checkpoint, after: int, close_ms: int = 0) -> list[tuple[int | None, int, int, int]]:
-    return [_told(batch) for batch in batches_read(log, after, lambda _: close_ms)]
+    return [_told(batch) for batch in batches_read(log, after, lambda *_: close_ms)]
 
 
 def _told(batch: BatchRead) -> tuple[int | None, int, int, int]:

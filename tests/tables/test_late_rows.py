@@ -50,9 +50,14 @@ def table_of(window: Window, *keys: str) -> Table:
 
 
 def find(
-    folder: Path, table: Table, batches: Sequence[BatchRead], frozen: int | None = None
+    folder: Path,
+    table: Table,
+    batches: Sequence[BatchRead],
+    frozen: int | None = None,
+    closed: int = 0,
 ) -> LateRows:
-    return find_late_rows(DeltaTable(str(folder)), str(folder), "at", table, batches, frozen)
+    bronze = DeltaTable(str(folder))
+    return find_late_rows(bronze, str(folder), "at", table, batches, frozen, closed)
 
 
 def groups_of(found: LateRows) -> set[Group]:
@@ -191,6 +196,17 @@ def test_a_log_entry_that_is_gone_is_named_and_nothing_is_guessed(tmp_path: Path
     gone.unlink()
     with pytest.raises(StorageUnavailable, match=f"{gone} is not there") as raised:
         find_late_rows(
-            bronze, str(tmp_path), "at", table_of(SLIDING), [BatchRead(0, 0, 1, 0)], None
+            bronze, str(tmp_path), "at", table_of(SLIDING), [BatchRead(0, 0, 1, 0)], None, 0
         )
     assert "Nothing was written" in str(raised.value)
+
+
+def test_a_window_that_closed_since_a_batch_is_repaired_though_its_row_was_not_late(
+    tmp_path: Path,
+) -> None:
+    """A held run that sealed it was published after the batch."""
+    append(tmp_path, [row(2), row(30)])
+    found = find(tmp_path, table_of(SLIDING), [BatchRead(0, 0, 0, millis(5))], closed=millis(10))
+    assert numbers(found, 0) == (4, 0, 1, 1, 1)
+    assert found.batches[0].closed_groups == 2
+    assert groups_of(found) == {(DAY - 5 * MINUTE,), (DAY,)}

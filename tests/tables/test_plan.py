@@ -83,3 +83,17 @@ def test_a_run_that_found_another_frontier_but_is_published_is_a_no_op() -> None
 
 def test_the_published_bronze_never_goes_back() -> None:
     assert plan_publish(GOLD, pinned(bronze=3)).transactions["bronze"] == 5
+
+
+@pytest.mark.parametrize("older", [{"changes": 3}, {"changes": 4, "bronze": 4}])
+def test_pins_of_an_older_run_than_was_published_last_close_nothing(older: dict[str, int]) -> None:
+    """The newer run may have found windows open that the older one wanted to seal."""
+    plan = plan_publish(GOLD, pinned(**older))
+    assert plan.nothing_to_do
+    assert plan.close_after_ms == 1_000
+
+
+@pytest.mark.parametrize(("behind", "nothing"), [(19, True), (20, False)])
+def test_bronze_is_noted_by_itself_only_once_gold_is_far_behind(behind: int, nothing: bool) -> None:
+    plan = plan_publish(GOLD, pinned(changes=4, close_after_ms=0, bronze=GOLD.bronze + behind))
+    assert plan.nothing_to_do is nothing

@@ -420,3 +420,25 @@ def test_a_gold_that_is_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "gold").rename(tmp_path / "elsewhere")
     with pytest.raises(TableMismatch, match=str(tmp_path / "gold")):
         windows.publish(pinned)
+
+
+def test_bronze_alone_is_noted_by_a_commit_without_rows(windows: Windows) -> None:
+    windows.change(window(at(10), key="a", total=1))
+    before = windows.publish_at(at(10))
+    result = windows.publish(windows.pin(at(10), bronze=30))
+    assert (result.gold, result.published_windows) == ((before.gold or 0) + 1, 0)
+    assert gold_state(windows.gold_table()).bronze == 30
+    assert windows.publish(windows.pin(at(10), bronze=31)).gold == result.gold
+
+
+def test_an_older_run_published_late_does_not_seal_what_a_newer_one_found_open(
+    windows: Windows,
+) -> None:
+    """Append mode: the newer publish leaves the seal's rows out, and the engine emits later."""
+    windows.change(window(at(10), key="a", total=1), cause="seal")
+    sealing = windows.pin(at(10, 10), bronze=1)
+    windows.change(window(at(9), key="a", total=1))
+    newer = windows.publish(windows.pin(at(9, 10), bronze=2))
+    assert windows.gold("window_start") == [(at(9),)]
+    assert windows.publish(sealing).gold == newer.gold
+    assert gold_state(windows.gold_table()).close_ms == millis(at(9, 10))

@@ -70,9 +70,13 @@ class Windows:
             measures=measures,
         )
 
+    def changes_schema(self) -> pa.Schema:
+        """The columns of `changes`."""
+        return pa.schema(Schema.from_json(self._changes_json).to_arrow())
+
     def change(self, *windows: Row, cause: str = "stream") -> int:
         """One batch of the stream, or a repair, appends these windows; the version it made."""
-        schema = pa.schema(Schema.from_json(self._changes_json).to_arrow())
+        schema = self.changes_schema()
         constant = {"cause": cause, "generation": 1, "run": "run", "batch": 0}
         rows = pa.Table.from_pylist([row | constant for row in windows], schema)
         write_deltalake(self.changes_uri, rows, mode="append")

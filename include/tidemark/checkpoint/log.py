@@ -74,8 +74,8 @@ class Checkpoint:
         name = f"offsets/{batch}"
         lines = self._lines(name)
         metadata = self._json(name, lines[0]) if lines else None
-        if not metadata or "batchTimestampMs" not in metadata:
-            raise CheckpointUnreadable(f"{self.uri}/{name} holds no batch time: {lines[:1]}")
+        if not metadata or not {"batchWatermarkMs", "batchTimestampMs"} <= metadata.keys():
+            raise self._cut_off(name, f"no batch time or no watermark: {lines[:1]}")
         sources = tuple(None if line == "-" else line for line in lines[1:])
         return Offsets(batch, metadata["batchWatermarkMs"], metadata["batchTimestampMs"], sources)
 
@@ -152,7 +152,7 @@ class Checkpoint:
                 f"{self.uri}/{name} is {state}; the checkpoint cannot be continued as it is. "
                 "Restore the file from a backup, or the whole checkpoint with its tables."
             )
-        version, *lines = data.decode().splitlines()
+        version, *lines = data.decode(errors="replace").splitlines()
         if version != "v1":
             raise CheckpointUnreadable(
                 f"{self.uri}/{name} has the log format {version!r}; v1 is known"

@@ -11,7 +11,7 @@ def instant_text(milliseconds: int) -> str:
     """Milliseconds since 1970 as ISO 8601 in UTC; the engine's 0 means that there is none yet."""
     if milliseconds == 0:
         return "none yet"
-    instant = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    instant = instant_of(milliseconds)
     exact = "milliseconds" if milliseconds % 1000 else "seconds"
     return instant.isoformat(timespec=exact).replace("+00:00", "Z")
 

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from tidemark.errors import LeaseLost
@@ -39,6 +40,8 @@ def halt(lost: LeaseLost) -> NoReturn:
 
 
 def _say(text: str) -> None:
-    """Not by sys.stderr: another thread may hold its lock, or a full pipe block the end."""
-    if select.select([], [_STDERR], [], 0)[1]:
-        os.write(_STDERR, text.encode()[:_MOST_BYTES])
+    """Not by sys.stderr: another thread may hold its lock, or a full pipe block the end. Whoever
+    read it may be gone; that must not keep this process from ending."""
+    with suppress(OSError, ValueError):
+        if select.select([], [_STDERR], [], 0)[1]:
+            os.write(_STDERR, text.encode()[:_MOST_BYTES])

@@ -41,8 +41,9 @@ def this_machine() -> str:
 
 
 def mark_of(pid: int) -> ProcessMark | None:
-    """The process that has this pid now; None where none has, or one that has ended."""
-    with suppress(FileNotFoundError, ProcessLookupError):
+    """The process that has this pid now; None where none has, one that has ended, or one that
+    may not be seen."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         # The second field, the program's name in parentheses, may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         if fields[0] not in "ZX":
@@ -120,10 +121,11 @@ def _wait_for_end(marks: Sequence[ProcessMark], seconds: float) -> tuple[Process
 
 
 def _hidden(pid: int) -> bool:
-    """Another user's process, where /proc is mounted to hide those: it may be the one."""
-    if Path(f"/proc/{pid}").exists():
-        return False
+    """Another user's process, where /proc is mounted to hide those (`hidepid`): it may be the
+    one."""
     try:
+        if os.access(f"/proc/{pid}/stat", os.R_OK):
+            return False
         os.kill(pid, 0)
     except PermissionError:
         return True

@@ -109,7 +109,7 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
         # Nothing to append, but the tasks must run: they write the batch's state.
         windows.write.format("noop").mode("append").save()
     elif plan.table.output_mode == "update":
-        _append(plan, windows, batch, "{}")
+        _append(plan, windows, batch, emitted_note(query_id, batch, plan.close_ms))
         report.windows = rows_appended(changes, changes.version())
     else:
         report.windows = _append_emitted(plan, windows, batch)
@@ -130,8 +130,9 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
     try:
         is_open = _still_open(plan)
         total, kept = emitted.agg(F.sum("rows"), F.count_if(is_open)).collect()[0]
+        note = emitted_note(query_id, batch, plan.close_ms, total or 0)
         if kept or plan.table.output_mode == "complete":
-            _append(plan, emitted, batch, emitted_note(query_id, batch, total or 0))
+            _append(plan, emitted, batch, note)
         return int(kept)
     finally:
         emitted.unpersist()

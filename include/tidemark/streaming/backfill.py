@@ -53,6 +53,11 @@ from tidemark.tables.window_values import window_keys
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_UNBALANCED = (
+    "Nothing was written. The windows that were computed do not hold the rows that bronze has of "
+    "them: did something else write to bronze meanwhile? Repeat the backfill; where it fails "
+    "again, audit the pipeline (`jobs/audit.py`)."
+)
 
 
 @dataclass(frozen=True)
@@ -123,16 +128,17 @@ def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> Tab
     run, name = plan.run, plan.table_name
     options = run.settings.storage_options
     recomputed = _recomputed(plan)
-    lines = list(recomputed_lines(name, plan.state.generation, {BACKFILL: 0}, [recomputed]))
+    query = str(run.query_checkpoint(name, plan.state.generation).query_id())
+    lines = list(recomputed_lines(name, query, {BACKFILL: 0}, [recomputed]))
     # Before anything is appended: the next publish would take it along.
-    check_balance(run.pipeline.name, lines)
+    check_balance(run.pipeline.name, lines, _UNBALANCED)
     changes = run.table(run.places.changes(name))
     append_recomputed(
         changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
     )
     pinned = _pins(plan, run.table(run.places.changes(name)).version())
     positions = {BACKFILL: _position(plan, pinned.changes)}
-    lines = list(recomputed_lines(name, plan.state.generation, positions, [recomputed]))
+    lines = list(recomputed_lines(name, query, positions, [recomputed]))
     lease.check()
     write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
     if plan.nothing_to_publish:

@@ -40,7 +40,7 @@ from tidemark.tables.backfill_result import BackfillResult, backfill_lines
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.result import RunResult, TableResult
 from tidemark.tables.result_file import RunError, write_result
-from tidemark.tables.runs import publish_note, record_run
+from tidemark.tables.runs import publish_note, record_interrupted_run, record_run
 
 StartSession = Callable[[Pipeline, Settings], SparkSession]
 
@@ -142,6 +142,7 @@ def _work(
 ) -> None:
     with pipeline_lease(run.pipeline, run.settings, run.run_id, "backfill", on_lapse) as lease:
         done.took_over = takeover_text(lease.took_over)
+        record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
         _look(run, asked, progress, done, session)
         assert done.plan is not None
         with progress.stage("publish"):

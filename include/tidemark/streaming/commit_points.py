@@ -118,7 +118,7 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "result",
-        "tidemark.tables.result:write_result",
+        "tidemark.tables.result_file:write_result",
         "before: whoever started the run finds no result, and starts it again; after: nothing is "
         "due, and a run that is started again finds nothing to do",
     ),

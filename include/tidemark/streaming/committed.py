@@ -13,11 +13,13 @@ from typing import Any
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
 from tidemark.streaming.batch_files import BatchFiles, FileVerdict
+from tidemark.tables.commits import note_of
 from tidemark.tables.create import open_table
 from tidemark.tables.result import Rows
 
-# The batch that can run again is the last one; others than ingest make few commits in between.
-_SEARCHED_COMMITS = 50
+# The batch that can run again is the last one; in between are few commits, unless it fails for
+# hours: each new try fences the table.
+_RECENT = 50
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,13 @@ def _note(checkpoint: Checkpoint, place: str, batch: int) -> dict[str, Any] | No
     done = table.transaction_version(query) if table is not None else None
     if table is None or done is None or done < batch:
         return None
-    for commit in table.history(_SEARCHED_COMMITS):
-        note = json.loads(commit.get("userMetadata") or "{}")
-        if note.get("query") == query and note.get("batch") == batch:
-            return dict(note)
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            note = note_of(commit)
+            if note.get("query") == query and note.get("batch") == batch:
+                return note
     raise TableMismatch(
-        f"{place} says that batch {batch} of query {query} is committed, but none of its last "
-        f"{_SEARCHED_COMMITS} commits is that batch: the checkpoint is older than the table. "
-        "Nothing was written. Restore the checkpoint and the table from the same moment."
+        f"{place} says that batch {batch} of query {query} is committed, but no commit in its log "
+        "is that batch: the checkpoint is older than the table. Nothing was written. Restore the "
+        "checkpoint and the table from the same moment."
     )

@@ -132,7 +132,7 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     read is then the sum.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
-    unchanged = judged.files.verdicts == committed.files.verdicts
+    unchanged = set(judged.files.verdicts) == set(committed.files.verdicts)
     read = committed.rows.read if unchanged else accepted + sum(rejected.values())
     return Rows(read=read, accepted=accepted, rejected=rejected)
 

@@ -88,6 +88,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
             plan.table,
             batches,
             plan.frozen_before_ms,
+            plan.gold.close_ms,
         )
         counts = late.batches
         if late.windows.num_rows:

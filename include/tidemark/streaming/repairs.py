@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark.sql import SparkSession
 
 from tidemark.storage.lease import Lease
 from tidemark.streaming.repair import Repair, repair
 from tidemark.streaming.run import GoldStates, Outcome, Run
-from tidemark.tables.batches import batches_read
-from tidemark.tables.commits import last_ingest_ms
+from tidemark.tables.batches import Frontier, batches_read
+from tidemark.tables.commits import close_frontiers, last_ingest_ms
 from tidemark.tables.plan import GoldState
 from tidemark.tables.repaired import Repaired
 from tidemark.tables.retention import frozen_before_ms
@@ -24,14 +22,19 @@ def repair_tables(
     repaired = {}
     for name, state in gold.items():
         checkpoint = run.query_checkpoint(name, state.generation)
-        batches = batches_read(checkpoint, state.bronze, _always(state.close_ms))
+        batches = batches_read(checkpoint, state.bronze, _frontier(run, name, state))
         repaired[name] = repair(spark, _plan(run, name, state, outcome, lease), batches)
     return repaired
 
 
-def _always(close_ms: int) -> Callable[[int], int]:
-    """Nothing was published since any of these batches, so one frontier held for all."""
-    return lambda _: close_ms
+def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
+    """As the batch noted it with what it appended; one that appended nothing took gold's.
+
+    A held run may have been published since a batch: that moved gold's frontier.
+    """
+    query = str(run.query_checkpoint(name, gold.generation).query_id())
+    noted = close_frontiers(run.table(run.places.changes(name)), query, gold.changes)
+    return lambda batch, _: gold.close_ms if batch is None else noted.get(batch, gold.close_ms)
 
 
 def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome, lease: Lease) -> Repair:

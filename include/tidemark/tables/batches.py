@@ -7,20 +7,23 @@ from collections.abc import Callable, Iterator
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.tables.late_rows import BatchRead
 
+# The close frontier that a batch ran under, by its number (None: unknown) and first version.
+Frontier = Callable[[int | None, int], int]
+
 
 def batches_read(
-    checkpoint: Checkpoint, after_version: int, close_ms: Callable[[int], int]
+    checkpoint: Checkpoint, after_version: int, close_ms: Frontier
 ) -> tuple[BatchRead, ...]:
     """The committed batches of a table's query that read bronze after a version, oldest first.
 
     The late frontier of batch N is `batchWatermarkMs` of `offsets/(N-1)`, or the close frontier
-    where that is further: `close_ms` tells it for a batch whose first version is given.
+    where that is further: `close_ms` tells it for a batch.
     """
     return tuple(reversed(list(_batches_back(checkpoint, after_version, close_ms))))
 
 
 def _batches_back(
-    checkpoint: Checkpoint, after_version: int, close_ms: Callable[[int], int]
+    checkpoint: Checkpoint, after_version: int, close_ms: Frontier
 ) -> Iterator[BatchRead]:
     kept = set(checkpoint.batches("offsets"))
     batch = checkpoint.last_batch("commits")
@@ -32,7 +35,7 @@ def _batches_back(
         if first < end:
             watermark = _late_watermark_ms(checkpoint, batch, known)
             number = batch if known else None
-            yield BatchRead(number, first, end - 1, max(watermark, close_ms(first)))
+            yield BatchRead(number, first, end - 1, max(watermark, close_ms(number, first)))
         batch, end = (batch - 1 if batch and known else None), start
 
 

@@ -63,10 +63,23 @@ def last_ingest_ms(table: DeltaTable) -> int | None:
     return None
 
 
-def emitted_note(query: str, batch: int, rows: int) -> str:
-    """What a commit of `changes` says of its batch: the sum of `rows` over all that it emitted,
-    closed windows included."""
-    return json.dumps({"query": query, "batch": batch, "emitted_rows": rows})
+def emitted_note(query: str, batch: int, close_ms: int, rows: int | None = None) -> str:
+    """What a commit of `changes` says of its batch: the close frontier, in milliseconds, up to
+    which windows were left out, and the sum of `rows` over all that was emitted, those windows
+    included (None: it was not summed)."""
+    note = {"query": query, "batch": batch, "close_ms": close_ms}
+    return json.dumps(note if rows is None else note | {"emitted_rows": rows})
+
+
+def close_frontiers(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:
+    """The close frontiers that a query's batches noted in the commits after a version, by batch."""
+    newer = table.version() - after_version
+    notes = [note_of(commit) for commit in (table.history(newer) if newer > 0 else [])]
+    return {
+        note["batch"]: note["close_ms"]
+        for note in notes
+        if note.get("query") == query and "close_ms" in note
+    }
 
 
 def emitted_rows(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:

@@ -46,7 +46,8 @@ class BatchCounts:
 
     A row is wholly late when all its assignments are late, partly late when only some are.
     `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
-    the late assignments to windows that are not repaired any more (`keep`).
+    the late assignments to windows that are not repaired any more (`keep`). `closed_groups`
+    counts those windows, and those that were open to the batch and are closed now.
     """
 
     batch: BatchRead
@@ -57,6 +58,7 @@ class BatchCounts:
     late_assigned: int
     late_groups: int
     frozen: int
+    closed_groups: int
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,13 @@ def find_late_rows(
     table: Table,
     batches: Sequence[BatchRead],
     frozen_before_ms: int | None,
+    closed_ms: int,
 ) -> LateRows:
     """Count each batch's late rows; windows that start before `frozen_before_ms` stay as they are.
 
+    `closed_ms` is the close frontier that gold holds now. Where that is further than the one that
+    a batch ran under, its rows were not late, but their windows are to be repaired all the same:
+    in append mode nothing else brings them to gold.
     Pure in what it changes: it only reads. Keys compare as SQL's IS NOT DISTINCT FROM.
     """
     with duckdb.connect() as connection:
@@ -85,9 +91,12 @@ def find_late_rows(
         for number, batch in enumerate(batches):
             rows = appended_rows(bronze, uri, batch.first, batch.last)
             connection.register("batch", rows)
-            connection.execute(_late_groups(number, event_time, table, batch.late_ms))
+            frontier = max(batch.late_ms, closed_ms)
+            connection.execute(_late_groups(number, event_time, table, frontier))
             (counted,) = connection.execute(_counts(event_time, table, batch.late_ms)).fetchall()
-            (groups,) = connection.execute(_group_counts(number, frozen_before_ms)).fetchall()
+            (groups,) = connection.execute(
+                _group_counts(number, table, batch.late_ms, frozen_before_ms)
+            ).fetchall()
             counts.append(BatchCounts(batch, *counted, *groups))
         windows = connection.sql(_windows(table, len(batches), frozen_before_ms)).to_arrow_table()
     return LateRows(tuple(counts), windows)
@@ -139,10 +148,13 @@ def _is_frozen(frozen_before_ms: int | None) -> str:
     return "false" if frozen_before_ms is None else f"_start < {frozen_before_ms * 1_000}"
 
 
-def _group_counts(number: int, frozen_before_ms: int | None) -> str:
-    frozen = _is_frozen(frozen_before_ms)
+def _group_counts(number: int, table: Table, late_ms: int, frozen_before_ms: int | None) -> str:
+    late = f"_start <= {late_ms * 1_000 - table.window.length // _MICROSECOND}"
+    frozen = f"{late} AND {_is_frozen(frozen_before_ms)}"
     return f"""
-        SELECT count(*), coalesce(sum(_assigned) FILTER ({frozen}), 0)::BIGINT FROM late_{number}
+        SELECT count(*) FILTER ({late}),
+            coalesce(sum(_assigned) FILTER ({frozen}), 0)::BIGINT, count(*)
+        FROM late_{number}
     """
 
 

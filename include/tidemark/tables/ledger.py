@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
@@ -22,6 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tidemark.errors import LedgerUnbalanced
+from tidemark.pipeline.instants import instant_of
 from tidemark.tables.create import open_table
 from tidemark.tables.ops import append_once, ensure_ops_table
 
@@ -117,9 +117,20 @@ _COUNTS = tuple(
 _SHOWN = 5
 
 
-def check_balance(pipeline: str, lines: Iterable[LedgerLine]) -> None:
-    """LedgerUnbalanced where a line does not balance; it names the batch and the difference."""
-    _refuse(pipeline, [_row(line) for line in lines if line.difference])
+# In which state things are where a run's line does not balance, and what to do.
+UNPUBLISHED = (
+    "Nothing was published, and nothing is until this is mended; what was appended stays. Compare "
+    "the tables with the source and with each other (`jobs/audit.py`), mend what is wrong, then "
+    "build the account anew: `tidemark ledger rebuild {pipeline}`."
+)
+
+
+def check_balance(pipeline: str, lines: Iterable[LedgerLine], advice: str) -> None:
+    """LedgerUnbalanced where a line does not balance; it names the batch and the difference.
+
+    `advice` says in which state things are then, and what to do; `{pipeline}` in it is its name.
+    """
+    _refuse(pipeline, [_row(line) for line in lines if line.difference], advice)
 
 
 def check_ledger(uri: str, pipeline: str, options: Mapping[str, str]) -> None:
@@ -135,19 +146,17 @@ def check_ledger(uri: str, pipeline: str, options: Mapping[str, str]) -> None:
         connection.register("lines", table.to_pyarrow_dataset(file_pruning_predicate=unbalanced))
         rows = connection.sql(f"SELECT * FROM lines WHERE {unbalanced} ORDER BY batch")
         wrong = rows.to_arrow_table().to_pylist()
-    _refuse(pipeline, wrong)
+    _refuse(pipeline, wrong, UNPUBLISHED)
 
 
-def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]]) -> None:
+def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]], advice: str) -> None:
     if not wrong:
         return
     shown = "\n".join(f"  {_told(row)}" for row in wrong[:_SHOWN])
     more = f"\n  … and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     raise LedgerUnbalanced(
         f"The ledger of {pipeline} does not balance in {len(wrong)} lines:\n{shown}{more}\n"
-        "Nothing was published, and nothing is until this is mended; what was appended stays. "
-        "Compare the tables with the source and with each other (`jobs/audit.py`), mend what is "
-        f"wrong, then build the account anew: `tidemark ledger rebuild {pipeline}`."
+        + advice.format(pipeline=pipeline)
     )
 
 
@@ -175,8 +184,7 @@ def write_ledger(
     options: Mapping[str, str],
 ) -> None:
     """Append the lines that the ledger lacks, in one commit. A line is never written twice."""
-    scheduled = datetime.fromtimestamp(scheduled_ms / 1000, UTC)
-    told = {"pipeline": pipeline, "run": run_id, "scheduled_at": scheduled}
+    told = {"pipeline": pipeline, "run": run_id, "scheduled_at": instant_of(scheduled_ms)}
     rows = [(f"{pipeline}/{line.source}", line.position, told | _row(line)) for line in lines]
     append_once(uri, SCHEMA, DESCRIPTION, rows, options)
 
@@ -197,7 +205,9 @@ def replace_ledger(
     last: dict[str, int] = {}
     for line in lines:
         source = f"{pipeline}/{line.source}"
-        last[source] = max(line.position, last.get(source, line.position))
+        # A computation that waits for its publish rests on more than gold tells.
+        known = table.transaction_version(source) if line.batch is None else None
+        last[source] = max(line.position, last.get(source, known or line.position))
     check()
     write_deltalake(
         table,

@@ -85,9 +85,10 @@ def stream_line(
 
 
 def recomputed_lines(
-    name: str, generation: int, positions: Mapping[str, int], recomputed: Sequence[Recomputed]
+    name: str, query: str, positions: Mapping[str, int], recomputed: Sequence[Recomputed]
 ) -> Iterator[LedgerLine]:
-    """A line for each computation from bronze.
+    """A line for each computation from bronze, told from those of other lives of the table by
+    the id of its query.
 
     `positions`, by cause, say what a computation rests on, so that a repeat of it has the same,
     and the next one a higher: the version of bronze for late rows, the frontier for a seal.
@@ -95,7 +96,7 @@ def recomputed_lines(
     for one in recomputed:
         yield LedgerLine(
             kind=one.cause,
-            source=f"{name}/{generation}/{one.cause}",
+            source=f"{query}/{one.cause}",
             position=positions[one.cause],
             table=name,
             windows=one.windows,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import duckdb
@@ -22,8 +21,8 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
-from tidemark.tables.batches import batches_read
-from tidemark.tables.commits import emitted_rows, ingest_commits
+from tidemark.tables.batches import Frontier, batches_read
+from tidemark.tables.commits import close_frontiers, emitted_rows, ingest_commits
 from tidemark.tables.create import existing_table
 from tidemark.tables.emitted import Emitted, of_complete
 from tidemark.tables.gold import gold_state
@@ -87,16 +86,27 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     generation = gold_state(gold).generation
     checkpoint = Checkpoint(source.places.query_checkpoint(name, generation), source.options)
     query = str(checkpoint.query_id())
-    known = publishes(gold, source.places.gold(name), source.options)
     counted = {
-        counts.batch.number: counts
-        for batch in batches_read(checkpoint, -1, partial(close_before_ms, known))
+        number: counts
+        for batch in batches_read(checkpoint, -1, _frontier(source, name, gold, query))
+        if (number := batch.number) is not None
         for counts in _counts(source, table, batch)
-        if counts.batch.number is not None
     }
     emitted = _emitted(source.table(source.places.changes(name)), table, generation, query)
     for batch in sorted(counted.keys() | emitted.keys()):
         yield stream_line(name, table, query, batch, counted.get(batch), emitted)
+
+
+def _frontier(source: Ledgered, name: str, gold: DeltaTable, query: str) -> Frontier:
+    """As the batch noted it; of one that appended nothing, what gold's log says."""
+    known = publishes(gold, source.places.gold(name), source.options)
+    noted = close_frontiers(source.table(source.places.changes(name)), query, -1)
+
+    def close_ms(batch: int | None, first: int) -> int:
+        found = None if batch is None else noted.get(batch)
+        return close_before_ms(known, first) if found is None else found
+
+    return close_ms
 
 
 def _counts(source: Ledgered, table: Table, batch: BatchRead) -> tuple[BatchCounts, ...]:
@@ -104,7 +114,7 @@ def _counts(source: Ledgered, table: Table, batch: BatchRead) -> tuple[BatchCoun
     event_time = source.pipeline.source.event_time.column
     bronze = source.table(source.places.bronze)
     try:
-        found = find_late_rows(bronze, source.places.bronze, event_time, table, [batch], None)
+        found = find_late_rows(bronze, source.places.bronze, event_time, table, [batch], None, 0)
     except StorageUnavailable:
         return ()
     return found.batches
@@ -131,16 +141,19 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
     changes = source.table(source.places.changes(name))
     gold = gold_state(source.table(source.places.gold(name)))
+    checkpoint = Checkpoint(source.places.query_checkpoint(name, gold.generation), source.options)
+    query = str(checkpoint.query_id())
     positions = {LATE: gold.bronze, SEAL: gold.close_ms, BACKFILL: changes.version()}
     causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))
     sql = f"""
-        SELECT cause, generation, count(*), sum("rows")::BIGINT
-        FROM rows WHERE cause IN ({causes}) GROUP BY cause, generation, run ORDER BY ALL
+        SELECT cause, count(*), sum("rows")::BIGINT
+        FROM rows WHERE cause IN ({causes}) AND generation = {gold.generation}
+        GROUP BY cause, run ORDER BY ALL
     """
-    for cause, generation, windows, rows in _rows(changes.to_pyarrow_dataset(), sql):
+    for cause, windows, rows in _rows(changes.to_pyarrow_dataset(), sql):
         yield LedgerLine(
             kind=cause,
-            source=f"{name}/{generation}/{cause}",
+            source=f"{query}/{cause}",
             position=positions[cause],
             table=name,
             windows=windows,

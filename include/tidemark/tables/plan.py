@@ -13,6 +13,8 @@ CHANGES = "changes"
 BRONZE = "bronze"
 CLOSE = "close"
 GENERATION = "generation"
+# Versions of bronze that gold may be behind without a commit to say so.
+_MOST_UNNOTED = 20
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,15 @@ class GoldState:
 class PublishPlan:
     """The commit that publish will make: changes (first, last], the frontier, the pins.
 
-    There is nothing to do when gold already holds the pin, and the frontier does not move.
+    There is nothing to do when gold already holds the pin, and the frontier does not move. The
+    version of bronze may lag behind then, by a few commits: until it is noted, each run counts
+    the rows since.
     """
 
     gold_version: int
     after_changes: int
     changes: int
+    after_bronze: int
     bronze: int
     close_before_ms: int
     close_after_ms: int
@@ -46,7 +51,11 @@ class PublishPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        return self.changes <= self.after_changes and self.close_after_ms <= self.close_before_ms
+        return (
+            self.changes <= self.after_changes
+            and self.close_after_ms <= self.close_before_ms
+            and self.bronze - self.after_bronze < _MOST_UNNOTED
+        )
 
     @property
     def transactions(self) -> dict[str, int]:
@@ -71,12 +80,16 @@ def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
             "Nothing of this run was published. Run the pipeline again: that run judges its late "
             "rows anew and publishes what this one left as well."
         )
+    # Pins of an older run than was published last: what they say of closed windows holds no
+    # more, for a newer run has found them open.
+    is_older = pinned.changes < gold.changes or pinned.bronze < gold.bronze
     return PublishPlan(
         gold_version=gold.version,
         after_changes=gold.changes,
         changes=max(gold.changes, pinned.changes),
+        after_bronze=gold.bronze,
         bronze=max(gold.bronze, pinned.bronze),
         close_before_ms=gold.close_ms,
-        close_after_ms=max(gold.close_ms, pinned.close_after_ms),
+        close_after_ms=gold.close_ms if is_older else max(gold.close_ms, pinned.close_after_ms),
         generation=pinned.generation,
     )

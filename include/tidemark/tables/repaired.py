@@ -36,10 +36,10 @@ class Repaired:
     def positions(self) -> dict[str, int]:
         """What each cause's computation rests on, for the ledger.
 
-        Of the batches only those with late rows: after a kill the next run's fence of bronze is
-        read as a batch of no rows, and the repair repeats.
+        Of the batches only those that windows are repaired for: after a kill the next run's
+        fence of bronze is read as a batch of no rows, and the repair repeats.
         """
-        late = (counts.batch.last for counts in self.batches if counts.late_assigned)
+        late = (counts.batch.last for counts in self.batches if counts.closed_groups)
         last = max(late, default=0)
         return {LATE: last, SEAL: self.sealed_to_ms}
 

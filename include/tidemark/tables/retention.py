@@ -9,20 +9,21 @@ skip commits that only remove (`skipChangeCommits`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
-from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.tables.create import existing_table
 from tidemark.tables.gold import gold_state
 
 _MILLISECOND = timedelta(milliseconds=1)
+_FIRST_MS = epoch_ms(datetime.min.replace(tzinfo=UTC))
 
 
 def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
@@ -46,9 +47,12 @@ def first_kept_date(pipeline: Pipeline, frozen_ms: int, close_ms: Mapping[str, i
     unique = pipeline.source.unique
     horizon = unique.within if unique else timedelta(0)
     opened = [
-        instant_of(close_ms[name]) - table.window.length for name, table in pipeline.tables.items()
+        close_ms[name] - table.window.length // _MILLISECOND
+        for name, table in pipeline.tables.items()
     ]
-    return min(instant_of(frozen_ms) - horizon, *opened).date()
+    # A horizon may reach back further than there are dates.
+    first = max(min(frozen_ms - horizon // _MILLISECOND, *opened), _FIRST_MS)
+    return instant_of(first).date()
 
 
 def drop_expired_dates(

@@ -1,8 +1,8 @@
 """`ops/runs`: a row for each run, with what it found, did and cost. Written without a JVM.
 
 A run that is held has a row of outcome `held`, and another one once it is published. A run that
-published and was killed before it could write its row gets one by the next start, from gold's
-commits, of outcome `interrupted`.
+published and was killed before it could write its row gets one from gold's commits, of outcome
+`interrupted`, before anything is published again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.tables.create import open_table
@@ -63,8 +64,8 @@ _FIELDS: list[pa.Field[Any]] = [
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The runs of all pipelines"
-# Gold's newest commit is a publish, but for what maintenance commits in between.
-_SEARCHED_COMMITS = 20
+# Gold's newest commit is a publish, but for fences and what maintenance commits in between.
+_RECENT = 20
 
 
 def record_run(uri: str, result: RunResult, options: Mapping[str, str]) -> None:
@@ -104,8 +105,13 @@ def publish_note(run_id: str, started_at: datetime) -> dict[str, str]:
 
 def _last_publish(gold: str, options: Mapping[str, str]) -> dict[str, Any] | None:
     table = open_table(gold, options)
-    commits = table.history(_SEARCHED_COMMITS) if table is not None else []
-    return next((commit for commit in commits if "run" in commit and "started_at" in commit), None)
+    if table is None:
+        return None
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            if "run" in commit and "started_at" in commit:
+                return commit
+    return None
 
 
 def _append_missing(
@@ -182,4 +188,4 @@ def _table(name: str, table: TableResult) -> dict[str, Any]:
 
 
 def _instant(milliseconds: int) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
+    return instant_of(milliseconds) if milliseconds else None

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Table
+from tidemark.tables.history import schema_of
 from tidemark.tables.plan import PublishPlan
 from tidemark.tables.repaired import SEAL
 
@@ -27,7 +29,7 @@ _COUNTS = "SELECT count(*), count(*) FILTER (_known) FROM written"
 
 @dataclass(frozen=True)
 class GoldChange:
-    """What one commit writes: rows in gold's columns, `windows` of which are new or differ.
+    """What one commit writes: rows in gold's columns, `windows` of which are new, differ, or close.
 
     Where gold holds none of them yet, `replaced_dates` is empty and the rows are appended. Else
     they are everything that these partitions hold from now on. `windows` counts those that go.
@@ -46,7 +48,7 @@ def changed_windows(
     `changes` are rows of the changes table with `_commit_version`; of several rows of a window
     that of the later commit counts. Status and revision follow from the close frontiers.
     """
-    schema = gold.to_pyarrow_dataset().schema
+    schema = schema_of(gold)
     keys = window_keys(table)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -89,8 +91,8 @@ def _touched(
     An open window ends after the old frontier, so it starts after that less the length. The
     other partitions are left out here, by name: DuckDB would open all of them.
     """
-    opened = (_instant(plan.close_before_ms) - length).date()
-    closed = _instant(plan.close_after_ms).date()
+    opened = (instant_of(plan.close_before_ms) - length).date()
+    closed = instant_of(plan.close_after_ms).date()
     predicate = f"window_date BETWEEN DATE '{opened}' AND DATE '{closed}'"
     if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
         predicate = f"{predicate} OR {of_dates(changed)}"
@@ -162,7 +164,7 @@ def _rows(columns: list[str], keys: tuple[str, ...], dates: tuple[date, ...]) ->
 
 
 def of_dates(dates: tuple[date, ...]) -> str:
-    """The predicate of gold's partitions of these dates, for delta-rs and DuckDB."""
+    """The predicate of gold's partitions of these dates, for delta-rs and DuckDB; one at least."""
     return "window_date IN (" + ", ".join(f"DATE '{day}'" for day in dates) + ")"
 
 
@@ -174,9 +176,5 @@ def _list(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _instant(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
 def _literal(milliseconds: int) -> str:
-    return f"TIMESTAMPTZ '{_instant(milliseconds).isoformat()}'"
+    return f"TIMESTAMPTZ '{instant_of(milliseconds).isoformat()}'"
