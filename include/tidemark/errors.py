@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+# Exit codes of jobs and commands: all went well; something must be mended first; starting again
+# can help.
+SUCCESS, FAILED, RETRY = 0, 1, 75
+
 
 class TidemarkError(Exception):
     """Base of all errors that Tidemark raises on purpose."""

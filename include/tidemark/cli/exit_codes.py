@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-FAILED, RETRY, INTERRUPTED = 1, 75, 130
+from tidemark.errors import FAILED, RETRY
+
+INTERRUPTED = 130
 
 
 class _Failure(Protocol):

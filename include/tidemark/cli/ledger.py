@@ -11,8 +11,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.cli.exit_codes import FAILED
 from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places

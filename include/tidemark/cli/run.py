@@ -17,11 +17,11 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.exit_codes import FAILED, INTERRUPTED, RETRY, exit_code
+from tidemark.cli.exit_codes import INTERRUPTED, exit_code
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.cli.submit import job_environment, submit, submit_command
-from tidemark.errors import ResultUnreadable
+from tidemark.errors import FAILED, RETRY, ResultUnreadable
 from tidemark.pipeline.instants import manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.exit_codes import FAILED
 from tidemark.cli.options import SettingsFile
-from tidemark.errors import PipelineInvalid, PipelineNotFound
+from tidemark.errors import FAILED, PipelineInvalid, PipelineNotFound
 from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import load_settings

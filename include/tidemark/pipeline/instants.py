@@ -34,6 +34,11 @@ def epoch_ms(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(milliseconds=1)
 
 
+def epoch_us(instant: datetime) -> int:
+    """Whole microseconds since 1970, UTC."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
 def instant_of(milliseconds: int) -> datetime:
     """The instant of milliseconds since 1970, in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)

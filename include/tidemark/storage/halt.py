@@ -9,10 +9,9 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from tidemark.errors import LeaseLost
+from tidemark.errors import RETRY, LeaseLost
 from tidemark.storage.processes import descendants, mark_of, send_signal, spark_parent
 
-_RETRY = 75
 _STDERR = 2
 # What a pipe takes in one piece.
 _MOST_BYTES = 4096
@@ -36,7 +35,7 @@ def halt(lost: LeaseLost) -> NoReturn:
         send_signal(jvm, signal.SIGKILL)
     for mark in others:
         send_signal(mark, signal.SIGKILL)
-    os._exit(_RETRY)
+    os._exit(RETRY)
 
 
 def _say(text: str) -> None:

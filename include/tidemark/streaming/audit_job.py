@@ -13,16 +13,13 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import FAILED, RETRY, SUCCESS, TidemarkError
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.audit import Asked, audit_table
 from tidemark.streaming.entry import (
-    FAILED,
-    RETRY,
-    SUCCESS,
     add_range,
     exit_code,
     job_parser,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -51,8 +51,6 @@ from tidemark.tables.retention import frozen_before_ms
 from tidemark.tables.window_range import WindowRange
 from tidemark.tables.window_values import window_keys
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _UNBALANCED = (
     "Nothing was written. The windows that were computed do not hold the rows that bronze has of "
     "them: did something else write to bronze meanwhile? Repeat the backfill; where it fails "
@@ -193,8 +191,8 @@ def _recomputed(plan: Backfill) -> Recomputed:
         bronze,
         plan.run.pipeline.source.event_time.column,
         plan.run.pipeline.tables[plan.table_name],
-        _epoch_us(plan.windows.first_end),
-        _epoch_us(plan.windows.last_end),
+        plan.windows.first_end,
+        plan.windows.last_end,
         plan.bronze.condition,
     )
     found = plan.found
@@ -228,7 +226,3 @@ def _pins(plan: Backfill, changes: int) -> TableResult:
         close_before_ms=state.close_ms,
         close_after_ms=state.close_ms,
     )
-
-
-def _epoch_us(instant: datetime) -> int:
-    return (instant - _EPOCH) // _MICROSECOND

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import FAILED, RETRY, TidemarkError
 from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -22,8 +22,6 @@ from tidemark.pipeline.settings import Settings
 from tidemark.storage.halt import halt
 from tidemark.streaming.backfill import Backfill, apply_backfill, plan_backfill
 from tidemark.streaming.entry import (
-    FAILED,
-    RETRY,
     add_range,
     exit_code,
     job_parser,

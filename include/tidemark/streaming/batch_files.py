@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from tidemark.checkpoint.log import SourceFile
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.files import FileFacts
 
 UNREADABLE = "unreadable file"
 CHANGED = "changed file"
 MALFORMED = "malformed"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAND_AGAIN = "None of its rows were accepted. To have it read, land it under another name."
 
 
@@ -121,4 +120,4 @@ def _unknown(state: str) -> str:
 
 
 def _modified_ms(facts: FileFacts | None) -> int | None:
-    return None if facts is None else (facts.modified - _EPOCH) // timedelta(milliseconds=1)
+    return None if facts is None else epoch_ms(facts.modified)

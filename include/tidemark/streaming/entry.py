@@ -10,7 +10,7 @@ import traceback
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from tidemark.errors import PipelineNotFound, TidemarkError
+from tidemark.errors import FAILED, RETRY, SUCCESS, PipelineNotFound, TidemarkError
 from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -18,8 +18,6 @@ from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.storage.lease_files import TakenFrom
 from tidemark.streaming.progress import Progress
 from tidemark.tables.result_file import Facts, RunError, write_result
-
-SUCCESS, FAILED, RETRY = 0, 1, 75
 
 
 def job_parser(prog: str, description: str) -> ArgumentParser:

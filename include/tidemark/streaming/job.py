@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import FAILED, RETRY, TidemarkError
 from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -22,8 +22,6 @@ from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.storage.halt import halt
 from tidemark.storage.lease import Lease
 from tidemark.streaming.entry import (
-    FAILED,
-    RETRY,
     exit_code,
     job_parser,
     reported,

@@ -68,7 +68,7 @@ def recompute_range(
     on_dates = F.col("_event_date").between(stretch.start.date(), stretch.end.date())
     rows = _rows_within(bronze, pipeline, [stretch], on_dates)
     computed = aggregate(rows, table)
-    return computed.where(F.col("window_end").between(_instant(first_end), _instant(last_end)))
+    return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
 
 
 def bronze_at(spark: SparkSession, place: str, version: int) -> DataFrame:
@@ -83,7 +83,7 @@ def _rows_within(
     within: Column = F.lit(False)
     for stretch in stretches:
         time = F.col("_event_time")
-        within = within | ((time >= _instant(stretch.start)) & (time < _instant(stretch.end)))
+        within = within | ((time >= F.lit(stretch.start)) & (time < F.lit(stretch.end)))
     rows = with_event_time(bronze, pipeline)
     return rows.where(on_dates).where(within)
 
@@ -99,7 +99,3 @@ def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]
     cuts = sorted(place for _, place in nlargest(_MOST_STRETCHES - 1, gaps))
     groups = [ordered[first:last] for first, last in pairwise([0, *cuts, len(ordered)])]
     return [Stretch(group[0], group[-1] + length) for group in groups if group]
-
-
-def _instant(instant: datetime) -> Column:
-    return F.lit(instant)

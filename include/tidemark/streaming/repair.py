@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.streaming.recompute import bronze_at, recompute_range, recompute_windows
@@ -30,9 +31,6 @@ from tidemark.tables.late_rows import BatchCounts, BatchRead, find_late_rows
 from tidemark.tables.plan import GoldState
 from tidemark.tables.recomputed import append_recomputed, differing_windows
 from tidemark.tables.repaired import LATE, SEAL, Recomputed, Repaired
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,11 @@ def _repair_late(spark: SparkSession, plan: Repair, windows: pa.Table) -> Recomp
 
 def _repair_sealed(spark: SparkSession, plan: Repair) -> Recomputed:
     bronze = bronze_at(spark, plan.places.bronze, plan.bronze_version)
-    first, last = plan.open_after_ms * 1_000 + 1, plan.seal_ms * 1_000
-    first_end, last_end = _EPOCH + first * _MICROSECOND, _EPOCH + last * _MICROSECOND
+    # From the first end that is a microsecond after what is closed.
+    first_end = instant_of(plan.open_after_ms) + timedelta(microseconds=1)
+    last_end = instant_of(plan.seal_ms)
     computed = recompute_range(bronze, plan.pipeline, plan.table, first_end, last_end)
-    in_bronze = count_of_range(plan.bronze(), plan.event_time, plan.table, first, last)
+    in_bronze = count_of_range(plan.bronze(), plan.event_time, plan.table, first_end, last_end)
     return _append_differing(plan, computed, SEAL, in_bronze)
 
 

@@ -13,6 +13,8 @@ _ORIGIN = [
     T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
 ]
 
+_CAUSES = "What changed the window: stream, late, seal or backfill"
+
 # The accepted row that a duplicate repeats.
 REPEATS = T.StructType(
     [T.StructField("file", T.StringType()), T.StructField("event_time", T.TimestampType())]
@@ -61,7 +63,7 @@ def changes_schema(aggregated: T.StructType) -> T.StructType:
     return T.StructType(
         [
             *[_commented(field, None) for field in aggregated.fields],
-            T.StructField("cause", T.StringType(), True, {"comment": "stream"}),
+            T.StructField("cause", T.StringType(), True, {"comment": _CAUSES}),
             T.StructField("generation", T.LongType(), True),
             T.StructField("run", T.StringType(), True),
             T.StructField("batch", T.LongType(), True),

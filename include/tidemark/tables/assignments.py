@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
+from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Table
 from tidemark.tables.windows import each_start, window_starts
 
@@ -38,18 +39,18 @@ def count_of_range(
     bronze: DeltaTable,
     event_time: str,
     table: Table,
-    first_end_us: int,
-    last_end_us: int,
+    first_end: datetime,
+    last_end: datetime,
     condition: str = "true",
 ) -> int:
-    """The assignments to all windows with first_end <= end <= last_end (microseconds, UTC).
+    """The assignments to all windows with first_end <= end <= last_end.
 
     Only rows of bronze that fulfil the condition count.
     """
     length = table.window.length // _TICK
     with duckdb.connect() as connection:
-        opened = days(_date(first_end_us - length), _date(last_end_us))
-        connection.register("bronze", of_dates(bronze, set(opened)))
+        opened = (first_end - table.window.length).date(), last_end.date()
+        connection.register("bronze", _between(bronze, *opened))
         return _number(
             connection,
             f"""
@@ -58,7 +59,7 @@ def count_of_range(
                 SELECT {each_start(event_time, table.window)} AS _start FROM bronze
                 WHERE {condition}
             )
-            WHERE _start + {length} BETWEEN {first_end_us} AND {last_end_us}
+            WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
             """,
         )
 
@@ -74,13 +75,15 @@ def of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
     return bronze.to_pyarrow_dataset(file_pruning_predicate=f"_event_date IN ({listed})")
 
 
+def _between(bronze: DeltaTable, first: date, last: date) -> Dataset:
+    """The same for a range of dates, which may be all that there are."""
+    dates = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
+    return bronze.to_pyarrow_dataset(file_pruning_predicate=dates)
+
+
 def days(first: date, last: date) -> list[date]:
     """All dates from first to last."""
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
-
-
-def _date(microseconds: int) -> date:
-    return date(1970, 1, 1) + timedelta(microseconds=microseconds)
 
 
 def _number(connection: duckdb.DuckDBPyConnection, sql: str) -> int:

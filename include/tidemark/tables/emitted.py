@@ -21,10 +21,7 @@ Emitted = Mapping[int, tuple[int, int]]
 def emitted_by_batch(
     gold: DeltaTable, changes: DeltaTable, state: GoldState, table: Table, query: str
 ) -> Emitted:
-    """The sums of each batch since the last publish; none in append mode, which has no equation.
-
-    This and the query's options are all that depends on the output mode.
-    """
+    """The sums of each batch since the last publish; none in append mode, which has no equation."""
     if table.output_mode == "append":
         return {}
     if table.output_mode == "complete":
