@@ -6,11 +6,14 @@ INSTALLER ?=
 # Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
 PYTEST_WORKERS = -n 2 --dist loadscope --no-loadscope-reorder
 PYTEST_ARGS =
+# For instance: --figures fixed_cost throughput
+BENCH_ARGS =
 
 IN_ENVIRONMENT = . ./.tidemark/env &&
+IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow test test-all bench lint format clean
+.PHONY: help setup demo airflow test test-all bench bench-long lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -31,8 +34,11 @@ test: setup ## all tests but the long ones
 test-all: setup ## all tests
 	@$(PYTEST) $(PYTEST_ARGS)
 
-bench: setup ## late repair against history, beside a full refresh: a table, and JSON
-	@$(IN_ENVIRONMENT) python bench/late_repair.py
+bench: setup ## what runs cost, beside scripts written by hand: tables, JSON, pictures
+	@$(IN_BENCH) python -m bench $(BENCH_ARGS)
+
+bench-long: setup ## the same with more runs and more rows; takes hours
+	@$(IN_BENCH) python -m bench --size long $(BENCH_ARGS)
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(IN_ENVIRONMENT) ruff check .

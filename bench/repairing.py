@@ -1,10 +1,12 @@
-"""Late repair against history: 1,000 late rows on a bronze of 1 and of 10 million rows.
+"""Late repair against history: 1,000 late rows on a small and on a large bronze.
+
+    python -m bench.repairing FOLDER --rows SMALL LARGE --repetitions N
 
 The history has the same number of rows a day, so that ten times the rows are ten times the days.
 Late rows fall into the same two hours of the first day each time. Measured is the step of the
 platform's own run that repairs (counting late rows, computing windows again, comparing, appending)
 in a warm session, against a full refresh of the table: the aggregate of all of bronze, written
-anew. Interleaved, medians of the repetitions with their spread.
+anew. Interleaved; the first turn is not counted.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -23,9 +24,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
@@ -39,7 +37,7 @@ from tidemark.streaming.session import start_session
 from tidemark.tables.create import existing_table
 from tidemark.tables.result import RunResult
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+RESULT = "measured.json"
 ROWS_A_DAY = 100_000
 LATE_ROWS = 1_000
 KEYS = 50
@@ -156,22 +154,21 @@ class History:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print a table, and write the numbers as JSON."""
+    """Measure, and write the numbers as JSON."""
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs=2, default=[1_000_000, 10_000_000])
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, nargs=2, required=True)
+    parser.add_argument("--repetitions", type=int, required=True)
     given = parser.parse_args(argv)
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--master local[2] pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
     settings = Settings(root="/unused", pipelines="/unused")
     spark = start_session(pipeline_from_mapping(NAME, PIPELINE), settings)
     try:
-        measured = measure(spark, given.rows, given.repetitions, given.folder / "late_repair")
+        measured = measure(spark, given.rows, given.repetitions, given.folder)
     finally:
         spark.stop()
     told = [vars(one) for one in measured]
-    (given.folder / "late_repair.json").write_text(json.dumps(told, indent=2) + "\n")
-    print_measured(Console(), measured)
+    (given.folder / RESULT).write_text(json.dumps(told, indent=2) + "\n")
 
 
 def measure(
@@ -193,34 +190,6 @@ def measure(
                 one.refresh.append(round(refresh, 3))
             one.files_read, one.files = history.files_of_a_repair()
     return measured
-
-
-def print_measured(console: Console, measured: Sequence[Measured]) -> None:
-    """A row for each size, and the ratios between them."""
-    table = Table(box=SIMPLE, show_edge=False)
-    names = ("rows in bronze", "repair, s", "files opened", "full refresh, s", "refresh/repair")
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in measured:
-        table.add_row(
-            f"{one.rows:,}",
-            _spread(one.repair),
-            f"{one.files_read} of {one.files}",
-            _spread(one.refresh),
-            f"{statistics.median(one.refresh) / statistics.median(one.repair):.1f}",
-        )
-    small, large = measured
-    repair = statistics.median(large.repair) / statistics.median(small.repair)
-    refresh = statistics.median(large.refresh) / statistics.median(small.refresh)
-    console.print(table)
-    console.print(
-        f"{large.rows // small.rows} times the history: repair {repair:.2f} times as long, "
-        f"full refresh {refresh:.2f} times"
-    )
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f}–{max(seconds):.2f})"
 
 
 if __name__ == "__main__":
