@@ -1,0 +1,165 @@
+"""Those who do the same work: the platform, and its rivals. How each is started, and its gold."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from ruamel.yaml import YAML
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RIVALS = Path(__file__).resolve().parent / "rivals"
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# Resolved once, then found there at each start, as in a home folder.
+IVY = REPOSITORY / ".tidemark" / "bench" / "ivy"
+NAME = "bench"
+TABLE = "per_10m"
+# What `.tidemark/env` gives; the rival that takes every default starts without it.
+TUNING = ("SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where one contender works: the JSON files that it reads, and a folder of its own."""
+
+    source: Path
+    root: Path
+    master: str = "local[2]"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`start` gives the command of one run; `gold` where its gold is, as a DuckDB relation."""
+
+    name: str
+    start: Callable[[Workspace], list[str]]
+    environment: Callable[[], dict[str, str]]
+    gold: Callable[[Workspace], pa.Table]
+
+
+def _tuned_environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def _default_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in TUNING}
+
+
+def pipeline_content(source: Path, **advanced: object) -> dict[str, object]:
+    """The platform's pipeline file for the same tables."""
+    content: dict[str, object] = {
+        "source": {
+            "files": f"{source}/*.json",
+            "columns": {"at": "timestamp not null", "key": "string not null", "amount": "long"},
+            "event_time": {"column": "at"},
+        },
+        "watermark": {"delay": "10 minutes"},
+        "tables": {
+            TABLE: {
+                "window": {"length": "10 minutes"},
+                "group_by": ["key"],
+                "measures": {"events": "count(*)", "amount": "sum(amount)"},
+            }
+        },
+    }
+    return content | ({"advanced": advanced} if advanced else {})
+
+
+def write_settings(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
+    """The platform's settings and pipeline file below a root, made where they are missing."""
+    settings, pipeline = root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
+    if not settings.exists():
+        pipeline.parent.mkdir(parents=True, exist_ok=True)
+        yaml = YAML()
+        yaml.dump(dict(content), pipeline)
+        yaml.dump({"root": str(root), "pipelines": str(pipeline.parent)}, settings)
+    return settings, pipeline
+
+
+def _ours(place: Workspace) -> list[str]:
+    settings, pipeline = write_settings(place.root, pipeline_content(place.source))
+    job = REPOSITORY / "jobs" / "stream.py"
+    given = ["--pipeline", str(pipeline), "--settings", str(settings)]
+    return ["spark-submit", "--master", place.master, str(job), *given]
+
+
+def _default(place: Workspace) -> list[str]:
+    packages = ["--packages", DELTA, "--conf", f"spark.jars.ivy={IVY}"]
+    return _script("default.py", place, packages)
+
+
+def _tuned(place: Workspace) -> list[str]:
+    return _script("tuned.py", place)
+
+
+def _script(name: str, place: Workspace, options: Sequence[str] = ()) -> list[str]:
+    submit = ["spark-submit", "--master", place.master, *options]
+    return [*submit, str(RIVALS / name), str(place.source), str(place.root)]
+
+
+def _batch(name: str) -> Callable[[Workspace], list[str]]:
+    def start(place: Workspace) -> list[str]:
+        return [sys.executable, str(RIVALS / name), str(place.source), str(place.root)]
+
+    return start
+
+
+def _our_gold(place: Workspace) -> pa.Table:
+    return _delta(place.root / NAME / TABLE / "gold")
+
+
+def _rival_gold(place: Workspace) -> pa.Table:
+    return _delta(place.root / "gold")
+
+
+def _delta(folder: Path) -> pa.Table:
+    return pa.table(DeltaTable(str(folder)).to_pyarrow_dataset().to_table())
+
+
+def _parquet(place: Workspace) -> pa.Table:
+    with duckdb.connect() as connection:
+        return connection.sql(f"FROM '{place.root}/gold.parquet'").to_arrow_table()
+
+
+OURS = Contender("tidemark", _ours, _tuned_environment, _our_gold)
+DEFAULT = Contender("default", _default, _default_environment, _rival_gold)
+TUNED = Contender("tuned", _tuned, _tuned_environment, _rival_gold)
+DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)
+POLARS = Contender("Polars", _batch("polars_batch.py"), _tuned_environment, _parquet)
+
+
+class GoldDiffers(Exception):
+    """Contenders came to different results: their costs cannot be compared."""
+
+
+def check_gold(places: Mapping[Contender, Workspace]) -> int:
+    """All golds hold the same windows; how many. Raises GoldDiffers, which names the two."""
+    (first, place), *others = places.items()
+    expected = first.gold(place)
+    for contender, other in others:
+        found = _rows_that_differ(expected, contender.gold(other))
+        if found:
+            raise GoldDiffers(
+                f"{found:,} windows differ between {first.name} ({place.root}) and "
+                f"{contender.name} ({other.root})."
+            )
+    return expected.num_rows
+
+
+def _rows_that_differ(one: pa.Table, other: pa.Table) -> int:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("one", one)
+        connection.register("other", other)
+        rows = "SELECT window_start::TIMESTAMP, key, events, amount FROM"
+        ((found,),) = connection.execute(
+            f"SELECT count(*) FROM (({rows} one EXCEPT ALL {rows} other) "
+            f"UNION ALL ({rows} other EXCEPT ALL {rows} one))"
+        ).fetchall()
+    return int(found)

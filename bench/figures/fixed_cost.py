@@ -1,0 +1,117 @@
+"""The fixed cost of a scheduled run with little new input, or none; and where ours goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from bench.contenders import DEFAULT, DUCKDB, OURS, TUNED, Contender, Workspace, check_gold
+from bench.figure import Figure
+from bench.inputs import write_events
+from bench.measured import Cost, cost_of, median, spread
+from bench.sizes import Sizes
+from bench.stages import seconds_of_stages
+
+_SPARK = (OURS, TUNED, DEFAULT)
+
+
+def measure(sizes: Sizes, folder: Path) -> list[Figure]:
+    """Every contender in turn on each small input; then each on no input at all."""
+    source = folder / "source"
+    places = {one: Workspace(source, folder / one.name) for one in (*_SPARK, DUCKDB)}
+    costs: dict[str, list[Cost]] = {one.name: [] for one in places}
+    idle: dict[str, list[Cost]] = {one.name: [] for one in _SPARK}
+    stages: list[Mapping[str, float]] = []
+    for number in range(sizes.repetitions + 1):
+        write_events(source, number * sizes.small_rows, sizes.small_rows)
+        for contender, place in places.items():
+            cost = _run(contender, place)
+            if number:
+                costs[contender.name].append(cost)
+        if number:
+            stages.append(seconds_of_stages(places[OURS]))
+    windows = check_gold(places)
+    for _ in range(sizes.repetitions):
+        for contender in _SPARK:
+            idle[contender.name].append(_run(contender, places[contender]))
+    return [_fixed(costs, idle, sizes, windows), _shares(stages, costs[OURS.name])]
+
+
+def _run(contender: Contender, place: Workspace) -> Cost:
+    log = place.root.parent / f"{contender.name}.log"
+    return cost_of(contender.start(place), contender.environment(), log)
+
+
+def _fixed(
+    costs: Mapping[str, list[Cost]],
+    idle: Mapping[str, list[Cost]],
+    sizes: Sizes,
+    windows: int,
+) -> Figure:
+    wall = {name: median([cost.wall for cost in some]) for name, some in costs.items()}
+    cpu = {name: median([cost.cpu for cost in some]) for name, some in costs.items()}
+    none = {name: median([cost.wall for cost in some]) for name, some in idle.items()}
+    ours = OURS.name
+    rows = [
+        [
+            name,
+            spread([cost.wall for cost in some]),
+            spread([cost.cpu for cost in some]),
+            f"{wall[name] / wall[ours]:.2f}",
+            f"{cpu[name] / cpu[ours]:.2f}",
+            spread([cost.wall for cost in idle[name]]) if name in idle else "–",
+            spread([cost.peak_mb for cost in some], 0),
+        ]
+        for name, some in costs.items()
+    ]
+    default, tuned = DEFAULT.name, TUNED.name
+    told = [
+        f"tidemark takes 1/{wall[default] / wall[ours]:.1f} of default's time and "
+        f"1/{cpu[default] / cpu[ours]:.1f} of its CPU seconds; of tuned's "
+        f"{wall[ours] / wall[tuned]:.2f} and {cpu[ours] / cpu[tuned]:.2f}.",
+        f"With nothing new: 1/{none[default] / none[ours]:.1f} of default's time, "
+        f"{none[ours] / none[tuned]:.2f} of tuned's.",
+        f"{sizes.small_rows:,} new rows a run; all golds equal ({windows:,} windows).",
+    ]
+    columns = (
+        "contender", "wall, s", "CPU, s", "wall / ours", "CPU / ours", "nothing new, s", "peak MB",
+    )  # fmt: skip
+    numbers = {
+        "costs": {name: [vars(cost) for cost in some] for name, some in costs.items()},
+        "nothing_new": {name: [vars(cost) for cost in some] for name, some in idle.items()},
+    }
+
+    def draw(axes: Axes) -> None:
+        names = list(costs)
+        axes.barh(names, [wall[name] for name in names], label="wall", height=0.35, align="edge")
+        axes.barh(names, [cpu[name] for name in names], label="CPU", height=-0.35, align="edge")
+        axes.set_xlabel("seconds")
+        axes.legend()
+
+    title = f"A scheduled run with {sizes.small_rows:,} new rows"
+    return Figure("fixed_cost", title, columns, rows, told, numbers, draw)
+
+
+def _shares(stages: list[Mapping[str, float]], costs: list[Cost]) -> Figure:
+    names = list(dict.fromkeys(name for one in stages for name in one))
+    whole = median([cost.wall for cost in costs])
+    seconds = {name: median([one.get(name, 0.0) for one in stages]) for name in names}
+    seconds["start and end"] = max(0.0, whole - sum(seconds.values()))
+    rows = [[name, f"{spent:.2f}", f"{spent / whole:.0%}"] for name, spent in seconds.items()]
+    care = sum(seconds.get(name, 0.0) for name in ("repair", "ledger", "publish"))
+    told = [f"Repair, ledger and publish together: {care / whole:.1%} of the run."]
+
+    def draw(axes: Axes) -> None:
+        left = 0.0
+        for name, spent in seconds.items():
+            axes.barh([""], [spent], left=left, label=f"{name} {spent:.1f} s")
+            left += spent
+        axes.set_xlabel("seconds")
+        axes.legend(ncols=3)
+
+    columns = ("step", "seconds", "share")
+    return Figure(
+        "steps", "Where a small run goes", columns, rows, told, {"seconds": seconds}, draw
+    )

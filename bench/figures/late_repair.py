@@ -1,0 +1,58 @@
+"""A thousand late rows on a small and on a large history, beside a full refresh of the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from bench.figure import Figure
+from bench.measured import cost_of, median, spread
+from bench.repairing import LATE_ROWS, RESULT
+from bench.sizes import Sizes
+
+
+def measure(sizes: Sizes, folder: Path) -> list[Figure]:
+    """Both histories in one warm session, so that only the repair itself is compared."""
+    given = ["--rows", *map(str, sizes.history), "--repetitions", str(sizes.late_repetitions)]
+    command = [sys.executable, "-m", "bench.repairing", str(folder), *given]
+    cost_of(command, os.environ, folder.parent / "late_repair.log")
+    return [_figure(json.loads((folder / RESULT).read_text()))]
+
+
+def _figure(measured: Sequence[Mapping[str, Any]]) -> Figure:
+    small, large = measured
+    rows = [
+        [
+            f"{one['rows']:,}",
+            spread(one["repair"], 2),
+            f"{one['files_read']} of {one['files']}",
+            spread(one["refresh"], 2),
+            f"{median(one['refresh']) / median(one['repair']):.1f}",
+        ]
+        for one in measured
+    ]
+    repair, refresh = (median(large[w]) / median(small[w]) for w in ("repair", "refresh"))
+    told = [
+        f"{large['rows'] / small['rows']:.0f} times the history: repair takes {repair:.2f} times "
+        f"as long, a full refresh {refresh:.2f} times."
+    ]
+
+    def draw(axes: Axes) -> None:
+        history = [one["rows"] for one in measured]
+        for what, label in (("repair", "late repair"), ("refresh", "full refresh")):
+            axes.plot(history, [median(one[what]) for one in measured], marker="o", label=label)
+        axes.set_xscale("log")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("rows in bronze")
+        axes.set_ylabel("seconds")
+        axes.legend()
+
+    columns = ("rows in bronze", "repair, s", "files opened", "full refresh, s", "refresh / repair")
+    title = f"Repairing {LATE_ROWS:,} late rows"
+    return Figure("late_repair", title, columns, rows, told, {"measured": list(measured)}, draw)

@@ -1,0 +1,92 @@
+"""What a process costs: wall time, CPU seconds of all that it started, and their peak memory."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall and CPU seconds (user and system, with every child that was waited for), and the
+    largest sum of the processes' resident memory that was seen, in megabytes."""
+
+    wall: float
+    cpu: float
+    peak_mb: float
+
+
+class Failed(Exception):
+    """A measured command failed: its number would mean nothing."""
+
+
+def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Cost:
+    """Run a command to its end; its output goes to `log`. Raises Failed where it does not succeed.
+
+    CPU seconds are the operating system's own account of the ended process and its children
+    (wait4). Memory is sampled five times a second, so a short peak can be missed.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            command, env=dict(environment), stdout=out, stderr=out, stdin=subprocess.DEVNULL
+        )
+        memory = _Memory(process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.monotonic() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    peak = memory.stop()
+    if process.returncode:
+        raise Failed(f"{' '.join(command)} ended with {process.returncode}; its output is in {log}")
+    return Cost(round(wall, 3), round(usage.ru_utime + usage.ru_stime, 3), round(peak, 1))
+
+
+class _Memory:
+    """Samples the memory of a process and its children until it is told to stop."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._peak, self._end = pid, 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        self._end.set()
+        self._thread.join()
+        return self._peak
+
+    def _sample(self) -> None:
+        while not self._end.wait(_SAMPLE_SECONDS):
+            try:
+                root = psutil.Process(self._pid)
+                processes = [root, *root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            self._peak = max(self._peak, sum(map(_resident_mb, processes)))
+
+
+def _resident_mb(process: psutil.Process) -> float:
+    try:
+        return process.memory_info().rss / 1e6
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """The median, and the smallest and the largest value."""
+    told = [f"{value:,.{digits}f}" for value in (median(values), min(values), max(values))]
+    return told[0] if len(values) == 1 else f"{told[0]} ({told[1]}–{told[2]})"

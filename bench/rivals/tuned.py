@@ -1,0 +1,84 @@
+"""The same tables as `default.py`, with every setting that is known to help a short run.
+
+    SPARK_SUBMIT_OPTS='…the JVM flags of .tidemark/env…' spark-submit tuned.py INPUT ROOT
+
+Jars on the class path, no resolution at each start; class-data archive, serial collector and the
+first compiler (from the environment); few shuffle and snapshot partitions, no adaptive execution,
+no user interface; the empty batch that only evicts state is not merged; the merge names the
+dates that it can touch, so that it reads no others.
+"""
+
+import sys
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+source, root = sys.argv[1:]
+raw, gold, checkpoints = f"{root}/raw", f"{root}/gold", f"{root}/checkpoints"
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+builder = SparkSession.builder.appName("tuned")
+for name, value in SETTINGS.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+
+
+def upsert(batch, batch_id):
+    batch.persist()
+    first, last = batch.agg(F.min("window_start"), F.max("window_start")).first()
+    if first is None:
+        batch.unpersist()
+        return
+    if not DeltaTable.isDeltaTable(spark, gold):
+        batch.coalesce(1).write.format("delta").save(gold)
+    else:
+        touched = f"g.window_start BETWEEN '{first}' AND '{last}'"
+        (
+            DeltaTable.forPath(spark, gold)
+            .alias("g")
+            .merge(
+                batch.alias("b"), f"{touched} AND g.window_start = b.window_start AND g.key = b.key"
+            )
+            .whenMatchedUpdateAll()
+            .whenNotMatchedInsertAll()
+            .execute()
+        )
+    batch.unpersist()
+
+
+events = spark.readStream.schema("at TIMESTAMP, key STRING, amount BIGINT").json(source)
+accepted = events.where("at IS NOT NULL AND key IS NOT NULL")
+(
+    accepted.writeStream.format("delta")
+    .option("checkpointLocation", f"{checkpoints}/raw")
+    .trigger(availableNow=True)
+    .start(raw)
+    .awaitTermination()
+)
+
+windows = (
+    spark.readStream.format("delta")
+    .load(raw)
+    .withWatermark("at", "10 minutes")
+    .groupBy(F.window("at", "10 minutes"), "key")
+    .agg(F.count("*").alias("events"), F.sum("amount").alias("amount"))
+    .select(F.col("window.start").alias("window_start"), "key", "events", "amount")
+)
+(
+    windows.writeStream.outputMode("update")
+    .foreachBatch(upsert)
+    .option("checkpointLocation", f"{checkpoints}/gold")
+    .trigger(availableNow=True)
+    .start()
+    .awaitTermination()
+)
+spark.stop()

@@ -1,0 +1,55 @@
+"""How much is measured: as small as a test can, as `make bench`, as `make bench-long`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of input, and how often each thing is done; the first time is never counted."""
+
+    small_rows: int
+    repetitions: int
+    growth_runs: int
+    throughput: tuple[tuple[int, int], ...]  # rows, repetitions
+    history: tuple[int, int]
+    late_repetitions: int
+    cores_rows: int
+    state_keys: int
+    published_windows: int
+
+
+USUAL = Sizes(
+    small_rows=2_000,
+    repetitions=5,
+    growth_runs=60,
+    throughput=((1_000_000, 3), (5_000_000, 1)),
+    history=(1_000_000, 10_000_000),
+    late_repetitions=5,
+    cores_rows=1_000_000,
+    state_keys=1_000_000,
+    published_windows=5_000_000,
+)
+LONG = Sizes(
+    small_rows=2_000,
+    repetitions=10,
+    growth_runs=300,
+    throughput=((1_000_000, 5), (5_000_000, 3), (20_000_000, 1)),
+    history=(1_000_000, 10_000_000),
+    late_repetitions=10,
+    cores_rows=5_000_000,
+    state_keys=1_000_000,
+    published_windows=5_000_000,
+)
+SMALLEST = Sizes(
+    small_rows=400,
+    repetitions=1,
+    growth_runs=2,
+    throughput=((2_000, 1),),
+    history=(200_000, 400_000),
+    late_repetitions=1,
+    cores_rows=2_000,
+    state_keys=2_000,
+    published_windows=2_000,
+)

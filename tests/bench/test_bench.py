@@ -1,0 +1,103 @@
+"""The benchmarks still run, and all contenders come to the same gold. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import FIGURES
+from bench.contenders import (
+    DEFAULT,
+    DUCKDB,
+    OURS,
+    POLARS,
+    REPOSITORY,
+    TUNED,
+    GoldDiffers,
+    Workspace,
+    check_gold,
+)
+from bench.inputs import write_events
+from bench.measured import Failed, cost_of
+from tests.runs import query
+
+pytestmark = pytest.mark.process
+
+ALL = (OURS, TUNED, DEFAULT, DUCKDB, POLARS)
+
+
+def test_all_contenders_come_to_the_same_gold_also_after_a_second_input(tmp_path: Path) -> None:
+    places = {one: Workspace(tmp_path / "source", tmp_path / one.name) for one in ALL}
+    for number in range(2):
+        write_events(tmp_path / "source", number * 3_000, 3_000)
+        for one, place in places.items():
+            cost_of(one.start(place), one.environment(), tmp_path / f"{one.name}.log")
+    windows = check_gold(places)
+    gold = DUCKDB.gold(places[DUCKDB])
+    assert gold.num_rows == windows > 1_000
+    assert query("SELECT sum(events) FROM gold", gold=gold) == [(6_000 - 6_000 // 200,)]
+
+
+def test_golds_that_differ_are_named(tmp_path: Path) -> None:
+    places = {}
+    for one in (DUCKDB, POLARS):
+        source = tmp_path / f"{one.name}-source"
+        write_events(source, 0, 100 if one is DUCKDB else 101)
+        places[one] = Workspace(source, tmp_path / one.name)
+        cost_of(one.start(places[one]), one.environment(), tmp_path / "log.txt")
+    with pytest.raises(GoldDiffers, match=r"\d+ windows differ between DuckDB .* and Polars"):
+        check_gold(places)
+
+
+def test_the_same_arguments_make_the_same_input(tmp_path: Path) -> None:
+    files = [write_events(tmp_path / name, 7, 1_000)[0] for name in ("one", "other")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert len(files[0].read_text().splitlines()) == 1_000
+
+
+def test_the_cost_of_a_process_counts_its_children(tmp_path: Path) -> None:
+    burn = "t=__import__('time'); e=t.process_time()+1\nwhile t.process_time()<e: pass"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
+    cost = cost_of([sys.executable, "-c", child], os.environ, tmp_path / "log.txt")
+    assert cost.cpu >= 1
+    assert cost.wall >= 1
+    assert cost.peak_mb > 10
+
+
+def test_a_contender_that_fails_has_no_cost(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"ended with 3; its output is in"):
+        cost_of([sys.executable, "-c", "exit(3)"], os.environ, tmp_path / "log.txt")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_smallest_form_of_each_figure_is_told_saved_and_drawn(
+    name: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "bench",
+            "--size",
+            "smallest",
+            "--figures",
+            name,
+            "--folder",
+            str(tmp_path),
+        ],
+        env=os.environ | {"PYTHONPATH": "include"},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / f"{name}.json").read_text())
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "work" / name).exists()
