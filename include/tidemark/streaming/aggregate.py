@@ -21,9 +21,10 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
+from tidemark.streaming.append import FEW_ROWS, Append, append_few, append_many
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.queries import Running, start_query
-from tidemark.tables.commits import emitted_note, rows_appended
+from tidemark.tables.commits import emitted_note, rows_appended, rows_between
 from tidemark.tables.create import existing_table
 
 # The Delta source's default is 1,000 files.
@@ -109,7 +110,8 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
         # Nothing to append, but the tasks must run: they write the batch's state.
         windows.write.format("noop").mode("append").save()
     elif plan.table.output_mode == "update":
-        _append(plan, windows, batch, emitted_note(query_id, batch, plan.close_ms))
+        note = emitted_note(query_id, batch, plan.close_ms)
+        _append(plan, windows, batch, note, _emits_few(plan, batch))
         report.windows = rows_appended(changes, changes.version())
     else:
         report.windows = _append_emitted(plan, windows, batch)
@@ -132,13 +134,22 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
         total, kept = emitted.agg(F.sum("rows"), F.count_if(is_open)).collect()[0]
         note = emitted_note(query_id, batch, plan.close_ms, total or 0)
         if kept or plan.table.output_mode == "complete":
-            _append(plan, emitted, batch, note)
+            _append(plan, emitted, batch, note, kept <= FEW_ROWS)
         return int(kept)
     finally:
         emitted.unpersist()
 
 
-def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str) -> None:
+def _emits_few(plan: Aggregate, batch: int) -> bool:
+    """In update mode a batch emits no more windows than its rows are in."""
+    checkpoint, window = plan.checkpoint, plan.table.window
+    first = checkpoint.delta_version(batch - 1) if batch else 0
+    bronze = existing_table(plan.bronze, checkpoint.options)
+    rows = rows_between(bronze, first, checkpoint.delta_version(batch) - 1)
+    return rows * -(-window.length // window.slide) <= FEW_ROWS
+
+
+def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str, few: bool) -> None:
     rows = windows.where(_still_open(plan)).select(
         "*",
         _constant("stream", "string").alias("cause"),
@@ -146,10 +157,9 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str) -> None:
         _constant(plan.run_id, "string").alias("run"),
         _constant(batch, "bigint").alias("batch"),
     )
-    writer = rows.write.format("delta").mode("append").option("userMetadata", note)
-    writer = writer.option("txnAppId", str(plan.checkpoint.query_id())).option("txnVersion", batch)
-    plan.check()
-    writer.save(spark_uri(plan.changes))
+    query, options = str(plan.checkpoint.query_id()), plan.checkpoint.options
+    append = Append(plan.changes, options, query, batch, note, plan.check)
+    append_few(rows, append) if few else append_many(rows, append)
 
 
 def _still_open(plan: Aggregate) -> Column:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Source
 from tidemark.streaming.batch_files import BatchFiles
@@ -43,11 +43,25 @@ def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -
 
 
 def rejected_files(spark: SparkSession, files: BatchFiles, batch: int, time_ms: int) -> DataFrame:
-    """A row for each file that was rejected as a whole, in the columns of rejects."""
-    rows = [(v.reason, v.detail, None, None, None, None, v.uri) for v in files.verdicts]
-    columns = [field for field in rejects_schema().fields if field.name not in _BATCH_COLUMNS]
-    verdicts = spark.createDataFrame(rows, T.StructType(columns))
-    return verdicts.select("*", *_batch_columns(batch, time_ms))
+    """A row for each file that was rejected as a whole, in the columns of rejects.
+
+    From Arrow: a list of rows would be read by Python workers, which take a second to start.
+    """
+    known = {
+        "reason": [verdict.reason for verdict in files.verdicts],
+        "detail": [verdict.detail for verdict in files.verdicts],
+        "_file": [verdict.uri for verdict in files.verdicts],
+    }
+    table = pa.table(known, pa.schema([pa.field(name, pa.string()) for name in known]))
+    columns = [
+        F.col(field.name)
+        if field.name in known
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in rejects_schema().fields
+        if field.name not in _BATCH_COLUMNS
+    ]
+    verdicts = spark.createDataFrame(table)
+    return verdicts.select(*columns, *_batch_columns(batch, time_ms))
 
 
 def _batch_columns(batch: int, time_ms: int) -> list[Column]:

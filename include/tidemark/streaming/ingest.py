@@ -25,6 +25,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.storage.files import stat_files
+from tidemark.streaming.append import Append, append_few, append_many
 from tidemark.streaming.batch_files import BatchFiles, first_reading, repeated_reading
 from tidemark.streaming.batch_rows import accepted_rows, rejected_files, rejected_rows
 from tidemark.streaming.committed import (
@@ -149,9 +150,12 @@ def _append_bronze(ingest: Ingest, batch: Batch, judged: JudgedBatch, note: str)
     if judged.rows is None or not judged.counts.accepted:
         return
     rows = accepted_rows(judged.rows, ingest.pipeline.source, batch.number, batch.time_ms)
-    if judged.counts.accepted <= _ONE_FILE_ROWS:
-        rows = rows.coalesce(1)
-    _append(rows, ingest, batch.number, ingest.bronze, note)
+    append = _append(ingest, batch.number, ingest.bronze, note)
+    if judged.are_few:
+        append_few(rows, append)
+    else:
+        few_files = judged.counts.accepted <= _ONE_FILE_ROWS
+        append_many(rows.coalesce(1) if few_files else rows, append)
 
 
 def _append_rejects(
@@ -163,13 +167,11 @@ def _append_rejects(
     if judged.rows is not None:
         source = ingest.pipeline.source
         lines = rejected_rows(judged.rows, source, batch.number, batch.time_ms)
-        rows = lines.unionByName(rows)
-    _append(rows.coalesce(1), ingest, batch.number, ingest.rejects, note)
+        rows = lines.unionByName(rows) if judged.files.verdicts else lines
+    append = _append(ingest, batch.number, ingest.rejects, note)
+    append_few(rows, append) if judged.are_few else append_many(rows.coalesce(1), append)
 
 
-def _append(rows: DataFrame, ingest: Ingest, number: int, place: str, note: str) -> None:
-    query = str(ingest.checkpoint.query_id())
-    writer = rows.write.format("delta").mode("append").option("userMetadata", note)
-    writer = writer.option("txnAppId", query).option("txnVersion", number)
-    ingest.check()
-    writer.save(spark_uri(place))
+def _append(ingest: Ingest, number: int, place: str, note: str) -> Append:
+    query, options = str(ingest.checkpoint.query_id()), ingest.checkpoint.options
+    return Append(place, options, query, number, note, ingest.check)

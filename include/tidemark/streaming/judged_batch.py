@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.accepted_before import accepted_before, dates_within
+from tidemark.streaming.append import FEW_ROWS
 from tidemark.streaming.batch_files import BatchFiles, no_longer_readable
 from tidemark.streaming.duplicates import (
     DUPLICATE,
@@ -33,6 +34,8 @@ from tidemark.streaming.judge import judge
 from tidemark.streaming.source import find_unreadable, read_lines
 from tidemark.tables.result import Rows
 
+# Lines up to this size together pass through the driver.
+_FEW_BYTES = 32_000_000
 # Up to this many rows are sent to every task, instead of the batch being sorted to meet them.
 _BROADCAST_ROWS = 200_000
 
@@ -49,12 +52,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class JudgedBatch:
-    """The judged rows, with `_repeats`; None where no file was read. Release them in the end."""
+    """The judged rows, with `_repeats`; None where no file was read. Release them in the end.
+
+    `bytes` is the size of the lines that were judged.
+    """
 
     rows: DataFrame | None
     files: BatchFiles
     counts: Rows
+    bytes: int = 0
     persisted: DataFrame | None = None
+
+    @property
+    def are_few(self) -> bool:
+        """Few enough to pass through the driver."""
+        return self.counts.read <= FEW_ROWS and self.bytes <= _FEW_BYTES
 
     def release(self) -> None:
         if self.persisted is not None:
@@ -87,11 +99,12 @@ def _judged(spark: SparkSession, batch: Batch, files: BatchFiles) -> JudgedBatch
     judged = judge(numbered, batch.pipeline, batch.time_ms).persist()
     try:
         rows, by_reason = _without_repeats(spark, batch, judged, files)
-        counts = _rows(lines.count(), by_reason, files)
+        number, size = lines.agg(F.count("*"), F.sum(F.octet_length("_value"))).collect()[0]
+        counts = _rows(number, by_reason, files)
     except BaseException:
         judged.unpersist()
         raise
-    return JudgedBatch(rows, files, counts, persisted=judged)
+    return JudgedBatch(rows, files, counts, size or 0, persisted=judged)
 
 
 def _without_repeats(

@@ -33,12 +33,11 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
     changes = run.table(run.places.changes(before.table))
     watermark = run.watermark_ms(before.table, gold.generation)
     closed = run.closed_ms(before.table, gold.generation)
-    recomputed = sum(one.appended for one in repaired.recomputed)
     return TableResult(
         generation=gold.generation,
         changes=changes.version(),
         bronze=outcome.versions["bronze"],
-        windows_changed=rows_appended(changes, before.changes) + recomputed,
+        windows_changed=rows_appended(changes, before.changes),
         watermark_before_ms=before.watermark_ms,
         watermark_after_ms=watermark,
         close_before_ms=gold.close_ms,

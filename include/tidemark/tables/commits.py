@@ -31,11 +31,17 @@ class IngestCommit:
 
 
 def rows_appended(table: DeltaTable, after_version: int) -> int:
-    """Rows that Spark appended in the commits after a version, by the commits' own metrics."""
+    """Rows appended in the commits after a version, by the commits' own metrics."""
     table.update_incremental()
     newer = table.version() - after_version
     commits = table.history(newer) if newer > 0 else []
     return sum(_appended(commit) for commit in commits)
+
+
+def rows_between(table: DeltaTable, first: int, last: int) -> int:
+    """Rows appended in the versions first..last, both included."""
+    newest_first = table.history(table.version() - first + 1)
+    return sum(_appended(commit) for commit in newest_first if commit["version"] <= last)
 
 
 def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int, IngestCommit]:
@@ -119,4 +125,6 @@ def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
 
 
 def _appended(commit: dict[str, Any]) -> int:
-    return int(commit.get("operationMetrics", {}).get("numOutputRows", 0))
+    """As Spark's writer names it, or delta-rs."""
+    metrics = commit.get("operationMetrics", {})
+    return int(metrics.get("numOutputRows", metrics.get("num_added_rows", 0)))

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
-from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Table
+from tidemark.tables.append import append_rows
 from tidemark.tables.history import changes_between, schema_of
 from tidemark.tables.plan import GoldState
 from tidemark.tables.window_values import latest, of_dates, same_value, window_keys
@@ -64,8 +63,8 @@ def append_recomputed(
 ) -> None:
     """One commit of recomputed windows; none where there are none.
 
-    `check` raises where this process may not write any more. A takeover after it changes the
-    table's properties, and the commit fails on that: StorageUnavailable.
+    `check` raises where this process may not write any more; StorageUnavailable where the lease
+    is taken over after it.
     """
     if not windows.num_rows:
         return
@@ -75,14 +74,7 @@ def append_recomputed(
     for name, value in constants.items():
         values = pa.repeat(pa.scalar(value, schema.field(name).type), windows.num_rows)
         windows = windows.append_column(name, values)
-    try:
-        write_deltalake(changes, windows.select(schema.names).cast(schema), mode="append")
-    except CommitFailedError as error:
-        raise StorageUnavailable(
-            f"{changes.table_uri} was changed while recomputed windows were appended to it "
-            f"({error}): did another run take the lease over? None of them was appended. Try "
-            "again: the next run finds the same windows."
-        ) from error
+    append_rows(changes, windows, "recomputed windows")
 
 
 def _of_same_dates(gold: DeltaTable, windows: pa.Table) -> Dataset:

@@ -1,0 +1,111 @@
+"""Few rows, written by delta-rs, and many, written by Spark, leave the same table and commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.runs import sorted_rows
+from tidemark.errors import LeaseLost, StorageUnavailable
+from tidemark.streaming.append import Append, append_few, append_many
+from tidemark.tables.commits import note_of, rows_appended, rows_between
+from tidemark.tables.create import TableSpec, ensure_table
+from tidemark.tables.fence import fence_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAYS = {"few": append_few, "many": append_many}
+# Every type that a pipeline's column can have, at its ends, with null, NaN and text of all kinds.
+ROWS = """
+    SELECT * FROM VALUES
+        (1Y, -2S, 3, 9223372036854775807L, 1.5F, double('NaN'), 12.34BD, true, 'ä "x" \\\\ %2F',
+         X'00ff', DATE '0001-01-01', TIMESTAMP '1582-10-04 00:00:00.123456Z',
+         array(1, null), map('k', 1), named_struct('a b', 'x', 'n', null)),
+        (null, null, null, null, null, null, null, null, null, null, null, null, null, null, null),
+        (-128Y, 0S, -1, 0L, float('-Infinity'), -0.0D, -99.99BD, false, '', X'',
+         DATE '9999-12-31', TIMESTAMP '9999-12-31 23:59:59.999999Z', array(), map(),
+         named_struct('a b', null, 'n', 2))
+    AS t(b, s, i, l, f, d, c, t, x, y, day, at, a, m, r)
+"""
+
+
+def place_for(folder: Path, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> str:
+    ensure_table(TableSpec(str(folder), rows.schema.json(), partition_by), {})
+    return str(folder)
+
+
+def going_to(place: str, batch: int = 3, note: str = '{"query": "q"}') -> Append:
+    return Append(place, {}, "q", batch, note, lambda: None)
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+def test_both_ways_leave_the_same_rows_as_spark_and_others_read_them(
+    spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    rows = spark.sql(ROWS)
+    found, by_spark = [], []
+    for name, append in WAYS.items():
+        place = place_for(tmp_path / name, rows, partition_by)
+        append(rows, going_to(place))
+        found.append(list(map(repr, sorted_rows(DeltaTable(place).to_pyarrow_table()))))
+        read = spark.read.format("delta").load(place).select(rows.columns)
+        by_spark.append(sorted(map(repr, read.collect())))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+    assert by_spark[0] == by_spark[1] == sorted(map(repr, rows.collect()))
+
+
+@pytest.mark.parametrize("append", WAYS.values(), ids=WAYS)
+def test_a_commit_carries_its_transaction_its_note_and_its_number_of_rows(
+    spark: SparkSession, tmp_path: Path, append: object
+) -> None:
+    rows = spark.range(7)
+    place = place_for(tmp_path / "table", rows)
+    assert callable(append)
+    append(rows, going_to(place))
+    append(rows.where("id > 4"), going_to(place, batch=4, note="{}"))
+    append(rows.where("false"), going_to(place, batch=5, note="{}"))
+    table = DeltaTable(place)
+    assert (table.version(), table.transaction_version("q")) == (3, 5)
+    assert [note_of(commit) for commit in table.history()] == [{}, {}, {"query": "q"}, {}]
+    assert rows_appended(table, 0) == 9
+    assert rows_between(table, 1, 1) == 7
+    assert rows_between(table, 2, 3) == 2
+
+
+@pytest.mark.parametrize("append", WAYS.values(), ids=WAYS)
+def test_a_batch_that_is_committed_is_not_written_again(
+    spark: SparkSession, tmp_path: Path, append: object
+) -> None:
+    place = place_for(tmp_path / "table", spark.range(1))
+    assert callable(append)
+    for batch in (0, 0, 1, 1, 0):
+        append(spark.range(7), going_to(place, batch))
+    assert DeltaTable(place).to_pyarrow_table().num_rows == 14
+
+
+def test_a_lease_that_is_lost_while_rows_are_computed_is_found_before_the_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_for(tmp_path / "table", spark.range(1))
+
+    def lost() -> None:
+        raise LeaseLost("gone")
+
+    with pytest.raises(LeaseLost):
+        append_few(spark.range(7), Append(place, {}, "q", 0, "{}", lost))
+    assert DeltaTable(place).version() == 0
+
+
+def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_for(tmp_path / "table", spark.range(1))
+    fence = lambda: fence_tables([place], 8, {})  # noqa: E731
+    with pytest.raises(StorageUnavailable, match=r"the rows of batch 3 were appended"):
+        append_few(spark.range(7), Append(place, {}, "q", 3, "{}", fence))
+    assert DeltaTable(place).to_pyarrow_table().num_rows == 0
