@@ -55,7 +55,7 @@ def pipeline_content(source: Path, **advanced: object) -> dict[str, object]:
     """The platform's pipeline file for the same tables."""
     content: dict[str, object] = {
         "source": {
-            "files": f"{source}/*.json",
+            "files": f"file://{source}/*.json",
             "columns": {"at": "timestamp not null", "key": "string not null", "amount": "long"},
             "event_time": {"column": "at"},
         },

@@ -18,6 +18,7 @@ from bench.contenders import (
     POLARS,
     REPOSITORY,
     TUNED,
+    Contender,
     GoldDiffers,
     Workspace,
     check_gold,
@@ -28,19 +29,26 @@ from tests.runs import query
 
 pytestmark = pytest.mark.process
 
-ALL = (OURS, TUNED, DEFAULT, DUCKDB, POLARS)
+# Those that start within seconds.
+QUICK = (OURS, TUNED, DUCKDB, POLARS)
 
 
-def test_all_contenders_come_to_the_same_gold_also_after_a_second_input(tmp_path: Path) -> None:
-    places = {one: Workspace(tmp_path / "source", tmp_path / one.name) for one in ALL}
-    for number in range(2):
+@pytest.mark.parametrize(
+    ("contenders", "inputs"),
+    [(QUICK, 1), pytest.param((*QUICK, DEFAULT), 2, marks=pytest.mark.long)],
+)
+def test_all_contenders_come_to_the_same_gold(
+    tmp_path: Path, contenders: tuple[Contender, ...], inputs: int
+) -> None:
+    places = {one: Workspace(tmp_path / "source", tmp_path / one.name) for one in contenders}
+    for number in range(inputs):
         write_events(tmp_path / "source", number * 3_000, 3_000)
         for one, place in places.items():
             cost_of(one.start(place), one.environment(), tmp_path / f"{one.name}.log")
     windows = check_gold(places)
     gold = DUCKDB.gold(places[DUCKDB])
     assert gold.num_rows == windows > 1_000
-    assert query("SELECT sum(events) FROM gold", gold=gold) == [(6_000 - 6_000 // 200,)]
+    assert query("SELECT sum(events) FROM gold", gold=gold) == [(inputs * (3_000 - 15),)]
 
 
 def test_golds_that_differ_are_named(tmp_path: Path) -> None:
