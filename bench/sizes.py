@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,13 @@ USUAL = Sizes(
     state_keys=1_000_000,
     published_windows=5_000_000,
 )
-LONG = Sizes(
-    small_rows=2_000,
+LONG = replace(
+    USUAL,
     repetitions=10,
     growth_runs=300,
     throughput=((1_000_000, 5), (5_000_000, 3), (20_000_000, 1)),
-    history=(1_000_000, 10_000_000),
     late_repetitions=10,
     cores_rows=5_000_000,
-    state_keys=1_000_000,
-    published_windows=5_000_000,
 )
 SMALLEST = Sizes(
     small_rows=400,

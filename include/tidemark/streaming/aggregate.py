@@ -141,12 +141,13 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
 
 
 def _emits_few(plan: Aggregate, batch: int) -> bool:
-    """In update mode a batch emits no more windows than its rows are in."""
+    """In update mode a batch emits no more windows than its rows are in. How many rows it read
+    is not known where bronze's log was cleaned of them: then they may be many."""
     checkpoint, window = plan.checkpoint, plan.table.window
     first = checkpoint.delta_version(batch - 1) if batch else 0
     bronze = existing_table(plan.bronze, checkpoint.options)
     rows = rows_between(bronze, first, checkpoint.delta_version(batch) - 1)
-    return rows * -(-window.length // window.slide) <= FEW_ROWS
+    return rows is not None and rows * -(-window.length // window.slide) <= FEW_ROWS
 
 
 def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str, few: bool) -> None:

@@ -38,9 +38,13 @@ def rows_appended(table: DeltaTable, after_version: int) -> int:
     return sum(_appended(commit) for commit in commits)
 
 
-def rows_between(table: DeltaTable, first: int, last: int) -> int:
-    """Rows appended in the versions first..last, both included."""
-    newest_first = table.history(table.version() - first + 1)
+def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
+    """Rows appended in the versions first..last, both included; None where the log no longer
+    reaches back to the first."""
+    number = table.version() - first + 1
+    newest_first = table.history(number)
+    if len(newest_first) < number:
+        return None
     return sum(_appended(commit) for commit in newest_first if commit["version"] <= last)
 
 
