@@ -18,10 +18,10 @@ from pyspark.sql import types as T
 from tidemark.pipeline.model import Table, Window
 from tidemark.streaming.schemas import changes_schema, gold_schema
 from tidemark.tables.create import TableSpec, ensure_table
-from tidemark.tables.plan import GENERATION
-from tidemark.tables.publish import publish_table
-from tidemark.tables.result import TableResult
-from tidemark.tables.runs import publish_note
+from tidemark.tables.publishing.plan import GENERATION
+from tidemark.tables.publishing.publish import publish_table
+from tidemark.tables.results.result import TableResult
+from tidemark.tables.results.runs import publish_note
 
 KEYS = 1_000
 NOW = datetime(2026, 7, 1, tzinfo=UTC)

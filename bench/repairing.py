@@ -29,13 +29,13 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
-from tidemark.streaming.aggregate import aggregate, with_event_time
-from tidemark.streaming.job import run_once
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run import Run
 from tidemark.streaming.session import start_session
+from tidemark.streaming.stream.aggregate import aggregate, with_event_time
+from tidemark.streaming.stream.job import run_once
 from tidemark.tables.create import existing_table
-from tidemark.tables.result import RunResult
+from tidemark.tables.results.result import RunResult
 
 RESULT = "measured.json"
 ROWS_A_DAY = 100_000

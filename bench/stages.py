@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.contenders import NAME, Workspace
-from tidemark.tables.result import RunResult
-from tidemark.tables.result_file import read_result
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
 
 
 def seconds_of_stages(place: Workspace) -> dict[str, float]:

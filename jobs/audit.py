@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.audit_job import main
+from tidemark.streaming.backfill.audit_job import main
 
 sys.exit(main())

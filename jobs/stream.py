@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.job import main
+from tidemark.streaming.stream.job import main
 
 sys.exit(main())

@@ -23,8 +23,8 @@ from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
-from tidemark.tables.result import RunResult
-from tidemark.tables.result_file import read_result
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,9 +146,9 @@ def run_warm(
     scheduled: datetime = SCHEDULED,
 ) -> RunResult:
     """One run in the shared session; its progress is kept out of the test's output."""
-    from tidemark.streaming.job import run_once
     from tidemark.streaming.progress import Progress
     from tidemark.streaming.run import Run
+    from tidemark.streaming.stream.job import run_once
 
     run = Run(place.pipeline, place.settings, run_id, epoch_ms(scheduled))
     progress = Progress(place.name, out=io.StringIO())

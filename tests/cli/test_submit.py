@@ -84,7 +84,7 @@ def test_the_driver_is_this_python_with_its_own_spark(set_up: Layout, java: Java
     program, *rest = submit_command(environment, "local[2]", ["--pipeline", "clicks"])
     assert program == str(home / "bin" / "spark-submit")
     assert rest[:2] == ["--master", "local[2]"]
-    assert rest[2].endswith("tidemark/streaming/job.py")
+    assert rest[2].endswith("tidemark/streaming/stream/job.py")
     assert rest[3:] == ["--pipeline", "clicks"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end.worked_modes import ADS, WORDS, Steps, run_example, run_tail
 from tests.runs import Place
-from tidemark.tables.result import RunResult
+from tidemark.tables.results.result import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,8 @@ from tests.end_to_end.random_cases import DAY, OneRun
 from tests.late_model import EPOCH, MILLISECOND, late_counts
 from tests.runs import Place, query
 from tidemark.pipeline.model import Table
-from tidemark.tables.publish import publish_and_record
-from tidemark.tables.result import RunResult
+from tidemark.tables.publishing.publish import publish_and_record
+from tidemark.tables.results.result import RunResult
 
 # The columns of the ledger that the model knows, in its order.
 COUNTS = (

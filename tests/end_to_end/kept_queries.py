@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.streaming import aggregate
 from tidemark.streaming.queries import Running
+from tidemark.streaming.stream import aggregate
 
 
 @contextmanager

@@ -28,7 +28,8 @@ from deltalake import DeltaTable
 
 from tidemark.cli.main import app
 from tidemark.storage import processes
-from tidemark.streaming import backfill_job, job
+from tidemark.streaming.backfill import backfill_job
+from tidemark.streaming.stream import job
 
 Function = Callable[..., Any]
 

@@ -17,8 +17,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.runs import Place, clicks, query, run_warm, succeed
-from tidemark.streaming import ingest, judged_batch
-from tidemark.tables.result import RunResult
+from tidemark.streaming.ingest import ingest, judged_batch
+from tidemark.tables.results.result import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, fail, set_newer
 from tests.runs import Place, clicks, succeed
 from tidemark.pipeline.durations import duration_text
-from tidemark.streaming import judged_batch
+from tidemark.streaming.ingest import judged_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.runs import Place, run_warm, sorted_rows, succeed
-from tidemark.streaming import ingest, judged_batch, stream_run
-from tidemark.streaming.committed import commit_note
+from tidemark.streaming.ingest import ingest, judged_batch
+from tidemark.streaming.ingest.committed import commit_note
+from tidemark.streaming.stream import stream_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

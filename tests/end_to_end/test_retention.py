@@ -13,7 +13,7 @@ from tests.runs import Place, clicks, query, sorted_rows, succeed
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
-from tidemark.tables.retention import first_kept_date, frozen_before_ms
+from tidemark.tables.publishing.retention import first_kept_date, frozen_before_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

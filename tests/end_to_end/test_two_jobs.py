@@ -177,7 +177,7 @@ STOPS = {
     "after it appended windows": ("after", AT["windows of the stream"], "1"),
     "between the check and the appending of recomputed windows": (
         "before",
-        "tidemark.tables.recomputed:write_deltalake",
+        "tidemark.tables.repair.recomputed:write_deltalake",
         "1",
     ),
     "before the ledger": ("before", AT["ledger"], "1"),

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from tests.end_to_end.kept_queries import kept_queries
 from tests.runs import REPOSITORY, Place, succeed
 from tidemark.pipeline.yaml_file import read_document
-from tidemark.tables.result import RunResult, TableResult
+from tidemark.tables.results.result import RunResult, TableResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

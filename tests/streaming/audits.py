@@ -16,8 +16,8 @@ from tests.runs import Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.tables.audit_result import AuditResult
-    from tidemark.tables.backfill_result import BackfillResult
+    from tidemark.tables.backfill.audit_result import AuditResult
+    from tidemark.tables.backfill.backfill_result import BackfillResult
 
 
 def at(hour: int, minute: int = 0, day: int = 1) -> datetime:
@@ -35,8 +35,8 @@ def audit(
     end: datetime | None = None,
 ) -> AuditResult:
     """An audit that could tell."""
-    from tidemark.streaming.audit import Asked
-    from tidemark.streaming.audit_job import audit_once
+    from tidemark.streaming.backfill.audit import Asked
+    from tidemark.streaming.backfill.audit_job import audit_once
     from tidemark.streaming.progress import Progress
     from tidemark.streaming.run import Run
 
@@ -64,7 +64,7 @@ def backfill_warm(
     table: str = "per_10m",
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
-    from tidemark.streaming.backfill_job import Asked, backfill_once
+    from tidemark.streaming.backfill.backfill_job import Asked, backfill_once
     from tidemark.streaming.progress import Progress
     from tidemark.streaming.run import Run
 

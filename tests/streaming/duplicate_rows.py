@@ -52,7 +52,7 @@ def decide(
     """The rows as they leave `reject_duplicates`, in the order in which they came."""
     from pyspark.sql import functions as F
 
-    from tidemark.streaming import duplicates as d
+    from tidemark.streaming.ingest import duplicates as d
 
     unique = source.unique
     assert unique is not None

@@ -42,7 +42,7 @@ def judge_lines(
     """The verdict on each line, in order, with the columns that are not null."""
     from pyspark.sql import functions as F
 
-    from tidemark.streaming.judge import judge
+    from tidemark.streaming.ingest.judge import judge
 
     data = [
         (number, line if isinstance(line, bytes) else line.encode())

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.runs import Place, clicks, succeed
 from tests.streaming.audits import at, audit, event, gold_of, nothing_written
-from tidemark.tables.audit_result import audit_lines
+from tidemark.tables.backfill.audit_result import audit_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -226,7 +226,7 @@ def test_a_table_that_never_published_equals_bronze(spark: SparkSession, tmp_pat
 def test_doubles_are_equal_within_a_relative_billionth(
     spark: SparkSession, gold: Any, bronze: Any, same: bool
 ) -> None:
-    from tidemark.streaming.compare import compare, differences
+    from tidemark.streaming.backfill.compare import compare, differences
 
     table = replace(Place(Path("/unused")), content=clicks(tables={"t": MEANS})).pipeline.tables[
         "t"

@@ -21,8 +21,8 @@ from tests.streaming.audits import (
     gold_of,
     nothing_written,
 )
-from tidemark.tables.backfill_result import backfill_lines
-from tidemark.tables.gold import gold_state
+from tidemark.tables.backfill.backfill_result import backfill_lines
+from tidemark.tables.publishing.gold import gold_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +176,7 @@ def fail_before_gold(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(*_: Any) -> None:
         raise KeyError("killed")
 
-    monkeypatch.setattr("tidemark.streaming.backfill.publish_table", end)
+    monkeypatch.setattr("tidemark.streaming.backfill.backfill.publish_table", end)
 
 
 def test_killed_before_gold_and_repeated_it_appends_and_revises_once(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from tidemark.checkpoint.log import SourceFile
 from tidemark.storage.files import FileFacts
-from tidemark.streaming.batch_files import (
+from tidemark.streaming.ingest.batch_files import (
     BatchFiles,
     FileVerdict,
     first_reading,

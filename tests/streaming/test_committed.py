@@ -11,10 +11,10 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
-from tidemark.streaming.batch_files import BatchFiles
-from tidemark.streaming.committed import commit_note, committed_before
+from tidemark.streaming.ingest.batch_files import BatchFiles
+from tidemark.streaming.ingest.committed import commit_note, committed_before
 from tidemark.tables.fence import fence_tables
-from tidemark.tables.result import Rows
+from tidemark.tables.results.result import Rows
 
 QUERY = "3f6d2a3c-0d0c-4a34-9d51-0a8fb1fbe2d1"
 ROWS = pa.table({"n": [1, 2]})

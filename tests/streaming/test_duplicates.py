@@ -97,7 +97,7 @@ def test_a_row_that_is_rejected_for_another_reason_stays_and_repeats_nothing(
 ) -> None:
     from pyspark.sql import functions as F
 
-    from tidemark.streaming import duplicates as d
+    from tidemark.streaming.ingest import duplicates as d
 
     assert SEVEN.unique is not None
     judged = spark.createDataFrame(
@@ -149,7 +149,7 @@ def test_the_id_may_be_named_in_any_case(spark: SparkSession) -> None:
 
 
 def test_ids_that_stand_once_are_not_contested(spark: SparkSession) -> None:
-    from tidemark.streaming import duplicates as d
+    from tidemark.streaming.ingest import duplicates as d
 
     assert SEVEN.unique is not None
     judged = spark.createDataFrame(

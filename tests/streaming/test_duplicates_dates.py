@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.streaming.duplicate_rows import JUDGED, unique_source
-from tidemark.streaming.accepted_before import dates_within
+from tidemark.streaming.ingest.accepted_before import dates_within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,8 +86,8 @@ def dates_read(
     spark: SparkSession, bronze: str, times: Sequence[datetime], batch: int = 1, **taken: Any
 ) -> list[str]:
     """The dates of the files in the plan that looks for ids near a batch's rows; within a day."""
-    from tidemark.streaming import duplicates as d
-    from tidemark.streaming.accepted_before import accepted_before
+    from tidemark.streaming.ingest import duplicates as d
+    from tidemark.streaming.ingest.accepted_before import accepted_before
 
     source = unique_source("1 day")
     assert source.unique is not None

@@ -527,7 +527,7 @@ def test_derived_columns_are_computed_for_accepted_rows_only(spark: SparkSession
 def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_future(
     spark: SparkSession,
 ) -> None:
-    from tidemark.streaming.judge import judge
+    from tidemark.streaming.ingest.judge import judge
 
     lines = spark.createDataFrame(
         [('{"at":"2030-01-01T00:00:00Z"}', "a")], "_value string, _f string"
@@ -543,7 +543,7 @@ def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_futu
 
 
 def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSession) -> None:
-    from tidemark.streaming.judge import judge
+    from tidemark.streaming.ingest.judge import judge
 
     texts = [f'{{"at":"2026-01-0{day}T00:00:00Z"}}' for day in (1, 2, 3)]
     lines = spark.createDataFrame([(text,) for text in texts], "_value string")
@@ -563,7 +563,7 @@ def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSessio
 
 
 def test_without_keep_no_row_is_asked_for_its_age(spark: SparkSession) -> None:
-    from tidemark.streaming.judge import judge
+    from tidemark.streaming.ingest.judge import judge
 
     lines = spark.createDataFrame([('{"at":"2026-01-01T00:00:00Z"}',)], "_value string")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.tables.batches import batches_read
-from tidemark.tables.late_rows import BatchRead
+from tidemark.tables.repair.batches import batches_read
+from tidemark.tables.repair.late_rows import BatchRead
 
 Planned = tuple[int, int]
 

@@ -18,7 +18,7 @@ from hypothesis.strategies import DrawFn, composite
 from tests.late_model import EPOCH, MILLISECOND, Group, late_counts
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Table, Window
-from tidemark.tables.late_rows import BatchRead, LateRows, find_late_rows
+from tidemark.tables.repair.late_rows import BatchRead, LateRows, find_late_rows
 
 DAY = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -17,8 +17,7 @@ from tests.late_model import EPOCH, MILLISECOND
 from tests.runs import query
 from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.model import Table, Window
-from tidemark.tables.late_rows import BatchCounts, BatchRead
-from tidemark.tables.ledger import (
+from tidemark.tables.ledger.ledger import (
     INGEST,
     STREAM,
     LedgerLine,
@@ -28,8 +27,9 @@ from tidemark.tables.ledger import (
     replace_ledger,
     write_ledger,
 )
-from tidemark.tables.ledger_lines import recomputed_lines, stream_lines
-from tidemark.tables.repaired import LATE, SEAL, Recomputed
+from tidemark.tables.ledger.lines import recomputed_lines, stream_lines
+from tidemark.tables.repair.late_rows import BatchCounts, BatchRead
+from tidemark.tables.repair.repaired import LATE, SEAL, Recomputed
 
 SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
 SCHEDULED_MS = (SCHEDULED - EPOCH) // MILLISECOND

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tidemark.errors import NotPublishable
-from tidemark.tables.plan import GoldState, plan_publish
-from tidemark.tables.result import TableResult
+from tidemark.tables.publishing.plan import GoldState, plan_publish
+from tidemark.tables.results.result import TableResult
 
 GOLD = GoldState(version=7, changes=4, bronze=5, close_ms=1_000, generation=1)
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from tests.runs import query
 from tests.tables.windows import Windows, at, files_by_date, millis, window
 from tidemark.errors import StorageUnavailable, TableMismatch
-from tidemark.tables.gold import gold_state
+from tidemark.tables.publishing.gold import gold_state
 
 STATE = ("key", "total", "status", "revision", "updated_by")
 

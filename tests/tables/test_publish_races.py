@@ -14,8 +14,8 @@ import pytest
 
 from tests.tables.windows import Windows, at, window
 from tidemark.errors import NotPublishable, StorageUnavailable
-from tidemark.tables import publish
-from tidemark.tables.result import TableResult
+from tidemark.tables.publishing import publish
+from tidemark.tables.results.result import TableResult
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tidemark.errors import StorageUnavailable
-from tidemark.tables.published_bronze import PublishedBronze, published_bronze
+from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
 
 
 def ingest(uri: str, batch: int) -> None:

@@ -8,8 +8,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.tables.windows import Windows, at, window
-from tidemark.tables.gold import gold_state
-from tidemark.tables.recomputed import differing_windows
+from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.repair.recomputed import differing_windows
 
 COLUMNS = ("window_start", "window_end", "key", "total", "rows")
 

@@ -14,8 +14,8 @@ from tidemark.errors import (
     TableMismatch,
     TidemarkError,
 )
-from tidemark.tables.result import Late, Rows, RunResult, TableResult, repair_lines
-from tidemark.tables.result_file import RunError, read_result, write_result
+from tidemark.tables.results.result import Late, Rows, RunResult, TableResult, repair_lines
+from tidemark.tables.results.result_file import RunError, read_result, write_result
 
 TABLE = TableResult(
     generation=2,

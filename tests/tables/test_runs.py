@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 from tests.runs import Place, query
 from tests.tables.test_result import RESULT
 from tests.tables.windows import Windows, at, window
-from tidemark.tables.publish import publish_table
-from tidemark.tables.result import RunResult
-from tidemark.tables.runs import publish_note, record_interrupted_run, record_run
+from tidemark.tables.publishing.publish import publish_table
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.runs import publish_note, record_interrupted_run, record_run
 
 STARTED = RESULT.started_at
 GOOD = RESULT.model_copy(update={"outcome": "succeeded", "held": False, "error": None})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.late_model import EPOCH, MILLISECOND, starts_of
 from tidemark.pipeline.model import Window
-from tidemark.tables.seal import newest_window_end_ms, seal_frontier_ms
+from tidemark.tables.repair.seal import newest_window_end_ms, seal_frontier_ms
 
 MINUTE = timedelta(minutes=1)
 IDLE, DELAY = 30 * MINUTE, 10 * MINUTE

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.tables.windows import at, millis
 from tidemark.errors import BackfillRefused
 from tidemark.pipeline.model import Table, Window
-from tidemark.tables.audit_range import audited_range
-from tidemark.tables.backfill_plan import backfill_range
-from tidemark.tables.window_range import WindowRange, first_open_start, starting_in
+from tidemark.tables.backfill.audit_range import audited_range
+from tidemark.tables.backfill.backfill_plan import backfill_range
+from tidemark.tables.windows.window_range import WindowRange, first_open_start, starting_in
 
 MINUTE = timedelta(minutes=1)
 TUMBLING = Window(length=10 * MINUTE)

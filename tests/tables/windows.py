@@ -15,11 +15,11 @@ from pyspark.sql import types as T
 from tidemark.pipeline.model import Table, Window
 from tidemark.streaming.schemas import changes_schema, gold_schema
 from tidemark.tables.create import TableSpec, ensure_table
-from tidemark.tables.gold import gold_state
-from tidemark.tables.plan import GENERATION
-from tidemark.tables.publish import publish_table
-from tidemark.tables.result import TableResult
-from tidemark.tables.runs import publish_note
+from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.publishing.plan import GENERATION
+from tidemark.tables.publishing.publish import publish_table
+from tidemark.tables.results.result import TableResult
+from tidemark.tables.results.runs import publish_note
 
 Row = dict[str, Any]
 LENGTH = timedelta(minutes=10)

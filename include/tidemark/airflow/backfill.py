@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.job import JobOperator
 from tidemark.pipeline.instants import utc_instant
-from tidemark.tables.backfill_result import BackfillResult, backfill_lines
+from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
 
 
 class BackfillOperator(JobOperator):
@@ -19,7 +19,7 @@ class BackfillOperator(JobOperator):
     before → after, stands in the task's log and in the result file.
     """
 
-    job = "tidemark.streaming.backfill_job"
+    job = "tidemark.streaming.backfill.backfill_job"
     doing = "The backfill"
     result_type = BackfillResult
 

@@ -25,7 +25,7 @@ from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
-from tidemark.tables.result_file import Facts, read_result
+from tidemark.tables.results.result_file import Facts, read_result
 
 
 class JobOperator(SparkSubmitOperator):

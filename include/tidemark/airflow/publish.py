@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator, Context
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings import load_settings
-from tidemark.tables.result import RunResult
-from tidemark.tables.result_file import read_result
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
 
 
 class PublishOperator(BaseOperator):
@@ -40,7 +40,7 @@ class PublishOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish; a repeat finds nothing to do."""
         # delta-rs and Arrow, which parsing a Dag must not load.
-        from tidemark.tables.publish import publish_and_record
+        from tidemark.tables.publishing.publish import publish_and_record
 
         with as_task_failure("Publishing"):
             settings = load_settings(Path(self.settings_file) if self.settings_file else None)

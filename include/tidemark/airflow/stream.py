@@ -8,13 +8,13 @@ from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.outcome import log_lines, summary
-from tidemark.tables.result import RunResult
+from tidemark.tables.results.result import RunResult
 
 
 class StreamOperator(JobOperator):
     """Submits a pipeline's run, and decides from its result file."""
 
-    job = "tidemark.streaming.job"
+    job = "tidemark.streaming.stream.job"
     doing = "The run"
     result_type = RunResult
 

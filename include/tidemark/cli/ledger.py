@@ -40,7 +40,7 @@ def show(
 ) -> None:
     """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
     # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.tables.ledger_report import read_ledger
+    from tidemark.tables.ledger.report import read_ledger
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -72,8 +72,8 @@ def rebuild(
 
     Exits with 1 when a line does not balance; the lines are written all the same.
     """
-    from tidemark.tables.ledger import check_balance, replace_ledger
-    from tidemark.tables.ledger_rebuild import Ledgered, rebuilt_lines
+    from tidemark.tables.ledger.ledger import check_balance, replace_ledger
+    from tidemark.tables.ledger.rebuild import Ledgered, rebuilt_lines
     from tidemark.tables.pipeline_lease import pipeline_lease
 
     loaded = load_settings(settings)

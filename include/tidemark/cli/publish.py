@@ -11,8 +11,8 @@ from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings import load_settings
-from tidemark.tables.result import RunResult
-from tidemark.tables.result_file import read_result
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
 
 
 def publish(
@@ -31,7 +31,7 @@ def publish(
     uri = absolute(result)
     held = read_result(RunResult, uri, loaded.storage_options)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.tables.publish import publish_and_record
+    from tidemark.tables.publishing.publish import publish_and_record
 
     published = publish_and_record(found, held, uri, loaded)
     print_result(published, uri)

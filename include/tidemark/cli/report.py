@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.pipeline.instants import instant_text
-from tidemark.tables.result import RunResult, TableResult, repair_lines
+from tidemark.tables.results.result import RunResult, TableResult, repair_lines
 
 # A file or pipe has no width; a table that is cut would lose numbers.
 _WIDTH_OF_A_FILE = 140

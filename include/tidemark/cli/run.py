@@ -27,8 +27,8 @@ from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
-from tidemark.tables.result import RunResult
-from tidemark.tables.result_file import read_result
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
 
 
 def run(
@@ -82,7 +82,7 @@ def run(
     if outcome is None or outcome == before:
         raise _without_result(uri, status, environment)
     if outcome.error is None and not hold:
-        from tidemark.tables.publish import publish_and_record
+        from tidemark.tables.publishing.publish import publish_and_record
 
         outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)

@@ -21,7 +21,7 @@ from types import FrameType
 import tidemark
 from tidemark.errors import EngineMissing
 
-JOB = "tidemark.streaming.job"
+JOB = "tidemark.streaming.stream.job"
 # Long enough for Spark to end well, short enough for a person who waits.
 _SECONDS_TO_END = 10.0
 _STDERR = 2

@@ -61,7 +61,7 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "interrupted run recorded",
-        "tidemark.tables.runs:record_interrupted_run",
+        "tidemark.tables.results.runs:record_interrupted_run",
         "before: the next run records it; after: the next run finds it recorded",
     ),
     CommitPoint(
@@ -72,38 +72,38 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "accepted rows",
-        "tidemark.streaming.ingest:_append_bronze",
+        "tidemark.streaming.ingest.ingest:_append_bronze",
         "before: the batch is judged anew, from the files as they are; after: its rejects are "
         "judged again from the files that have not changed",
     ),
     CommitPoint(
         "rejected rows",
-        "tidemark.streaming.ingest:_append_rejects",
+        "tidemark.streaming.ingest.ingest:_append_rejects",
         "before: as after the accepted rows; after: the batch is known as committed",
     ),
     CommitPoint(
         "windows of the stream",
-        "tidemark.streaming.aggregate:_append",
+        "tidemark.streaming.stream.aggregate:_append",
         "before: the batch runs again; after: it runs again for its state, and appends nothing",
     ),
     CommitPoint(
         "recomputed windows",
-        "tidemark.tables.recomputed:append_recomputed",
+        "tidemark.tables.repair.recomputed:append_recomputed",
         "before: the next run finds the same windows; after: they do not differ any more",
     ),
     CommitPoint(
         "ledger",
-        "tidemark.tables.ledger:write_ledger",
+        "tidemark.tables.ledger.ledger:write_ledger",
         "before: the next run writes the lines; after: the lines are known by their batches",
     ),
     CommitPoint(
         "gold",
-        "tidemark.tables.publish:_commit",
+        "tidemark.tables.publishing.publish:_commit",
         "before: the next run publishes; after: gold's transactions say what was published",
     ),
     CommitPoint(
         "expired dates dropped",
-        "tidemark.tables.retention:_drop_before",
+        "tidemark.tables.publishing.retention:_drop_before",
         "before: the next run drops them; after: there is nothing left to drop",
     ),
     CommitPoint(
@@ -113,18 +113,18 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "run recorded",
-        "tidemark.tables.runs:record_run",
+        "tidemark.tables.results.runs:record_run",
         "before: the next run records what was published as interrupted; after: nothing is due",
     ),
     CommitPoint(
         "result",
-        "tidemark.tables.result_file:write_result",
+        "tidemark.tables.results.result_file:write_result",
         "before: whoever started the run finds no result, and starts it again; after: nothing is "
         "due, and a run that is started again finds nothing to do",
     ),
     CommitPoint(
         "ledger rebuilt",
-        "tidemark.tables.ledger:replace_ledger",
+        "tidemark.tables.ledger.ledger:replace_ledger",
         "before: the ledger is as it was; after: it is the new one, and a repeat writes it again",
     ),
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tidemark.streaming.aggregate import aggregate, with_event_time
-from tidemark.streaming.judge import judge
+from tidemark.streaming.ingest.judge import judge
 from tidemark.streaming.run import GoldStates, Run
 from tidemark.streaming.schemas import (
     bronze_schema,
@@ -14,9 +13,10 @@ from tidemark.streaming.schemas import (
     gold_schema,
     rejects_schema,
 )
+from tidemark.streaming.stream.aggregate import aggregate, with_event_time
 from tidemark.tables.create import TableSpec, ensure_table
-from tidemark.tables.gold import gold_state
-from tidemark.tables.plan import GENERATION, GoldState
+from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.publishing.plan import GENERATION, GoldState
 
 _FIRST_GENERATION = 1
 

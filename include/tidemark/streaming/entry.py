@@ -17,7 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.storage.lease_files import TakenFrom
 from tidemark.streaming.progress import Progress
-from tidemark.tables.result_file import Facts, RunError, write_result
+from tidemark.tables.results.result_file import Facts, RunError, write_result
 
 
 def job_parser(prog: str, description: str) -> ArgumentParser:

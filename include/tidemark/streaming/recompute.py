@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.aggregate import aggregate, with_event_time
-from tidemark.tables.assignments import dates_of
-from tidemark.tables.windows import window_starts
+from tidemark.streaming.stream.aggregate import aggregate, with_event_time
+from tidemark.tables.windows.assignments import dates_of
+from tidemark.tables.windows.in_duckdb import window_starts
 
 # More stretches than this are joined across their smallest gaps: a filter of a thousand
 # conditions costs more than the rows that it spares.

@@ -11,8 +11,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.tables.create import existing_table
-from tidemark.tables.plan import GoldState
-from tidemark.tables.result import Rows, TableResult
+from tidemark.tables.publishing.plan import GoldState
+from tidemark.tables.results.result import Rows, TableResult
 
 # The state of each gold table as a run found it, by the table's name.
 GoldStates = dict[str, GoldState]

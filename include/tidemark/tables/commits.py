@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.tables.result import Rows
+from tidemark.tables.results.result import Rows
 
 # Searched first; the whole log only where these say nothing.
 _RECENT = 50

@@ -1,0 +1,1 @@
+"""Audits and backfills: windows of gold beside the same windows computed from bronze."""

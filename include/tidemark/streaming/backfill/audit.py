@@ -1,0 +1,105 @@
+"""The audit: is gold what one batch query over bronze gives? Reads only, and takes no lease.
+
+The life of a table's audit:
+1. read gold's version and its transactions, then bronze's: later rows are known as such by
+   their batch (`tables/published_bronze.py`), so that a run may work beside it;
+2. decide which windows can be compared (`tables/audit_range.py`, pure);
+3. compare both ways in Spark, and collect counts and a few examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tidemark.pipeline.instants import instant_of
+from tidemark.streaming.backfill.compare import compare, differences, wide_session
+from tidemark.streaming.backfill.windows_of import (
+    check_pipeline_columns,
+    windows_by_bronze,
+    windows_in_gold,
+)
+from tidemark.streaming.run import Run
+from tidemark.tables.backfill.audit_range import audited_range
+from tidemark.tables.backfill.audit_result import TableAudit
+from tidemark.tables.backfill.differences import Differences
+from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
+from tidemark.tables.publishing.retention import frozen_before_ms
+from tidemark.tables.windows.window_range import WindowRange
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Windows whose start is in [start, end); None: from the first one, up to the last one."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+def audit_table(spark: SparkSession, run: Run, name: str, asked: Asked) -> TableAudit:
+    """Compare one table with bronze. TableMismatch where the tables are not the pipeline's."""
+    gold = run.table(run.places.gold(name))
+    state = gold_state(gold)
+    bronze = run.table(run.places.bronze)
+    published = published_bronze(bronze, state.bronze)
+    check_pipeline_columns(spark, run, name)
+    table, frozen = (
+        run.pipeline.tables[name],
+        frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
+    )
+    windows = audited_range(
+        table, asked.start, asked.end, _dates(gold, bronze), state.close_ms, frozen
+    )
+    return TableAudit(
+        gold=state.version,
+        bronze=published.version,
+        before_batch=published.before_batch,
+        close_ms=state.close_ms,
+        closed_only=table.output_mode == "append",
+        windows_from=windows.first_start if windows else None,
+        windows_to=windows.last_start if windows else None,
+        frozen=_frozen(gold, asked, frozen),
+        found=_found(spark, run, name, state.version, published, windows),
+    )
+
+
+def _found(
+    spark: SparkSession,
+    run: Run,
+    name: str,
+    gold: int,
+    bronze: PublishedBronze,
+    windows: WindowRange | None,
+) -> Differences:
+    if windows is None:
+        return Differences()
+    session, table = wide_session(spark), run.pipeline.tables[name]
+    computed = windows_by_bronze(session, run, name, bronze, windows)
+    held = windows_in_gold(session, run, name, gold, windows)
+    return differences(compare(held, computed, table), table)
+
+
+def _dates(gold: DeltaTable, bronze: DeltaTable) -> Iterable[date]:
+    """The dates of which either table has any file."""
+    for table, column in ((gold, "window_date"), (bronze, "_event_date")):
+        for partition in table.partitions():
+            yield date.fromisoformat(partition[column])
+
+
+def _frozen(gold: DeltaTable, asked: Asked, frozen_before_ms: int | None) -> int:
+    """How many windows of gold in the range are frozen."""
+    if frozen_before_ms is None:
+        return 0
+    start = ds.field("window_start")
+    frozen = start < instant_of(frozen_before_ms)
+    if asked.start:
+        frozen = frozen & (start >= asked.start)
+    if asked.end:
+        frozen = frozen & (start < asked.end)
+    return int(gold.to_pyarrow_dataset().count_rows(filter=frozen))

@@ -1,0 +1,232 @@
+"""Backfill: closed windows of a range are computed again from bronze, and published at once.
+
+The life of a backfill, under the pipeline's lease:
+1. refuse a range with open or frozen windows, and while changes of a run wait for their publish;
+2. compare gold's windows of the range with those that bronze gives, in Spark;
+3. check that the computed windows hold every assignment that bronze has of them;
+4. append to `changes` what differs, cause `backfill`; what bronze has no row of with `rows` 0;
+5. write the ledger's line;
+6. publish, by the plan and the commit of every publish: gold's close frontier, generation and
+   bronze version stay as they are, only `changes` moves on.
+The stream's checkpoint is not opened for writing, and no window that the stream may still change
+is touched. Killed anywhere before 6, gold is as it was; a repeat finds what was appended, appends
+only what differs from that, and publishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.errors import BackfillRefused
+from tidemark.pipeline.model import Table
+from tidemark.storage.lease import Lease
+from tidemark.streaming.backfill.compare import compare, differences, differing_values, wide_session
+from tidemark.streaming.backfill.windows_of import (
+    check_pipeline_columns,
+    windows_by_bronze,
+    windows_in_gold,
+)
+from tidemark.streaming.run import Run
+from tidemark.tables.backfill.backfill_plan import (
+    backfill_range,
+    check_pending,
+    last_pending,
+    pending_changes,
+)
+from tidemark.tables.backfill.differences import Differences
+from tidemark.tables.history import VERSION
+from tidemark.tables.ledger.ledger import check_balance, write_ledger
+from tidemark.tables.ledger.lines import recomputed_lines
+from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.publishing.plan import GoldState
+from tidemark.tables.publishing.publish import publish_table
+from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
+from tidemark.tables.publishing.retention import frozen_before_ms
+from tidemark.tables.repair.recomputed import append_recomputed
+from tidemark.tables.repair.repaired import BACKFILL, Recomputed
+from tidemark.tables.results.result import TableResult
+from tidemark.tables.windows.assignments import count_of_range
+from tidemark.tables.windows.window_range import WindowRange
+from tidemark.tables.windows.window_values import window_keys
+
+_UNBALANCED = (
+    "Nothing was written. The windows that were computed do not hold the rows that bronze has of "
+    "them: did something else write to bronze meanwhile? Repeat the backfill; where it fails "
+    "again, audit the pipeline (`jobs/audit.py`)."
+)
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """What a backfill found: gold's state, the range, the differences, and what to append.
+
+    `pending` are changes that a killed backfill left, which the publish takes along.
+    """
+
+    run: Run
+    table_name: str
+    state: GoldState
+    bronze: PublishedBronze
+    windows: WindowRange
+    pending: pa.Table
+    found: Differences
+    differing: pa.Table
+
+    @property
+    def nothing_to_publish(self) -> bool:
+        return not self.differing.num_rows and not self.pending.num_rows
+
+
+def plan_backfill(
+    spark: SparkSession, run: Run, name: str, start: datetime, end: datetime
+) -> Backfill:
+    """Compare the windows that start in [start, end) with bronze; nothing is written.
+
+    Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
+    """
+    table = run.pipeline.tables[name]
+    gold = run.table(run.places.gold(name))
+    state = gold_state(gold)
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    windows = backfill_range(table.window, start, end, state.close_ms, frozen)
+    changes = run.table(run.places.changes(name))
+    pending = pending_changes(changes, state.changes)
+    check_pending(pending, name)
+    check_pipeline_columns(spark, run, name)
+    bronze = published_bronze(run.table(run.places.bronze), state.bronze)
+    found, differing = _compared(spark, run, name, state, bronze, windows, pending)
+    return Backfill(run, name, state, bronze, windows, pending, found, differing)
+
+
+def _compared(
+    spark: SparkSession,
+    run: Run,
+    name: str,
+    state: GoldState,
+    bronze: PublishedBronze,
+    windows: WindowRange,
+    pending: pa.Table,
+) -> tuple[Differences, pa.Table]:
+    """How gold differs from bronze, and the values to append: what differs from the newest known
+    ones."""
+    session, table = wide_session(spark), run.pipeline.tables[name]
+    computed = windows_by_bronze(session, run, name, bronze, windows)
+    held = windows_in_gold(session, run, name, state.version, windows)
+    found = differences(compare(held, computed, table), table)
+    _check_unique(found, name)
+    known = _known(session, held, pending, table, windows)
+    differing = differing_values(compare(known, computed, table), table)
+    return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
+
+
+def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> TableResult:
+    """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
+    run, name = plan.run, plan.table_name
+    options = run.settings.storage_options
+    recomputed = _recomputed(plan)
+    query = str(run.query_checkpoint(name, plan.state.generation).query_id())
+    lines = list(recomputed_lines(name, query, {BACKFILL: 0}, [recomputed]))
+    # Before anything is appended: the next publish would take it along.
+    check_balance(run.pipeline.name, lines, _UNBALANCED)
+    changes = run.table(run.places.changes(name))
+    append_recomputed(
+        changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
+    )
+    pinned = _pins(plan, run.table(run.places.changes(name)).version())
+    positions = {BACKFILL: _position(plan, pinned.changes)}
+    lines = list(recomputed_lines(name, query, positions, [recomputed]))
+    lease.check()
+    write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
+    if plan.nothing_to_publish:
+        return pinned
+    return publish_table(
+        run.pipeline.tables[name],
+        pinned,
+        run.places.gold(name),
+        run.places.changes(name),
+        note,
+        options,
+        lease.check,
+    )
+
+
+def _known(
+    spark: SparkSession,
+    held: DataFrame,
+    pending: pa.Table,
+    table: Table,
+    windows: WindowRange,
+) -> DataFrame:
+    """The newest known value of each window: gold's, unless a killed backfill left a newer one."""
+    if not pending.num_rows:
+        return held
+    keys = window_keys(table)
+    columns = [f"`{column}`" for column in (*keys, "window_end", *table.measures, "rows")]
+    newer = spark.createDataFrame(last_pending(pending, table)).where(
+        F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
+    )
+    same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in keys]
+    older = held.alias("g").join(F.broadcast(newer.alias("n")), same, "left_anti")
+    return older.select(columns).unionByName(newer.where("rows > 0").select(columns))
+
+
+def _check_unique(found: Differences, name: str) -> None:
+    if not found.duplicated:
+        return
+    first = found.examples["duplicated"][0]
+    raise BackfillRefused(
+        f"{found.duplicated:,} windows of the range stand in gold of {name} more than once, the "
+        f"first of them {first.window_start:%Y-%m-%dT%H:%M:%SZ} {first.keys}: something else than "
+        "a publish wrote them. Nothing was written. Delete all of their rows from gold, then "
+        "repeat the backfill: it brings them back from bronze."
+    )
+
+
+def _recomputed(plan: Backfill) -> Recomputed:
+    bronze = plan.run.table(plan.run.places.bronze)
+    bronze.load_as_version(plan.bronze.version)
+    in_bronze = count_of_range(
+        bronze,
+        plan.run.pipeline.source.event_time.column,
+        plan.run.pipeline.tables[plan.table_name],
+        plan.windows.first_end,
+        plan.windows.last_end,
+        plan.bronze.condition,
+    )
+    found = plan.found
+    return Recomputed(
+        BACKFILL, found.bronze_windows, found.bronze_rows, in_bronze, plan.differing.num_rows
+    )
+
+
+def _position(plan: Backfill, changes: int) -> int:
+    """The commit of `changes` that holds what was computed: a repeat after a crash finds the same.
+
+    Not the newest version: a takeover of the lease fences the table by a commit of its own.
+    """
+    if plan.differing.num_rows:
+        return changes
+    versions = [int(version) for version in plan.pending.column(VERSION).to_pylist() if version]
+    return max(versions, default=plan.state.changes)
+
+
+def _pins(plan: Backfill, changes: int) -> TableResult:
+    """What publish starts from: all as gold has it, but for the version of `changes`."""
+    state = plan.state
+    watermark = plan.run.watermark_ms(plan.table_name, state.generation)
+    return TableResult(
+        generation=state.generation,
+        changes=changes,
+        bronze=state.bronze,
+        windows_changed=plan.differing.num_rows,
+        watermark_before_ms=watermark,
+        watermark_after_ms=watermark,
+        close_before_ms=state.close_ms,
+        close_after_ms=state.close_ms,
+    )

@@ -1,0 +1,226 @@
+"""`spark-submit`'s entry for a backfill: arguments in, one backfill, result written, exit code out.
+
+Exit codes as in `entry.py`. The result file says what differed, what was published, and the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidemark.errors import FAILED, RETRY, TidemarkError
+from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.storage.halt import halt
+from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, plan_backfill
+from tidemark.streaming.entry import (
+    add_range,
+    exit_code,
+    job_parser,
+    loaded,
+    reported,
+    result_written,
+    say_early,
+    takeover_text,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.run import Run
+from tidemark.streaming.session import start_session
+from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
+from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.tables.results.result import RunResult, TableResult
+from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.runs import publish_note, record_interrupted_run, record_run
+
+StartSession = Callable[[Pipeline, Settings], SparkSession]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backfill as it was asked for: the windows of one table that start in [start, end)."""
+
+    table: str
+    start: datetime
+    end: datetime
+    dry_run: bool
+
+
+@dataclass
+class Done:
+    """What a backfill has done so far: filled as it goes, so that a failed one tells it too."""
+
+    plan: Backfill | None = None
+    published: TableResult | None = None
+    took_over: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Backfill a range; the exit code. Never raises for an error that it can report."""
+    arguments, started = _arguments(argv), datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started, "backfill")
+    asked = Asked(arguments.table, arguments.start, arguments.end, arguments.dry_run)
+    try:
+        pipeline, settings = loaded(arguments, asked.table)
+    except TidemarkError as error:
+        say_early(error)
+        _write_early_failure(arguments, run_id, asked, started, RunError.of(error))
+        return FAILED
+    run = Run(pipeline, settings, run_id, epoch_ms(started), "backfill")
+    progress = Progress(pipeline.name)
+    result = backfill_once(run, asked, progress, started)
+    target = arguments.result
+    if not target and not asked.dry_run:
+        target = Places(settings.root, pipeline.name).result(run_id)
+    if target and not result_written(target, result, settings, progress):
+        return RETRY
+    return exit_code(result.error)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("backfill.py", "Compute closed windows of a range again from bronze.")
+    parser.add_argument("--table", required=True, help="the table of the pipeline")
+    add_range(parser, required=True)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, write nothing"
+    )
+    return parser.parse_args(argv)
+
+
+def backfill_once(
+    run: Run,
+    asked: Asked,
+    progress: Progress,
+    started: datetime,
+    session: StartSession = start_session,
+    on_lapse: OnLapse = halt,
+) -> BackfillResult:
+    """Backfill under the pipeline's lease, or only look; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    done, error = Done(), None
+    try:
+        if asked.dry_run:
+            _look(run, asked, progress, done, session)
+        else:
+            _work(run, asked, progress, started, done, session, on_lapse)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, asked, started, done, error)
+    if error is None:
+        print("\n".join(backfill_lines(result)), flush=True)
+    if not asked.dry_run:
+        _record(run, result, progress, done)
+    return result
+
+
+def _look(run: Run, asked: Asked, progress: Progress, done: Done, session: StartSession) -> None:
+    with progress.stage("session"):
+        spark = session(run.pipeline, run.settings)
+    with progress.stage("compare"), progress.tasks_of(spark):
+        done.plan = plan_backfill(spark, run, asked.table, asked.start, asked.end)
+
+
+def _work(
+    run: Run,
+    asked: Asked,
+    progress: Progress,
+    started: datetime,
+    done: Done,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> None:
+    with pipeline_lease(run.pipeline, run.settings, run.run_id, "backfill", on_lapse) as lease:
+        done.took_over = takeover_text(lease.took_over)
+        record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
+        _look(run, asked, progress, done, session)
+        assert done.plan is not None
+        with progress.stage("publish"):
+            note = publish_note(run.run_id, started)
+            done.published = apply_backfill(done.plan, note, lease)
+
+
+def _result(
+    run: Run, asked: Asked, started: datetime, done: Done, error: RunError | None
+) -> BackfillResult:
+    told: dict[str, Any] = {}
+    if done.plan is not None:
+        told = {"bronze": done.plan.bronze.version, "found": done.plan.found}
+    if done.published is not None:
+        told |= {
+            "appended": done.published.windows_changed,
+            "changes": done.published.changes,
+            "gold": done.published.gold,
+            "published_windows": done.published.published_windows,
+        }
+    return BackfillResult(
+        pipeline=run.pipeline.name,
+        table=asked.table,
+        run_id=run.run_id,
+        dry_run=asked.dry_run,
+        outcome="failed" if error else "succeeded",
+        window_from=asked.start,
+        window_to=asked.end,
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        took_over=done.took_over,
+        error=error,
+        **told,
+    )
+
+
+def _record(run: Run, result: BackfillResult, progress: Progress, done: Done) -> None:
+    """The backfill's row of `ops/runs`. Without it the backfill is as good: the next start says
+    what is missing of a published one."""
+    row = RunResult(
+        pipeline=result.pipeline,
+        run_id=result.run_id,
+        outcome=result.outcome,
+        held=False,
+        trigger=run.trigger,
+        scheduled_at=instant_of(run.scheduled_ms),
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        seconds=progress.seconds,
+        versions={} if result.bronze is None else {"bronze": result.bronze},
+        tables={} if done.published is None else {result.table: done.published},
+        took_over=result.took_over,
+        error=result.error,
+    )
+    try:
+        record_run(run.places.runs, row, run.settings.storage_options)
+    except Exception as error:  # noqa: BLE001  the backfill itself is over, whatever this was
+        progress.say(f"the backfill's row in {run.places.runs} is missing: {error}")
+
+
+def _write_early_failure(
+    arguments: Namespace, run_id: str, asked: Asked, started: datetime, error: RunError
+) -> None:
+    """Without settings no storage options are known: a place that needs some gets no file."""
+    if not arguments.result:
+        return
+    result = BackfillResult(
+        pipeline=arguments.pipeline,
+        table=asked.table,
+        run_id=run_id,
+        dry_run=asked.dry_run,
+        outcome="failed",
+        window_from=asked.start,
+        window_to=asked.end,
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        error=error,
+    )
+    write_result(arguments.result, result, {})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

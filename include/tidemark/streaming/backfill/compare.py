@@ -1,0 +1,151 @@
+"""Compare windows of gold with those computed from bronze, where it scales: in one Spark plan.
+
+Both sides are put below each other and grouped by window and keys: null keys are keys, a key
+that stands in gold twice is found, and there is one shuffle. Doubles are equal within a
+relative 1e-9, all else exactly, as `tables/window_values.py` has it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.pipeline.model import Table
+from tidemark.tables.backfill.differences import (
+    DIFFERENT,
+    DIFFERING,
+    DUPLICATED,
+    EQUAL,
+    EXAMPLES,
+    ONLY_IN_BRONZE,
+    ONLY_IN_GOLD,
+    Differences,
+    Example,
+    plain,
+)
+from tidemark.tables.windows.window_values import window_keys
+
+_TOLERANCE = 1e-9
+
+
+def wide_session(spark: SparkSession) -> SparkSession:
+    """A session for comparisons on the same engine: the platform's own is set for small runs."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "true")
+    partitions = 4 * spark.sparkContext.defaultParallelism
+    session.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", partitions)
+    return session
+
+
+def compare(gold: DataFrame, computed: DataFrame, table: Table) -> DataFrame:
+    """One row for each window and key that either side has: `_kind`, and both sides' values.
+
+    `_gold` and `_bronze` are structs of window_end, measures and rows, null where a side lacks
+    the window; keys stand beside them.
+    """
+    keys = window_keys(table)
+    both = _side(gold, table, in_gold=True).unionByName(_side(computed, table, in_gold=False))
+    grouped = both.groupBy(*[F.col(f"`{key}`") for key in keys]).agg(
+        F.first(F.when(F.col("_in_gold"), F.col("_values")), ignorenulls=True).alias("_gold"),
+        F.first(F.when(~F.col("_in_gold"), F.col("_values")), ignorenulls=True).alias("_bronze"),
+        F.count_if("_in_gold").alias("_times"),
+    )
+    return grouped.withColumn("_kind", _kind(grouped.schema["_gold"].dataType))
+
+
+def differences(compared: DataFrame, table: Table) -> Differences:
+    """The counts, and examples of what differs: two passes where anything does, else one."""
+    counted = compared.groupBy("_kind").agg(
+        F.count(F.lit(1)).alias("windows"),
+        F.sum("_times").alias("in_gold"),
+        F.count("_bronze").alias("in_bronze"),
+        F.sum("_bronze.rows").alias("rows"),
+    )
+    counts = {row["_kind"]: row for row in counted.collect()}
+    return Differences(
+        gold_windows=sum(row["in_gold"] for row in counts.values()),
+        bronze_windows=sum(row["in_bronze"] for row in counts.values()),
+        bronze_rows=sum(row["rows"] or 0 for row in counts.values()),
+        **{kind: row["windows"] for kind, row in counts.items()},
+        examples=_examples(compared, table) if counts.keys() - {EQUAL} else {},
+    )
+
+
+def differing_values(compared: DataFrame, table: Table) -> DataFrame:
+    """What gold has to become: bronze's values of the windows that differ, in gold's columns.
+
+    A window that bronze has no row of comes with `rows` 0 and null measures.
+    """
+    return compared.where(F.col("_kind") != EQUAL).select(
+        "window_start",
+        F.coalesce("_bronze.window_end", "_gold.window_end").alias("window_end"),
+        *[F.col(f"`{key}`") for key in table.group_by],
+        *[F.col(f"_bronze.`{measure}`").alias(measure) for measure in table.measures],
+        F.coalesce("_bronze.rows", F.lit(0).cast("bigint")).alias("rows"),
+    )
+
+
+def _side(windows: DataFrame, table: Table, in_gold: bool) -> DataFrame:
+    values = [F.col(f"`{name}`") for name in ("window_end", *table.measures, "rows")]
+    return windows.select(
+        *[F.col(f"`{key}`") for key in window_keys(table)],
+        F.struct(*values).alias("_values"),
+        F.lit(in_gold).alias("_in_gold"),
+    )
+
+
+def _kind(values: T.DataType) -> Column:
+    assert isinstance(values, T.StructType)
+    same = F.lit(True)
+    for field in values.fields:
+        gold, bronze = F.col(f"_gold.`{field.name}`"), F.col(f"_bronze.`{field.name}`")
+        same = same & _same(gold, bronze, field.dataType)
+    return (
+        F.when(F.col("_times") > 1, DUPLICATED)
+        .when(F.col("_bronze").isNull(), ONLY_IN_GOLD)
+        .when(F.col("_gold").isNull(), ONLY_IN_BRONZE)
+        .when(same, EQUAL)
+        .otherwise(DIFFERENT)
+    )
+
+
+def _same(gold: Column, bronze: Column, kind: T.DataType) -> Column:
+    same = gold.eqNullSafe(bronze)
+    if not isinstance(kind, T.DoubleType | T.FloatType):
+        return same
+    # NaN and infinity are close to nothing but themselves: Spark would find NaN <= NaN.
+    largest = F.greatest(F.abs(gold), F.abs(bronze))
+    close = (F.abs(gold - bronze) <= _TOLERANCE * largest) & (largest < float("inf"))
+    return same | F.coalesce(close, F.lit(False))
+
+
+def _examples(compared: DataFrame, table: Table) -> dict[str, list[Example]]:
+    differing = compared.where(F.col("_kind") != EQUAL).persist()
+    try:
+        found = {kind: _first(differing.where(F.col("_kind") == kind), table) for kind in DIFFERING}
+    finally:
+        differing.unpersist()
+    return {kind: examples for kind, examples in found.items() if examples}
+
+
+def _first(windows: DataFrame, table: Table) -> list[Example]:
+    order = [F.col(f"`{key}`") for key in window_keys(table)]
+    return [_example(row, table) for row in windows.orderBy(*order).limit(EXAMPLES).collect()]
+
+
+def _example(row: Row, table: Table) -> Example:
+    return Example(
+        # Spark gives Python instants in the machine's own zone, without saying so.
+        window_start=row["window_start"].astimezone(UTC),
+        keys={key: plain(row[key]) for key in table.group_by},
+        gold=_plain_values(row["_gold"]),
+        bronze=_plain_values(row["_bronze"]),
+    )
+
+
+def _plain_values(values: Row | None) -> dict[str, Any] | None:
+    return None if values is None else {n: plain(v) for n, v in values.asDict().items()}

@@ -1,0 +1,65 @@
+"""A table's windows in a range, from gold and from bronze, as audits and backfills compare them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.storage_options import spark_uri
+from tidemark.streaming.ingest.judge import judge
+from tidemark.streaming.recompute import bronze_at, recompute_range
+from tidemark.streaming.run import Run
+from tidemark.streaming.schemas import bronze_schema, changes_schema, gold_schema
+from tidemark.streaming.stream.aggregate import aggregate, with_event_time
+from tidemark.tables.create import TableSpec, check_columns
+from tidemark.tables.publishing.published_bronze import PublishedBronze
+from tidemark.tables.windows.window_range import WindowRange
+
+
+def windows_by_bronze(
+    spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: WindowRange
+) -> DataFrame:
+    """What a batch query over the rows that gold stands for gives for these windows."""
+    rows = bronze_at(spark, run.places.bronze, bronze.version).where(bronze.condition)
+    rows = _with_all_columns(spark, rows, run.pipeline)
+    table = run.pipeline.tables[name]
+    return recompute_range(rows, run.pipeline, table, windows.first_end, windows.last_end)
+
+
+def windows_in_gold(
+    spark: SparkSession, run: Run, name: str, version: int, windows: WindowRange
+) -> DataFrame:
+    """What gold holds of these windows at a version."""
+    reader = spark.read.format("delta").option("versionAsOf", version)
+    first, last = windows.first_start, windows.last_start
+    gold = reader.load(spark_uri(run.places.gold(name)))
+    return gold.where(F.col("window_date").between(first.date(), last.date())).where(
+        F.col("window_start").between(F.lit(first), F.lit(last))
+    )
+
+
+def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
+    """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
+    bronze = spark.createDataFrame([], _bronze_columns(spark, run.pipeline))
+    rows = with_event_time(bronze, run.pipeline)
+    aggregated = aggregate(rows, run.pipeline.tables[name]).schema
+    for place, schema in (
+        (run.places.gold(name), gold_schema(aggregated, {})),
+        (run.places.changes(name), changes_schema(aggregated)),
+    ):
+        check_columns(run.table(place), TableSpec(place, schema.json()))
+
+
+def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Columns that bronze gets with the next run only are null, as they will be then."""
+    for field in _bronze_columns(spark, pipeline).fields:
+        if field.name not in bronze.columns:
+            bronze = bronze.withColumn(field.name, F.lit(None).cast(field.dataType))
+    return bronze
+
+
+def _bronze_columns(spark: SparkSession, pipeline: Pipeline) -> T.StructType:
+    lines = spark.createDataFrame([], "_value string, _file string")
+    return bronze_schema(pipeline, judge(lines, pipeline, 0).schema)

@@ -1,0 +1,1 @@
+"""From the files of a source to bronze and rejects: each row is judged once."""

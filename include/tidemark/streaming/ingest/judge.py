@@ -1,0 +1,348 @@
+"""Judge each line once: accepted, or rejected with a reason and a detail.
+
+`judge` is a pure function from lines to judged rows. It uses nothing but the line, the
+batch's own time and the pipeline, so a batch that runs again judges the same.
+
+How a line is read. Spark's `from_json` stops after the first value and passes over what
+follows (`{"a":1}{"a":2}` is one row to it), so the line is set into an array whose last item
+must be found again, as the second. Declared columns are parsed with their types: a quoted number
+is no long, a number is no string. Only rows that look wrong are parsed a second time, as
+variants, to say what was found.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import reduce
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
+from tidemark.streaming.ingest.batch_files import MALFORMED
+from tidemark.streaming.ingest.column_values import is_misread, parsed_as, read
+from tidemark.streaming.ingest.event_time import EPOCH_TYPE, event_time_of, is_epoch
+
+MISSING_FIELD = "missing field"
+WRONG_TYPE = "wrong type"
+UNKNOWN_FIELD = "unknown field"
+TOO_OLD = "too old"
+FUTURE = "future"
+
+# Mark of the envelope's names. A line that holds it could imitate them, and is rejected.
+_MARK = "_5f3a9c"
+_ROWS, _END, _CORRUPT = f"rows{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
+_STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_SHOWN = 120
+# The engine's watermark starts at 1970-01-01, so it would drop an earlier row as late.
+_EARLIEST = "1970-01-01 00:00:00"
+
+
+def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame:
+    """Add each line's verdict to it.
+
+    `lines` has `_value` (the line) and may have more columns, which are kept. The result has,
+    besides them, every declared and derived column, `_extra` (JSON of unknown fields, or
+    null), `_event_date` (date, UTC), `_reason` (null: accepted) and `_detail`. The columns of a
+    rejected row hold what could be read of it.
+    """
+    source = pipeline.source
+    kept = [F.col(f"`{name}`") for name in lines.columns]
+    parsed = lines.select(*kept, _parsed(source.columns, source.event_time), _keys())
+    values = _values(source.columns, source.event_time)
+    typed = parsed.select(*kept, "_line", "_keys", *values, _extra(source).alias("_extra"))
+    verdicts = typed.withColumn("_verdict", _verdict(pipeline, batch_time_ms))
+    accepted = F.col("_verdict.reason").isNull()
+    derived = _derive(verdicts, source.derive, accepted)
+    return derived.select(
+        *kept,
+        *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
+        "_extra",
+        F.to_date(F.col(f"`{source.event_time.column}`")).alias("_event_date"),
+        F.col("_verdict.reason").alias("_reason"),
+        F.col("_verdict.detail").alias("_detail"),
+    )
+
+
+def _envelope() -> SparkColumn:
+    return F.concat(F.lit(f'{{"{_ROWS}":['), F.col("_value"), F.lit(f',{{"{_END}":1}}]}}'))
+
+
+def _parsed(columns: dict[str, Column], event_time: EventTime) -> SparkColumn:
+    fields = ",".join(
+        f"`{name}`:{_json_type(name, column, event_time)}" for name, column in columns.items()
+    )
+    schema = f"struct<{_ROWS}:array<struct<{fields},{_END}:int>>,{_CORRUPT}:string>"
+    options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(_envelope(), schema, options).alias("_line")
+
+
+def _json_type(name: str, column: Column, event_time: EventTime) -> str:
+    """The type a column is parsed with, which `_value` reads its value from."""
+    if name == event_time.column and is_epoch(event_time):
+        return EPOCH_TYPE
+    return "string" if column.type == "string" else parsed_as(_kind(column))
+
+
+def _kind(column: Column) -> T.DataType:
+    return T.DataType.fromDDL(column.type)
+
+
+def _row() -> SparkColumn:
+    return F.get(F.col(f"_line.{_ROWS}"), F.lit(0))
+
+
+def _raw(name: str) -> SparkColumn:
+    """What the line holds for a column, as it was parsed."""
+    return _row()[name]
+
+
+def _is_nested(column: Column) -> bool:
+    return column.type.partition("<")[0] in ("struct", "array", "map")
+
+
+def _keys() -> SparkColumn:
+    return F.json_object_keys("_value").alias("_keys")
+
+
+def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColumn]:
+    return [_value(name, column, event_time).alias(name) for name, column in columns.items()]
+
+
+def _value(name: str, column: Column, event_time: EventTime) -> SparkColumn:
+    parsed = _raw(name)
+    if name == event_time.column:
+        return event_time_of(parsed, event_time)
+    if column.type == "string":
+        # Nested, not joined by OR: Spark hoists what stands in several first conditions and
+        # would then parse every line a second time.
+        certain = parsed.isNull() | _surely_text(name)
+        return F.when(certain, parsed).otherwise(F.when(_is_text(name), parsed))
+    return read(parsed, _kind(column))
+
+
+def _surely_text(name: str) -> SparkColumn:
+    """False for the few lines in which a string column may hold something else.
+
+    Spark reads a number, a boolean or an object into a string column too, and changes it
+    (1.50 becomes 1.5). Where the key stands once and a quote follows, it is text for certain.
+    """
+    key = f'"{_quoted_regex(name)}"\\s*:\\s*'
+    return F.col("_value").rlike(f'{key}"') & ~F.col("_value").rlike(f'{key}[^"\\s]')
+
+
+def _quoted_regex(name: str) -> str:
+    return "".join(f"\\{c}" if not (c.isalnum() or c in "_ ") else c for c in name)
+
+
+def _is_text(name: str) -> SparkColumn:
+    return F.schema_of_variant(_variant(name)) == "STRING"
+
+
+def _variants() -> SparkColumn:
+    schema = f"struct<{_ROWS}:array<map<string,variant>>>"
+    return F.get(F.from_json(_envelope(), schema, _STRICT_JSON)[_ROWS], F.lit(0))
+
+
+def _variant(name: str) -> SparkColumn:
+    return _variants()[F.lit(name)]
+
+
+def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
+    """The first of the reasons that applies, as struct<reason, detail>; null: accepted."""
+    source = pipeline.source
+    times = _outside(pipeline, batch_time_ms)
+    checks = [
+        _malformed(),
+        (_variants().isNull(), MALFORMED, F.lit("a field stands twice in a nested object")),
+        *[
+            _missing(name)
+            for name, column in source.columns.items()
+            if not _optional(name, column, source.event_time)
+        ],
+        *[_wrong_type(name, column) for name, column in source.columns.items()],
+        *([_unknown_field(source.columns)] if source.unknown_fields == "reject" else []),
+        *times,
+        # What Spark could not read is never accepted, even where no check above says why.
+        (F.col(f"_line.{_CORRUPT}").isNotNull(), MALFORMED, F.lit("does not fit the columns")),
+    ]
+    # Most rows are good: a few cheap questions keep them from the long chain.
+    return F.when(_suspect(source, [check[0] for check in times]), _first(checks))
+
+
+def _suspect(source: Source, times: list[SparkColumn]) -> SparkColumn:
+    """True for every row that has a reason, and for few others."""
+    time = source.event_time
+    required = [
+        name for name, column in source.columns.items() if not _optional(name, column, time)
+    ]
+    questions = [
+        ~_well_formed(),
+        F.col(f"_line.{_CORRUPT}").isNotNull(),
+        *[F.col(f"`{name}`").isNull() for name in required],
+        *[
+            F.col(f"`{name}`").isNull() & _raw(name).isNotNull()
+            for name in source.columns
+            if name not in required
+        ],
+        *[
+            is_misread(_raw(name), _kind(column))
+            for name, column in source.columns.items()
+            if _is_nested(column)
+        ],
+        *([F.col("_extra").isNull() & _has_unknown(source)] * (source.unknown_fields == "keep")),
+        *([_unknown_field(source.columns)[0]] if source.unknown_fields == "reject" else []),
+        *times,
+    ]
+    return reduce(lambda left, right: left | right, questions)
+
+
+def _optional(name: str, column: Column, event_time: EventTime) -> bool:
+    return column.nullable and name != event_time.column
+
+
+def _first(checks: list[tuple[SparkColumn, str, SparkColumn]]) -> SparkColumn:
+    first, *others = checks
+    chain = F.when(first[0], _verdict_of(first))
+    return reduce(lambda chain, check: chain.when(check[0], _verdict_of(check)), others, chain)
+
+
+def _verdict_of(check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
+    return F.struct(F.lit(check[1]).alias("reason"), check[2].alias("detail"))
+
+
+def _whole() -> SparkColumn:
+    rows = F.col(f"_line.{_ROWS}")
+    return (F.size(rows) == 2) & _row().isNotNull() & F.get(rows, F.lit(1))[_END].isNotNull()
+
+
+def _keys_are_unique() -> SparkColumn:
+    return F.size("_keys") == F.size(F.array_distinct("_keys"))
+
+
+def _well_formed() -> SparkColumn:
+    value = F.col("_value")
+    one_object = _whole() & F.col("_keys").isNotNull() & _keys_are_unique()
+    good = F.is_valid_utf8(value) & one_object & ~_has_lone_surrogate() & ~value.contains(_MARK)
+    return F.coalesce(good, F.lit(False))
+
+
+def _has_lone_surrogate() -> SparkColumn:
+    r"""True for a `\ud800` without its other half: no character, so no text can hold it."""
+    value = F.col("_value")
+    unescaped = F.regexp_replace(value, r"\\\\", "")
+    alone = F.regexp_replace(unescaped, _SURROGATE_PAIR, "").rlike(r"\\u[dD][89a-fA-F]")
+    return (value.contains(r"\ud") | value.contains(r"\uD")) & alone
+
+
+def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
+    detail = (
+        F.when(~F.is_valid_utf8("_value"), F.lit("not valid UTF-8"))
+        .when(F.col("_value").rlike(r"^\s*\z"), F.lit("blank line"))
+        .when(F.col("_value").startswith("\ufeff"), F.lit("begins with a byte order mark (BOM)"))
+        .when(F.col("_value").contains(_MARK), F.lit(f"holds {_MARK}, which is kept for Tidemark"))
+        .when(_whole() & _has_lone_surrogate(), F.lit("holds half of a surrogate pair"))
+        .when(~_keys_are_unique() & _whole(), F.lit("a field stands twice in the object"))
+        .otherwise(F.lit("not exactly one JSON object"))
+    )
+    return ~_well_formed(), MALFORMED, detail
+
+
+def _missing(name: str) -> tuple[SparkColumn, str, SparkColumn]:
+    absent = ~F.array_contains("_keys", name)
+    # A value of a wrong type is null in the parsed row as well, so ask the line itself.
+    empty = _raw(name).isNull() & (absent | _holds_null(name))
+    detail = F.when(absent, F.lit(f"{name} is missing")).otherwise(F.lit(f"{name} is null"))
+    return empty, MISSING_FIELD, detail
+
+
+def _holds_null(name: str) -> SparkColumn:
+    return F.schema_of_variant(_variant(name)) == "VOID"
+
+
+def _wrong_type(name: str, column: Column) -> tuple[SparkColumn, str, SparkColumn]:
+    unread = F.col(f"`{name}`").isNull() & F.array_contains("_keys", name)
+    wrong = unread & ~F.coalesce(_holds_null(name), F.lit(False))
+    if _is_nested(column):
+        # A nested value is wrong as a whole when any part of it was not read.
+        partial = F.col(f"_line.{_CORRUPT}").isNotNull() & _nested_is_partial(name, column)
+        wrong = wrong | partial | is_misread(_raw(name), _kind(column))
+    found = F.substring(F.to_json(_variant(name)), 1, _SHOWN)
+    detail = F.concat(F.lit(f"{name} should be {column.type}, found "), found)
+    return wrong, WRONG_TYPE, detail
+
+
+def _nested_is_partial(name: str, column: Column) -> SparkColumn:
+    """True when the value alone, without the row's other columns, is not of its type."""
+    text = F.concat(F.lit('{"value":'), F.to_json(_variant(name)), F.lit("}"))
+    schema = f"struct<value:{parsed_as(_kind(column))},{_CORRUPT}:string>"
+    options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(text, schema, options)[_CORRUPT].isNotNull()
+
+
+def _unknown_field(columns: dict[str, Column]) -> tuple[SparkColumn, str, SparkColumn]:
+    unknown = F.array_except("_keys", _names(columns))
+    detail = F.concat(F.lit("unknown: "), F.substring(F.array_join(unknown, ", "), 1, _SHOWN))
+    return F.size(unknown) > 0, UNKNOWN_FIELD, detail
+
+
+def _names(columns: dict[str, Column]) -> SparkColumn:
+    return F.array(*[F.lit(name) for name in columns])
+
+
+def _outside(pipeline: Pipeline, batch_time_ms: int) -> list[tuple[SparkColumn, str, SparkColumn]]:
+    """The checks of an event time that was read: what lies outside of the times accepted."""
+    time = pipeline.source.event_time
+    early, future = _too_early(time.column), _future(time, batch_time_ms)
+    if pipeline.keep is None:
+        return [early, future]
+    return [early, _too_old(time.column, pipeline.keep, batch_time_ms), future]
+
+
+def _too_early(name: str) -> tuple[SparkColumn, str, SparkColumn]:
+    early = F.col(f"`{name}`") < F.lit(_EARLIEST).cast("timestamp")
+    detail = F.lit(f"{name} is before 1970-01-01, where the engine's watermark begins")
+    return early, WRONG_TYPE, detail
+
+
+def _too_old(
+    name: str, keep: timedelta, batch_time_ms: int
+) -> tuple[SparkColumn, str, SparkColumn]:
+    # What is before 1970 has its own reason; a limit there might be no timestamp at all.
+    limit_ms = max(batch_time_ms - keep // timedelta(milliseconds=1), 0)
+    value = F.col(f"`{name}`")
+    allowed = f", more than {duration_text(keep)} before the batch's time"
+    detail = F.concat(F.lit(f"{name} is "), value.cast("string"), F.lit(allowed))
+    return value < F.timestamp_millis(F.lit(limit_ms)), TOO_OLD, detail
+
+
+def _future(event_time: EventTime, batch_time_ms: int) -> tuple[SparkColumn, str, SparkColumn]:
+    limit_ms = batch_time_ms + event_time.max_future // timedelta(milliseconds=1)
+    value = F.col(f"`{event_time.column}`")
+    # No time of the batch in it: that of another run would make it another detail.
+    allowed = f", more than {duration_text(event_time.max_future)} after the batch's time"
+    detail = F.concat(F.lit(f"{event_time.column} is "), value.cast("string"), F.lit(allowed))
+    return value > F.timestamp_millis(F.lit(limit_ms)), FUTURE, detail
+
+
+def _derive(rows: DataFrame, derive: dict[str, str], accepted: SparkColumn) -> DataFrame:
+    """Derived columns, one after the other; null for rejected rows, whose input may be null."""
+    for name, expression in derive.items():
+        rows = rows.withColumn(name, F.when(accepted, F.expr(expression)))
+    return rows
+
+
+def _extra(source: Source) -> SparkColumn:
+    if source.unknown_fields != "keep":
+        return F.lit(None).cast("string")
+    names = _names(source.columns)
+    unknown = F.map_filter(_variants(), lambda key, _: ~F.array_contains(names, key))
+    return F.when(_has_unknown(source), F.to_json(unknown))
+
+
+def _has_unknown(source: Source) -> SparkColumn:
+    return F.size(F.array_except("_keys", _names(source.columns))) > 0

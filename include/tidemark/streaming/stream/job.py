@@ -1,0 +1,163 @@
+"""`spark-submit`'s entry: arguments in, one run, result written, exit code out.
+
+Exit codes: 0 success; 1 failed, and a retry will not help; 75 failed, and a retry can help.
+The result file says the same, with rows, versions and the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from tidemark.errors import FAILED, RETRY, TidemarkError
+from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id, utc_instant
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.storage.halt import halt
+from tidemark.storage.lease import Lease
+from tidemark.streaming.entry import (
+    exit_code,
+    job_parser,
+    reported,
+    result_written,
+    say_early,
+    takeover_text,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.run import Outcome, Run
+from tidemark.streaming.session import start_session
+from tidemark.streaming.stream.stream_run import run_stream
+from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.tables.publishing.publish import publish_tables
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.runs import publish_note, record_run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a pipeline once; the exit code. Never raises for an error that it can report."""
+    arguments = _arguments(argv)
+    started = datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started)
+    try:
+        settings = load_settings(arguments.settings)
+        pipeline = find_pipeline(arguments.pipeline, settings)
+    except TidemarkError as error:
+        say_early(error)
+        _write_early_failure(arguments, run_id, started, error)
+        return FAILED
+    scheduled = arguments.scheduled_time or started
+    run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
+    target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+    progress = Progress(pipeline.name)
+    result = run_once(run, progress, started, arguments.hold)
+    if not result_written(target, result, settings, progress):
+        return RETRY
+    return exit_code(result.error)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("stream.py", "Run a pipeline once.")
+    parser.add_argument(
+        "--scheduled-time",
+        type=utc_instant,
+        help="the time that the run stands for, ISO 8601 with a zone; default: now",
+    )
+    parser.add_argument("--trigger", default="manual", help="what started the run")
+    parser.add_argument("--hold", action="store_true", help="leave publishing to a later step")
+    return parser.parse_args(argv)
+
+
+def run_once(
+    run: Run,
+    progress: Progress,
+    started: datetime,
+    hold: bool,
+    session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+    on_lapse: OnLapse = halt,
+) -> RunResult:
+    """Run a pipeline under its lease, and publish unless `hold`; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    outcome, error = Outcome(), None
+    try:
+        with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
+            outcome.took_over = takeover_text(lease.took_over)
+            with progress.stage("session"):
+                spark = session(run.pipeline, run.settings)
+            run_stream(spark, run, progress, outcome, lease)
+            if not hold:
+                with progress.stage("publish"):
+                    _publish(run, outcome, started, lease)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, progress, outcome, started, error)
+    _record(run, result, progress)
+    return result
+
+
+def _publish(run: Run, outcome: Outcome, started: datetime, lease: Lease) -> None:
+    note = publish_note(run.run_id, started)
+    outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.settings, lease)
+    outcome.held = False
+
+
+def _record(run: Run, result: RunResult, progress: Progress) -> None:
+    """The run's row of `ops/runs`. Without it the run is as good: the next start says what is
+    missing of a published one."""
+    try:
+        record_run(run.places.runs, result, run.settings.storage_options)
+    except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
+        progress.say(f"the run's row in {run.places.runs} is missing: {error}")
+
+
+def _result(
+    run: Run, progress: Progress, outcome: Outcome, started: datetime, error: RunError | None
+) -> RunResult:
+    return RunResult(
+        pipeline=run.pipeline.name,
+        run_id=run.run_id,
+        outcome="failed" if error else "succeeded",
+        held=outcome.held,
+        trigger=run.trigger,
+        scheduled_at=instant_of(run.scheduled_ms),
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        rows=outcome.rows,
+        batches=progress.batches,
+        seconds=progress.seconds,
+        versions=outcome.versions,
+        tables=outcome.tables,
+        restart=outcome.restart,
+        took_over=outcome.took_over,
+        error=error,
+    )
+
+
+def _write_early_failure(
+    arguments: Namespace, run_id: str, started: datetime, error: TidemarkError
+) -> None:
+    """Without settings no storage options are known: a place that needs some gets no file."""
+    if not arguments.result:
+        return
+    result = RunResult(
+        pipeline=arguments.pipeline,
+        run_id=run_id,
+        outcome="failed",
+        held=True,
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        error=RunError.of(error),
+    )
+    write_result(arguments.result, result, {})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

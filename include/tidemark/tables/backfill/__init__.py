@@ -1,0 +1,1 @@
+"""What audits and backfills compare, decide and tell."""

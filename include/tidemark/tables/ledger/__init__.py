@@ -1,0 +1,1 @@
+"""The ledger: where each row went, in lines that have to balance."""

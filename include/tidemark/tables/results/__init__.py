@@ -1,0 +1,1 @@
+"""What runs say of themselves: result files and `ops/runs`."""
