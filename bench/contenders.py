@@ -21,7 +21,7 @@ IVY = REPOSITORY / ".tidemark" / "bench" / "ivy"
 NAME = "bench"
 TABLE = "per_10m"
 # What `.tidemark/env` gives; the rival that takes every default starts without it.
-TUNING = ("SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH")
+TUNING = ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH")
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,10 @@ def show(figure: Figure, console: Console) -> None:
 
 
 def save(figure: Figure, folder: Path) -> None:
-    """`NAME.json` and `NAME.png`."""
+    """`NAME.json`, `NAME.md` and `NAME.png`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{figure.name}.json").write_text(json.dumps(figure.numbers, indent=2) + "\n")
+    (folder / f"{figure.name}.md").write_text(_as_markdown(figure))
     canvas = Canvas(figsize=(8, 4.5), layout="constrained")
     axes = canvas.add_subplot()
     axes.set_title(figure.title)
@@ -54,15 +55,17 @@ def save(figure: Figure, folder: Path) -> None:
     canvas.savefig(folder / f"{figure.name}.png", dpi=120)
 
 
-def as_markdown(figure: Figure) -> str:
-    """The same table for a page of the documentation."""
+def _as_markdown(figure: Figure) -> str:
+    """The same table, its sentences and its picture."""
     lines = [
-        f"### {figure.title}",
+        f"## {figure.title}",
         "",
         f"| {' | '.join(figure.columns)} |",
         f"|{'---|' * len(figure.columns)}",
         *(f"| {' | '.join(row)} |" for row in figure.rows),
         "",
         *(f"- {line}" for line in figure.told),
+        "",
+        f"![{figure.title}]({figure.name}.png)",
     ]
     return "\n".join(lines) + "\n"

@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from bench.contenders import NAME, TABLE, pipeline_content
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.progress import Progress
@@ -42,22 +43,12 @@ ROWS_A_DAY = 100_000
 LATE_ROWS = 1_000
 KEYS = 50
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
-NAME = "history"
-PIPELINE: dict[str, Any] = {
-    "source": {
-        "files": "landing/*.json",
-        "columns": {"at": "timestamp", "key": "string", "amount": "long"},
-        "event_time": {"column": "at"},
-    },
-    "watermark": {"delay": "1 hour"},
-    "tables": {
-        "per_10m": {
-            "window": {"length": "10 minutes"},
-            "group_by": ["key"],
-            "measures": {"events": "count(*)", "amount": "sum(amount)"},
-        }
-    },
-}
+
+
+def pipeline_of(source: Path) -> Pipeline:
+    """The contenders' pipeline over these files, late only after an hour."""
+    content = pipeline_content(source) | {"watermark": {"delay": "1 hour"}}
+    return pipeline_from_mapping(NAME, content)
 
 
 @dataclass
@@ -83,11 +74,15 @@ class History:
     def places(self) -> Places:
         return Places(str(self.root), NAME)
 
+    @property
+    def pipeline(self) -> Pipeline:
+        return pipeline_of(self.root / "landing")
+
     def run(self, run_id: str) -> RunResult:
         """One run of the platform; it must succeed."""
         settings = Settings(root=str(self.root), pipelines=str(self.root))
         now = datetime.now(UTC)
-        run = Run(pipeline_from_mapping(NAME, PIPELINE), settings, run_id, epoch_ms(now))
+        run = Run(self.pipeline, settings, run_id, epoch_ms(now))
         with (self.root / "progress.txt").open("a") as out:
             progress = Progress(NAME, out=out)
             result = run_once(run, progress, now, False, session=lambda *_: self.spark)
@@ -131,17 +126,17 @@ class History:
         """Seconds of the repairing step of a run that finds 1,000 late rows."""
         self.land(f"late-{number}.json", LATE_ROWS, 0)
         result = self.run(f"late-{number}")
-        late = result.tables["per_10m"].late
+        late = result.tables[TABLE].late
         assert late.rows == LATE_ROWS, late
         assert late.corrected, late
         return result.seconds["repair"], result
 
     def refresh(self) -> float:
         """Seconds of the rival: aggregate all of bronze, and write the table anew."""
-        pipeline = pipeline_from_mapping(NAME, PIPELINE)
         begin = time.monotonic()
-        bronze = with_event_time(self.spark.read.format("delta").load(self.places.bronze), pipeline)
-        windows = aggregate(bronze, pipeline.tables["per_10m"])
+        bronze = self.spark.read.format("delta").load(self.places.bronze)
+        rows = with_event_time(bronze, self.pipeline)
+        windows = aggregate(rows, self.pipeline.tables[TABLE])
         windows.write.format("delta").mode("overwrite").save(str(self.root / "refreshed"))
         return time.monotonic() - begin
 
@@ -162,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
     settings = Settings(root="/unused", pipelines="/unused")
-    spark = start_session(pipeline_from_mapping(NAME, PIPELINE), settings)
+    spark = start_session(pipeline_of(given.folder), settings)
     try:
         measured = measure(spark, given.rows, given.repetitions, given.folder)
     finally:

@@ -22,7 +22,7 @@ class Sizes:
 
 USUAL = Sizes(
     small_rows=2_000,
-    repetitions=5,
+    repetitions=3,
     growth_runs=60,
     throughput=((1_000_000, 3), (5_000_000, 1)),
     history=(1_000_000, 10_000_000),

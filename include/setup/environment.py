@@ -27,6 +27,8 @@ def spark_environment(layout: Layout, java: Java, archive: str | None) -> dict[s
         "JAVA_HOME": java.home,
         "SPARK_HOME": str(layout.spark_home),
         "SPARK_DIST_CLASSPATH": f"{layout.jars}/*",
+        # spark-submit's command line is put together by a JVM of its own.
+        "SPARK_LAUNCHER_OPTS": java.flags,
         "SPARK_SUBMIT_OPTS": f"{java.flags} {mapped}".strip(),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(layout.python),

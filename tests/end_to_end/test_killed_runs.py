@@ -79,6 +79,7 @@ KILLS = [
     *both("table fenced", TAKEOVER, "/completed/gold", table="completed/gold"),
     *both("fence noted", TAKEOVER),
     *both("lease renewed", call=2),
+    *both("columns planned", FIRST),
     *both("table made", FIRST, "/bronze'", table="bronze"),
     *both("table made", FIRST, "/updated/gold'", table="updated/gold"),
     *both("table made", FIRST, "/appended/changes'", table="appended/changes"),

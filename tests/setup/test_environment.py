@@ -36,6 +36,7 @@ def test_a_shell_that_sources_the_file_has_all_that_a_run_needs(file: Path, layo
     assert env["SPARK_HOME"] == str(layout.spark_home)
     assert env["SPARK_DIST_CLASSPATH"] == f"{layout.jars}/*"
     assert env["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert env["SPARK_LAUNCHER_OPTS"] == JAVA.flags
     assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == str(layout.python)
     assert env["PATH"] == f"{layout.venv}/bin:/opt/it's java/bin:/usr/bin:/bin"
     assert env["TIDEMARK_SETTINGS"] == f"{layout.root}/include/settings.yaml"

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from tests.runs import sorted_rows
 from tidemark.errors import LeaseLost, StorageUnavailable
-from tidemark.streaming.append import Append, append_few, append_many
+from tidemark.streaming.append import Append, append, append_few
 from tidemark.tables.commits import note_of, rows_appended, rows_between
 from tidemark.tables.create import TableSpec, ensure_table
 from tidemark.tables.fence import fence_tables
@@ -18,7 +18,10 @@ from tidemark.tables.fence import fence_tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WAYS = {"few": append_few, "many": append_many}
+WAYS = {
+    "few": lambda rows, to: append(rows.toArrow(), to),
+    "many": append,
+}
 # Every type that a pipeline's column can have, at its ends, with null, NaN and text of all kinds.
 ROWS = """
     SELECT * FROM VALUES
@@ -48,9 +51,9 @@ def test_both_ways_leave_the_same_rows_as_spark_and_others_read_them(
 ) -> None:
     rows = spark.sql(ROWS)
     found, by_spark = [], []
-    for name, append in WAYS.items():
+    for name, by in WAYS.items():
         place = place_for(tmp_path / name, rows, partition_by)
-        append(rows, going_to(place))
+        by(rows, going_to(place))
         found.append(list(map(repr, sorted_rows(DeltaTable(place).to_pyarrow_table()))))
         read = spark.read.format("delta").load(place).select(rows.columns)
         by_spark.append(sorted(map(repr, read.collect())))
@@ -97,7 +100,7 @@ def test_a_lease_that_is_lost_while_rows_are_computed_is_found_before_the_commit
         raise LeaseLost("gone")
 
     with pytest.raises(LeaseLost):
-        append_few(spark.range(7), Append(place, {}, "q", 0, "{}", lost))
+        append_few(spark.range(7).toArrow(), Append(place, {}, "q", 0, "{}", lost))
     assert DeltaTable(place).version() == 0
 
 
@@ -107,5 +110,5 @@ def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
     place = place_for(tmp_path / "table", spark.range(1))
     fence = lambda: fence_tables([place], 8, {})  # noqa: E731
     with pytest.raises(StorageUnavailable, match=r"the rows of batch 3 were appended"):
-        append_few(spark.range(7), Append(place, {}, "q", 3, "{}", fence))
+        append_few(spark.range(7).toArrow(), Append(place, {}, "q", 3, "{}", fence))
     assert DeltaTable(place).to_pyarrow_table().num_rows == 0

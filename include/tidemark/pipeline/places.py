@@ -59,6 +59,11 @@ class Places:
         return f"{self.folder}/results/{_file_name(run_id)}{suffix}.json"
 
     @property
+    def planned_columns(self) -> str:
+        """The file that keeps how Spark types the columns of the pipeline's tables."""
+        return f"{self.folder}/planned_columns.json"
+
+    @property
     def lease(self) -> str:
         """The folder of the lease, which one run at a time holds."""
         return f"{self.folder}/lease"

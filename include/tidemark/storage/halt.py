@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
+import struct
+import termios
 import time
 from contextlib import suppress
 from typing import NoReturn
@@ -15,8 +18,10 @@ from tidemark.storage.processes import descendants, mark_of, send_signal, spark_
 _STDERR = 2
 # What a pipe takes in one piece.
 _MOST_BYTES = 4096
-# Python's driver writes into a pipe that Spark's JVM copies to the log.
-_SECONDS_TO_COPY = 0.2
+# Python's driver writes into a pipe that Spark's JVM copies to the log: how long it may take to
+# read the pipe, where the machine is busy, and then to write.
+_SECONDS_TO_READ = 1.0
+_SECONDS_TO_WRITE = 0.1
 
 
 def halt(lost: LeaseLost) -> NoReturn:
@@ -31,7 +36,7 @@ def halt(lost: LeaseLost) -> NoReturn:
     # With the JVM's workers, which would finish what they compute after it.
     others = [mark for mark in descendants([m for m in (jvm, own) if m]) if mark != own]
     if jvm:
-        time.sleep(_SECONDS_TO_COPY)
+        _wait_for_a_copy()
         send_signal(jvm, signal.SIGKILL)
     for mark in others:
         send_signal(mark, signal.SIGKILL)
@@ -44,3 +49,19 @@ def _say(text: str) -> None:
     with suppress(OSError, ValueError):
         if select.select([], [_STDERR], [], 0)[1]:
             os.write(_STDERR, text.encode()[:_MOST_BYTES])
+
+
+def _wait_for_a_copy() -> None:
+    end = time.monotonic() + _SECONDS_TO_READ
+    while _bytes_unread() and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(_SECONDS_TO_WRITE)
+
+
+def _bytes_unread() -> int:
+    """What waits in the pipe of stderr; 0 where it is no pipe."""
+    try:
+        found = fcntl.ioctl(_STDERR, termios.FIONREAD, b"\0" * 4)
+    except OSError:
+        return 0
+    return int(struct.unpack("i", found)[0])

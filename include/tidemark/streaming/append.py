@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 from deltalake import CommitProperties, Transaction
 from pyspark.sql import DataFrame
 
@@ -20,6 +21,9 @@ from tidemark.tables.create import existing_table
 
 # Up to this many rows are few.
 FEW_ROWS = 20_000
+
+# Few rows, in the driver, or many, not computed yet.
+BatchRows = pa.Table | DataFrame
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,14 @@ class Append:
     check: Callable[[], None]
 
 
-def append_few(rows: DataFrame, append: Append) -> None:
-    """Through the driver. All tasks of `rows` run, so a stream's batch writes its state.
+def append(rows: BatchRows, to: Append) -> None:
+    """Few rows by delta-rs, many by Spark. Raises StorageUnavailable, LeaseLost."""
+    append_few(rows, to) if isinstance(rows, pa.Table) else append_many(rows, to)
 
-    The table is opened before the lease is checked: whoever takes the lease over in between
-    changes it, and this commit fails.
-    """
-    found = rows.toArrow()
+
+def append_few(rows: pa.Table, append: Append) -> None:
+    """By delta-rs. The table is opened before the lease is checked: whoever takes the lease over
+    in between changes it, and this commit fails."""
     table = existing_table(append.place, append.options)
     done = table.transaction_version(append.query)
     if done is not None and done >= append.batch:
@@ -51,7 +56,7 @@ def append_few(rows: DataFrame, append: Append) -> None:
         app_transactions=[Transaction(append.query, append.batch)],
         custom_metadata={"userMetadata": append.note},
     )
-    append_rows(table, found, f"the rows of batch {append.batch}", properties)
+    append_rows(table, rows, f"the rows of batch {append.batch}", properties)
 
 
 def append_many(rows: DataFrame, append: Append) -> None:

@@ -50,6 +50,11 @@ COMMIT_POINTS = (
         "before and after: a lease whose processes are gone; until when it ran does not matter",
     ),
     CommitPoint(
+        "columns planned",
+        "tidemark.streaming.planned_columns:_keep",
+        "before: the next run plans them again; after: it finds them",
+    ),
+    CommitPoint(
         "table made",
         "tidemark.tables.create:_create",
         "before and after: the next run makes the tables that are missing",

@@ -5,15 +5,9 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tidemark.streaming.ingest.judge import judge
+from tidemark.streaming.planned_columns import planned_columns
 from tidemark.streaming.run import GoldStates, Run
-from tidemark.streaming.schemas import (
-    bronze_schema,
-    changes_schema,
-    gold_schema,
-    rejects_schema,
-)
-from tidemark.streaming.stream.aggregate import aggregate, with_event_time
+from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
 from tidemark.tables.create import TableSpec, ensure_table
 from tidemark.tables.publishing.gold import gold_state
 from tidemark.tables.publishing.plan import GENERATION, GoldState
@@ -24,12 +18,11 @@ _FIRST_GENERATION = 1
 def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
     """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
     pipeline, options = run.pipeline, run.settings.storage_options
-    lines = spark.createDataFrame([], "_value string, _file string")
-    bronze = bronze_schema(pipeline, judge(lines, pipeline, 0).schema)
+    columns = planned_columns(spark, run)
     ensure_table(
         TableSpec(
             run.places.bronze,
-            bronze.json(),
+            columns.bronze.json(),
             ("_event_date",),
             f"Accepted rows of {pipeline.name}",
             may_add_columns=True,
@@ -45,11 +38,7 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
         ),
         options,
     )
-    accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
-    return {
-        name: _ensure_gold(run, name, aggregate(accepted, table).schema)
-        for name, table in pipeline.tables.items()
-    }
+    return {name: _ensure_gold(run, name, columns.aggregated[name]) for name in pipeline.tables}
 
 
 def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:

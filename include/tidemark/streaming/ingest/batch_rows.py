@@ -1,67 +1,93 @@
-"""The rows that a batch appends to bronze and to rejects, from its judged rows."""
+"""The rows that a batch appends to bronze and to rejects, from its judged rows.
+
+Judged rows have `_repeats` besides what `judge` gives.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.pipeline.model import Source
 from tidemark.streaming.ingest.batch_files import BatchFiles
 from tidemark.streaming.schemas import rejects_schema
 
-_BATCH_COLUMNS = ("_batch", "_batch_time")
+_OF_BRONZE = ("_extra", "_file", "_batch", "_batch_time", "_event_date")
 
 
 def accepted_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
     """The accepted rows, in bronze's columns."""
-    return judged.where(F.col("_reason").isNull()).select(
-        *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
-        "_extra",
-        "_file",
-        *_batch_columns(batch, time_ms),
-        "_event_date",
-    )
+    return judged.where(_is_accepted()).select(*_of_bronze(source, batch, time_ms))
 
 
 def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
-    """The rejected lines, in the columns of rejects; their bytes only where they are no text.
+    """The rejected lines, in the columns of rejects."""
+    return judged.where(~_is_accepted()).select(*_of_rejects(source, batch, time_ms))
 
-    `judged` has `_repeats` besides what `judge` gives.
-    """
+
+def collected_rows(
+    judged: DataFrame, source: Source, batch: int, time_ms: int
+) -> tuple[pa.Table, pa.Table]:
+    """The accepted rows and the rejected lines, both from one pass, in the driver."""
+    both = [*_of_bronze(source, batch, time_ms), *_of_rejects(source, batch, time_ms)]
+    # By number: a source's column may have the name of one of rejects.
+    rows = judged.select(*[column.alias(str(n)) for n, column in enumerate(both)]).toArrow()
+    accepted_names = [*source.columns, *source.derive, *_OF_BRONZE]
+    first_of_rejects = len(accepted_names)
+    is_accepted = pc.is_null(rows.column(first_of_rejects))
+    accepted = rows.filter(is_accepted).select(range(first_of_rejects))
+    rejected = rows.filter(pc.invert(is_accepted)).select(range(first_of_rejects, len(both)))
+    return accepted.rename_columns(accepted_names), rejected.rename_columns(rejects_schema().names)
+
+
+def rejected_files(files: BatchFiles, batch: int, time_ms: int) -> pa.Table:
+    """A row for each file that was rejected as a whole, in the columns of rejects."""
+    rows: list[dict[str, Any]] = [
+        {
+            "reason": verdict.reason,
+            "detail": verdict.detail,
+            "_file": verdict.uri,
+            "_batch": batch,
+            "_batch_time": time_ms * 1_000,
+        }
+        for verdict in files.verdicts
+    ]
+    return pa.Table.from_pylist(rows, to_arrow_schema(rejects_schema(), timezone="UTC"))
+
+
+def _is_accepted() -> Column:
+    return F.col("_reason").isNull()
+
+
+def _of_bronze(source: Source, batch: int, time_ms: int) -> list[Column]:
+    """In the order of the columns, the derived ones and `_OF_BRONZE`."""
+    return [
+        *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
+        F.col("_extra"),
+        F.col("_file"),
+        *_batch_columns(batch, time_ms),
+        F.col("_event_date"),
+    ]
+
+
+def _of_rejects(source: Source, batch: int, time_ms: int) -> list[Column]:
+    """In the order of `rejects_schema`; a line's bytes only where they are no text."""
     is_text = F.is_valid_utf8("_value")
-    return judged.where(F.col("_reason").isNotNull()).select(
+    return [
         F.col("_reason").alias("reason"),
         F.col("_detail").alias("detail"),
         F.make_valid_utf8("_value").alias("raw"),
         F.when(~is_text, F.col("_value").cast("binary")).alias("raw_bytes"),
         F.col(f"`{source.event_time.column}`").alias("event_time"),
         F.col("_repeats").alias("repeats"),
-        "_file",
+        F.col("_file"),
         *_batch_columns(batch, time_ms),
-    )
-
-
-def rejected_files(spark: SparkSession, files: BatchFiles, batch: int, time_ms: int) -> DataFrame:
-    """A row for each file that was rejected as a whole, in the columns of rejects.
-
-    From Arrow: a list of rows would be read by Python workers, which take a second to start.
-    """
-    known = {
-        "reason": [verdict.reason for verdict in files.verdicts],
-        "detail": [verdict.detail for verdict in files.verdicts],
-        "_file": [verdict.uri for verdict in files.verdicts],
-    }
-    table = pa.table(known, pa.schema([pa.field(name, pa.string()) for name in known]))
-    columns = [
-        F.col(field.name)
-        if field.name in known
-        else F.lit(None).cast(field.dataType).alias(field.name)
-        for field in rejects_schema().fields
-        if field.name not in _BATCH_COLUMNS
     ]
-    verdicts = spark.createDataFrame(table)
-    return verdicts.select(*columns, *_batch_columns(batch, time_ms))
 
 
 def _batch_columns(batch: int, time_ms: int) -> list[Column]:

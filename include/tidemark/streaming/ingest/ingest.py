@@ -25,9 +25,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.storage.files import stat_files
-from tidemark.streaming.append import Append, append_few, append_many
+from tidemark.streaming.append import Append, append
 from tidemark.streaming.ingest.batch_files import BatchFiles, first_reading, repeated_reading
-from tidemark.streaming.ingest.batch_rows import accepted_rows, rejected_files, rejected_rows
 from tidemark.streaming.ingest.committed import (
     Committed,
     check_new_checkpoint,
@@ -39,9 +38,6 @@ from tidemark.streaming.ingest.source import stream_of_files
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.queries import Running, start_query
 from tidemark.tables.results.result import Rows
-
-# Below this many rows a batch is written as one file for each date.
-_ONE_FILE_ROWS = 200_000
 
 
 @dataclass
@@ -73,7 +69,8 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
             time_ms = ingest.checkpoint.offsets(number).batch_time_ms
-            batch = Batch(ingest.pipeline, ingest.bronze, number, time_ms)
+            options = ingest.checkpoint.options
+            batch = Batch(ingest.pipeline, ingest.bronze, options, number, time_ms)
             report.note, rows = _write_batch(spark, ingest, batch)
             ingest.rows += rows
             report.rows, report.rejected = rows.read, rows.rejected
@@ -96,8 +93,8 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
             judged = replace(judged, counts=_counts_of_repeat(committed, judged))
         note = _note(ingest, number, judged, committed)
         if committed is None:
-            _append_bronze(ingest, batch, judged, note)
-        _append_rejects(spark, ingest, batch, judged, note)
+            _append_bronze(ingest, number, judged, note)
+        _append_rejects(ingest, number, judged, note)
     finally:
         judged.release()
     return "accepted rows were committed by an earlier try" if committed else "", judged.counts
@@ -146,30 +143,14 @@ def _files_to_read(ingest: Ingest, number: int, committed: Committed | None) -> 
     return repeated_reading(files, facts, committed.files)
 
 
-def _append_bronze(ingest: Ingest, batch: Batch, judged: JudgedBatch, note: str) -> None:
-    if judged.rows is None or not judged.counts.accepted:
-        return
-    rows = accepted_rows(judged.rows, ingest.pipeline.source, batch.number, batch.time_ms)
-    append = _append(ingest, batch.number, ingest.bronze, note)
-    if judged.are_few:
-        append_few(rows, append)
-    else:
-        few_files = judged.counts.accepted <= _ONE_FILE_ROWS
-        append_many(rows.coalesce(1) if few_files else rows, append)
+def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
+    if judged.counts.accepted:
+        append(judged.accepted, _append(ingest, number, ingest.bronze, note))
 
 
-def _append_rejects(
-    spark: SparkSession, ingest: Ingest, batch: Batch, judged: JudgedBatch, note: str
-) -> None:
-    if not judged.counts.rejected:
-        return
-    rows = rejected_files(spark, judged.files, batch.number, batch.time_ms)
-    if judged.rows is not None:
-        source = ingest.pipeline.source
-        lines = rejected_rows(judged.rows, source, batch.number, batch.time_ms)
-        rows = lines.unionByName(rows) if judged.files.verdicts else lines
-    append = _append(ingest, batch.number, ingest.rejects, note)
-    append_few(rows, append) if judged.are_few else append_many(rows.coalesce(1), append)
+def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
+    if judged.counts.rejected:
+        append(judged.rejected, _append(ingest, number, ingest.rejects, note))
 
 
 def _append(ingest: Ingest, number: int, place: str, note: str) -> Append:

@@ -1,15 +1,12 @@
-"""Judge one batch of the source: its rows, its files, and how many there were to judge.
-
-`read` is counted in the files themselves, apart from the verdicts: a row that judging lost or
-doubled shows as a difference between them.
-"""
+"""Judge one batch of the source: its rows, its files, and how many there were to judge."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,9 +14,15 @@ from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.append import FEW_ROWS
+from tidemark.streaming.append import FEW_ROWS, BatchRows
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch_files import BatchFiles, no_longer_readable
+from tidemark.streaming.ingest.batch_rows import (
+    accepted_rows,
+    collected_rows,
+    rejected_files,
+    rejected_rows,
+)
 from tidemark.streaming.ingest.duplicates import (
     DUPLICATE,
     accepted_rows_of,
@@ -31,42 +34,44 @@ from tidemark.streaming.ingest.duplicates import (
     without_duplicates,
 )
 from tidemark.streaming.ingest.judge import judge
+from tidemark.streaming.ingest.line_count import count_lines, count_plain
 from tidemark.streaming.ingest.source import find_unreadable, read_lines
 from tidemark.tables.results.result import Rows
 
 # Lines up to this size together pass through the driver.
 _FEW_BYTES = 32_000_000
+# Up to this many rows are written as one file for each date.
+_ONE_FILE_ROWS = 200_000
 # Up to this many rows are sent to every task, instead of the batch being sorted to meet them.
 _BROADCAST_ROWS = 200_000
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of the source: its number, and its own time, the same when it is repeated."""
+    """One batch of the source: its number, and its own time, the same when it is repeated.
+
+    `options` are those of the storage of the source and of bronze.
+    """
 
     pipeline: Pipeline
     bronze: str
+    options: Mapping[str, str]
     number: int
     time_ms: int
 
 
 @dataclass(frozen=True)
 class JudgedBatch:
-    """The judged rows, with `_repeats`; None where no file was read. Release them in the end.
+    """A batch's rows in the columns of bronze and of rejects, verdicts on files among these.
 
-    `bytes` is the size of the lines that were judged.
+    `counts` says how many there are of each. Release them in the end.
     """
 
-    rows: DataFrame | None
+    accepted: BatchRows
+    rejected: BatchRows
     files: BatchFiles
     counts: Rows
-    bytes: int = 0
     persisted: DataFrame | None = None
-
-    @property
-    def are_few(self) -> bool:
-        """Few enough to pass through the driver."""
-        return self.counts.read <= FEW_ROWS and self.bytes <= _FEW_BYTES
 
     def release(self) -> None:
         if self.persisted is not None:
@@ -92,19 +97,53 @@ def judge_batch(
 
 def _judged(spark: SparkSession, batch: Batch, files: BatchFiles) -> JudgedBatch:
     if not files.read:
-        return JudgedBatch(None, files, _rows(0, Counter(), files))
+        none, verdicts = pa.table({}), rejected_files(files, batch.number, batch.time_ms)
+        return JudgedBatch(none, verdicts, files, _rows(0, Counter(), files))
     unique = batch.pipeline.source.unique
     lines = read_lines(spark, files.read)
-    numbered = with_position(lines) if unique else lines
-    judged = judge(numbered, batch.pipeline, batch.time_ms).persist()
+    count = count_plain(files.read, batch.options, _FEW_BYTES) or count_lines(lines)
+    number, are_few = count.lines, count.lines <= FEW_ROWS and count.bytes <= _FEW_BYTES
+    judged = judge(with_position(lines) if unique else lines, batch.pipeline, batch.time_ms)
+    if are_few and unique is None:
+        return _collected(batch, without_duplicates(judged), files, number)
+    if unique is None:
+        # The lines of accepted rows are needed no more, and are most of what would be kept.
+        line = F.when(F.col("_reason").isNotNull(), F.col("_value"))
+        judged = judged.withColumn("_value", line)
+    judged = judged.persist()
     try:
         rows, by_reason = _without_repeats(spark, batch, judged, files)
-        number, size = lines.agg(F.count("*"), F.sum(F.octet_length("_value"))).collect()[0]
-        counts = _rows(number, by_reason, files)
+        if are_few:
+            return replace(_collected(batch, rows, files, number), persisted=judged)
+        accepted, rejected = _to_be_computed(spark, batch, rows, files, by_reason[None])
     except BaseException:
         judged.unpersist()
         raise
-    return JudgedBatch(rows, files, counts, size or 0, persisted=judged)
+    return JudgedBatch(accepted, rejected, files, _rows(number, by_reason, files), judged)
+
+
+def _collected(batch: Batch, judged: DataFrame, files: BatchFiles, lines: int) -> JudgedBatch:
+    """Few rows, judged in one pass that brings them into the driver."""
+    source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
+    accepted, rejected = collected_rows(judged, source, number, time_ms)
+    by_reason = Counter({None: accepted.num_rows, **Counter(rejected["reason"].to_pylist())})
+    verdicts = rejected_files(files, number, time_ms)
+    rejected = pa.concat_tables([rejected.cast(verdicts.schema), verdicts])
+    return JudgedBatch(accepted, rejected, files, _rows(lines, by_reason, files))
+
+
+def _to_be_computed(
+    spark: SparkSession, batch: Batch, judged: DataFrame, files: BatchFiles, accepted: int
+) -> tuple[DataFrame, DataFrame]:
+    """Many rows, which Spark's tasks write: those of bronze and those of rejects."""
+    source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
+    rows = accepted_rows(judged, source, number, time_ms)
+    rejected = rejected_rows(judged, source, number, time_ms)
+    if files.verdicts:
+        # From Arrow: a list of rows would be read by Python workers, which take a second to start.
+        verdicts = spark.createDataFrame(rejected_files(files, number, time_ms), rejected.schema)
+        rejected = rejected.unionByName(verdicts)
+    return rows.coalesce(1) if accepted <= _ONE_FILE_ROWS else rows, rejected.coalesce(1)
 
 
 def _without_repeats(

@@ -21,7 +21,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.append import FEW_ROWS, Append, append_few, append_many
+from tidemark.streaming.append import FEW_ROWS, Append, append
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.queries import Running, start_query
 from tidemark.tables.commits import emitted_note, rows_appended, rows_between
@@ -94,11 +94,11 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
 
-    def append(windows: DataFrame, batch: int) -> None:
+    def write(windows: DataFrame, batch: int) -> None:
         with progress.batch(plan.table_name, batch) as report:
             _write(plan, windows, batch, report)
 
-    return start_query(writer, append)
+    return start_query(writer, write)
 
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
@@ -159,8 +159,9 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str, few: boo
         _constant(batch, "bigint").alias("batch"),
     )
     query, options = str(plan.checkpoint.query_id()), plan.checkpoint.options
-    append = Append(plan.changes, options, query, batch, note, plan.check)
-    append_few(rows, append) if few else append_many(rows, append)
+    # Either way all tasks of the batch run, and write its state.
+    to = Append(plan.changes, options, query, batch, note, plan.check)
+    append(rows.toArrow() if few else rows, to)
 
 
 def _still_open(plan: Aggregate) -> Column:

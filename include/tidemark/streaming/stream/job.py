@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -32,9 +33,7 @@ from tidemark.streaming.entry import (
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run import Outcome, Run
 from tidemark.streaming.session import start_session
-from tidemark.streaming.stream.stream_run import run_stream
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
-from tidemark.tables.publishing.publish import publish_tables
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import RunError, write_result
 from tidemark.tables.results.runs import publish_note, record_run
@@ -90,8 +89,12 @@ def run_once(
     try:
         with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
             outcome.took_over = takeover_text(lease.took_over)
-            with progress.stage("session"):
-                spark = session(run.pipeline, run.settings)
+            with progress.stage("session"), ThreadPoolExecutor(1) as pool:
+                starting = pool.submit(session, run.pipeline, run.settings)
+                # Most of a second of imports, while the JVM makes the session.
+                from tidemark.streaming.stream.stream_run import run_stream
+
+                spark = starting.result()
             run_stream(spark, run, progress, outcome, lease)
             if not hold:
                 with progress.stage("publish"):
@@ -104,6 +107,8 @@ def run_once(
 
 
 def _publish(run: Run, outcome: Outcome, started: datetime, lease: Lease) -> None:
+    from tidemark.tables.publishing.publish import publish_tables
+
     note = publish_note(run.run_id, started)
     outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.settings, lease)
     outcome.held = False
