@@ -50,13 +50,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure the figures that are asked for, one after the other."""
     parser = ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="usual")
-    parser.add_argument("--figures", nargs="+", choices=FIGURES, default=list(FIGURES))
+    parser.add_argument("--figures", nargs="+", choices=FIGURES, help="default: all of the size")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
     given = parser.parse_args(argv)
     console = Console()
-    for name in given.figures:
+    sizes = SIZES[given.size]
+    for name in given.figures or [name for name in FIGURES if name not in sizes.left_out]:
         begin = time.monotonic()
-        for figure in measured(name, SIZES[given.size], given.folder.resolve()):
+        for figure in measured(name, sizes, given.folder.resolve()):
             show(figure, console)
         console.print(f"  ({name}: {time.monotonic() - begin:.0f} s)\n", style="dim")
     console.print(f"All of it, with pictures: {write_report(given.folder, FIGURES_TOLD)}")

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 import tidemark
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
-from tidemark.streaming.ingest.judge import judge
+from tidemark.streaming.ingest.judge import judge, rules_of
 from tidemark.streaming.run import Run
 from tidemark.streaming.schemas import bronze_schema
 from tidemark.streaming.stream.aggregate import aggregate, with_event_time
@@ -50,7 +50,7 @@ def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
 
 def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     lines = spark.createDataFrame([], "_value string, _file string")
-    bronze = bronze_schema(pipeline, judge(lines, pipeline, 0).schema)
+    bronze = bronze_schema(pipeline, judge(lines, rules_of(pipeline), 0).schema)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
     tables = pipeline.tables.items()
     return PlannedColumns(

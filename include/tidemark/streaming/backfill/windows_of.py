@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.ingest.judge import judge
+from tidemark.streaming.ingest.judge import judge, rules_of
 from tidemark.streaming.recompute import bronze_at, recompute_range
 from tidemark.streaming.run import Run
 from tidemark.streaming.schemas import bronze_schema, changes_schema, gold_schema
@@ -62,4 +62,4 @@ def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline
 
 def _bronze_columns(spark: SparkSession, pipeline: Pipeline) -> T.StructType:
     lines = spark.createDataFrame([], "_value string, _file string")
-    return bronze_schema(pipeline, judge(lines, pipeline, 0).schema)
+    return bronze_schema(pipeline, judge(lines, rules_of(pipeline), 0).schema)

@@ -15,6 +15,7 @@ not changed; after 4, there is nothing to do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,7 @@ from tidemark.streaming.ingest.committed import (
     commit_note,
     committed_before,
 )
+from tidemark.streaming.ingest.judge import rules_of
 from tidemark.streaming.ingest.judged_batch import Batch, JudgedBatch, judge_batch
 from tidemark.streaming.ingest.source import stream_of_files
 from tidemark.streaming.progress import Progress
@@ -64,13 +66,17 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     Raises TableMismatch where the tables hold rows and the checkpoint is not there.
     """
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
+    # They are built while the engine lists the source and plans its first batch.
+    pool = ThreadPoolExecutor(1)
+    rules = pool.submit(rules_of, ingest.pipeline)
+    pool.shutdown(wait=False)
     stream = stream_of_files(spark, ingest.source, ingest.pipeline.advanced.max_files_per_batch)
 
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
             time_ms = ingest.checkpoint.offsets(number).batch_time_ms
             options = ingest.checkpoint.options
-            batch = Batch(ingest.pipeline, ingest.bronze, options, number, time_ms)
+            batch = Batch(ingest.pipeline, rules.result(), ingest.bronze, options, number, time_ms)
             report.note, rows = _write_batch(spark, ingest, batch)
             ingest.rows += rows
             report.rows, report.rejected = rows.read, rows.rejected

@@ -12,6 +12,8 @@ variants, to say what was found.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
 
@@ -37,12 +39,45 @@ _MARK = "_5f3a9c"
 _ROWS, _END, _CORRUPT = f"rows{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_BATCH_MS = "_batch_ms"
+_MILLISECOND = timedelta(milliseconds=1)
 _SHOWN = 120
 # The engine's watermark starts at 1970-01-01, so it would drop an earlier row as late.
 _EARLIEST = "1970-01-01 00:00:00"
 
 
-def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame:
+@dataclass(frozen=True)
+class Rules:
+    """A pipeline's rules as columns of Spark, the same for each of its batches.
+
+    They are some two thousand calls into the JVM: most of a second in a process that has just
+    started.
+    """
+
+    source: Source
+    line: SparkColumn
+    keys: SparkColumn
+    as_declared: SparkColumn
+    values: Sequence[SparkColumn]
+    verdict: SparkColumn
+    derived: Mapping[str, SparkColumn]
+
+
+def rules_of(pipeline: Pipeline) -> Rules:
+    """Build the rules; this needs a session, and no table or file."""
+    source = pipeline.source
+    return Rules(
+        source=source,
+        line=_parsed(source.columns, source.event_time),
+        keys=_keys(),
+        as_declared=F.coalesce(F.col("_keys") == _names(source.columns), F.lit(False)),
+        values=[*_values(source.columns, source.event_time), _extra(source).alias("_extra")],
+        verdict=_verdict(pipeline),
+        derived={name: F.when(_accepted(), F.expr(sql)) for name, sql in source.derive.items()},
+    )
+
+
+def judge(lines: DataFrame, rules: Rules, batch_time_ms: int) -> DataFrame:
     """Add each line's verdict to it.
 
     `lines` has `_value` (the line) and may have more columns, which are kept. The result has,
@@ -50,18 +85,17 @@ def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame
     null), `_event_date` (date, UTC), `_reason` (null: accepted) and `_detail`. The columns of a
     rejected row hold what could be read of it.
     """
-    source = pipeline.source
+    source = rules.source
     kept = [F.col(f"`{name}`") for name in lines.columns]
-    read = lines.select(*kept, _parsed(source.columns, source.event_time), _keys())
-    as_declared = F.coalesce(F.col("_keys") == _names(source.columns), F.lit(False))
-    parsed = read.withColumn("_as_declared", as_declared)
-    values = _values(source.columns, source.event_time)
-    extra = _extra(source).alias("_extra")
-    typed = parsed.select(*kept, "_line", "_keys", "_as_declared", *values, extra)
-    verdicts = typed.withColumn("_verdict", _verdict(pipeline, batch_time_ms))
-    accepted = F.col("_verdict.reason").isNull()
-    derived = _derive(verdicts, source.derive, accepted)
-    return derived.select(
+    time = F.lit(batch_time_ms).cast("bigint").alias(_BATCH_MS)
+    read = lines.select(*kept, rules.line, rules.keys, time)
+    parsed = read.withColumn("_as_declared", rules.as_declared)
+    known = (_BATCH_MS, "_line", "_keys", "_as_declared")
+    typed = parsed.select(*kept, *known, *rules.values)
+    rows = typed.withColumn("_verdict", rules.verdict)
+    for name, column in rules.derived.items():
+        rows = rows.withColumn(name, column)
+    return rows.select(
         *kept,
         *[F.col(f"`{name}`") for name in (*source.columns, *source.derive)],
         "_extra",
@@ -69,6 +103,11 @@ def judge(lines: DataFrame, pipeline: Pipeline, batch_time_ms: int) -> DataFrame
         F.col("_verdict.reason").alias("_reason"),
         F.col("_verdict.detail").alias("_detail"),
     )
+
+
+def _accepted() -> SparkColumn:
+    """Derived columns are null for rejected rows, whose input may be null."""
+    return F.col("_verdict.reason").isNull()
 
 
 def _envelope() -> SparkColumn:
@@ -162,10 +201,10 @@ def _variant(name: str) -> SparkColumn:
     return _variants()[F.lit(name)]
 
 
-def _verdict(pipeline: Pipeline, batch_time_ms: int) -> SparkColumn:
+def _verdict(pipeline: Pipeline) -> SparkColumn:
     """The first of the reasons that applies, as struct<reason, detail>; null: accepted."""
     source = pipeline.source
-    times = _outside(pipeline, batch_time_ms)
+    times = _outside(pipeline)
     checks = [
         _malformed(),
         (_variants().isNull(), MALFORMED, F.lit("a field stands twice in a nested object")),
@@ -305,13 +344,13 @@ def _names(columns: dict[str, Column]) -> SparkColumn:
     return F.array(*[F.lit(name) for name in columns])
 
 
-def _outside(pipeline: Pipeline, batch_time_ms: int) -> list[tuple[SparkColumn, str, SparkColumn]]:
+def _outside(pipeline: Pipeline) -> list[tuple[SparkColumn, str, SparkColumn]]:
     """The checks of an event time that was read: what lies outside of the times accepted."""
     time = pipeline.source.event_time
-    early, future = _too_early(time.column), _future(time, batch_time_ms)
+    early, future = _too_early(time.column), _future(time)
     if pipeline.keep is None:
         return [early, future]
-    return [early, _too_old(time.column, pipeline.keep, batch_time_ms), future]
+    return [early, _too_old(time.column, pipeline.keep), future]
 
 
 def _too_early(name: str) -> tuple[SparkColumn, str, SparkColumn]:
@@ -320,31 +359,22 @@ def _too_early(name: str) -> tuple[SparkColumn, str, SparkColumn]:
     return early, WRONG_TYPE, detail
 
 
-def _too_old(
-    name: str, keep: timedelta, batch_time_ms: int
-) -> tuple[SparkColumn, str, SparkColumn]:
+def _too_old(name: str, keep: timedelta) -> tuple[SparkColumn, str, SparkColumn]:
     # What is before 1970 has its own reason; a limit there might be no timestamp at all.
-    limit_ms = max(batch_time_ms - keep // timedelta(milliseconds=1), 0)
+    limit_ms = F.greatest(F.col(_BATCH_MS) - keep // _MILLISECOND, F.lit(0).cast("bigint"))
     value = F.col(f"`{name}`")
     allowed = f", more than {duration_text(keep)} before the batch's time"
     detail = F.concat(F.lit(f"{name} is "), value.cast("string"), F.lit(allowed))
-    return value < F.timestamp_millis(F.lit(limit_ms)), TOO_OLD, detail
+    return value < F.timestamp_millis(limit_ms), TOO_OLD, detail
 
 
-def _future(event_time: EventTime, batch_time_ms: int) -> tuple[SparkColumn, str, SparkColumn]:
-    limit_ms = batch_time_ms + event_time.max_future // timedelta(milliseconds=1)
+def _future(event_time: EventTime) -> tuple[SparkColumn, str, SparkColumn]:
+    limit_ms = F.col(_BATCH_MS) + event_time.max_future // _MILLISECOND
     value = F.col(f"`{event_time.column}`")
     # No time of the batch in it: that of another run would make it another detail.
     allowed = f", more than {duration_text(event_time.max_future)} after the batch's time"
     detail = F.concat(F.lit(f"{event_time.column} is "), value.cast("string"), F.lit(allowed))
-    return value > F.timestamp_millis(F.lit(limit_ms)), FUTURE, detail
-
-
-def _derive(rows: DataFrame, derive: dict[str, str], accepted: SparkColumn) -> DataFrame:
-    """Derived columns, one after the other; null for rejected rows, whose input may be null."""
-    for name, expression in derive.items():
-        rows = rows.withColumn(name, F.when(accepted, F.expr(expression)))
-    return rows
+    return value > F.timestamp_millis(limit_ms), FUTURE, detail
 
 
 def _extra(source: Source) -> SparkColumn:

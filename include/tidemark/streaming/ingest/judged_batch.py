@@ -33,7 +33,7 @@ from tidemark.streaming.ingest.duplicates import (
     with_position,
     without_duplicates,
 )
-from tidemark.streaming.ingest.judge import judge
+from tidemark.streaming.ingest.judge import Rules, judge
 from tidemark.streaming.ingest.line_count import count_lines, count_plain
 from tidemark.streaming.ingest.source import find_unreadable, read_lines
 from tidemark.tables.results.result import Rows
@@ -54,6 +54,7 @@ class Batch:
     """
 
     pipeline: Pipeline
+    rules: Rules
     bronze: str
     options: Mapping[str, str]
     number: int
@@ -103,7 +104,7 @@ def _judged(spark: SparkSession, batch: Batch, files: BatchFiles) -> JudgedBatch
     lines = read_lines(spark, files.read)
     count = count_plain(files.read, batch.options, _FEW_BYTES) or count_lines(lines)
     number, are_few = count.lines, count.lines <= FEW_ROWS and count.bytes <= _FEW_BYTES
-    judged = judge(with_position(lines) if unique else lines, batch.pipeline, batch.time_ms)
+    judged = judge(with_position(lines) if unique else lines, batch.rules, batch.time_ms)
     if are_few and unique is None:
         return _collected(batch, without_duplicates(judged), files, number)
     if unique is None:
