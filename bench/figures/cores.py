@@ -38,7 +38,7 @@ def _both(source: Path, folder: Path, name: str, master: str) -> dict[str, Cost]
     for one, place in places.items():
         shutil.rmtree(place.root, ignore_errors=True)
         log = folder / f"{slug}-{one.name}.log"
-        costs[one.name] = cost_of(one.start(place), one.environment(), log)
+        costs[one.name] = cost_of(one.start(place), one.environment(place), log)
     check_gold(places)
     return costs
 

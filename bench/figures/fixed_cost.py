@@ -42,7 +42,7 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
 
 def _run(contender: Contender, place: Workspace) -> Cost:
     log = place.root.parent / f"{contender.name}.log"
-    return cost_of(contender.start(place), contender.environment(), log)
+    return cost_of(contender.start(place), contender.environment(place), log)
 
 
 def _fixed(

@@ -25,7 +25,7 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     files: list[Counter[str]] = []
     for number in range(sizes.growth_runs):
         write_events(place.source, number * sizes.small_rows, sizes.small_rows)
-        costs.append(cost_of(OURS.start(place), OURS.environment(), folder / "runs.log"))
+        costs.append(cost_of(OURS.start(place), OURS.environment(place), folder / "runs.log"))
         files.append(_files(place.root))
     return [_figure(costs, files)]
 

@@ -67,7 +67,7 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
         write_events(source, number * sizes.small_rows, sizes.small_rows)
         for variant in VARIANTS:
             command = OURS.start(places[variant.name])
-            environment = variant.environment(OURS.environment())
+            environment = variant.environment(OURS.environment(places[variant.name]))
             cost = cost_of(command, environment, folder / "runs.log")
             if number:
                 costs[variant.name].append(cost)

@@ -54,9 +54,9 @@ def _one(store: str, conf: Mapping[str, str], sizes: Sizes, folder: Path) -> Hel
     write_settings(place.root, content)
     log = folder / f"{name}.log"
     write_events(place.source, 0, sizes.state_keys, keys=sizes.state_keys)
-    fill = cost_of(OURS.start(place), OURS.environment(), log)
+    fill = cost_of(OURS.start(place), OURS.environment(place), log)
     write_events(place.source, sizes.state_keys, sizes.small_rows, keys=sizes.state_keys)
-    load = cost_of(OURS.start(place), OURS.environment(), log)
+    load = cost_of(OURS.start(place), OURS.environment(place), log)
     state = (place.root / NAME / "checkpoints").rglob("state/**/*")
     return Held(fill, load, sum(file.stat().st_size for file in state if file.is_file()))
 

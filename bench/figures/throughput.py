@@ -29,7 +29,7 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
             for one, place in places.items():
                 shutil.rmtree(place.root, ignore_errors=True)
                 log = folder / f"{rows}-{number}-{one.name}.log"
-                costs[one.name].append(cost_of(one.start(place), one.environment(), log))
+                costs[one.name].append(cost_of(one.start(place), one.environment(place), log))
             check_gold(places)
         found[rows] = costs
     return [_figure(found)]

@@ -2,10 +2,10 @@
 
     SPARK_SUBMIT_OPTS='…the JVM flags of .tidemark/env…' spark-submit tuned.py INPUT ROOT
 
-Jars on the class path, no resolution at each start; class-data archive, serial collector and the
-first compiler (from the environment); few shuffle and snapshot partitions, no adaptive execution,
-no user interface; the empty batch that only evicts state is not merged; the merge names the
-dates that it can touch, so that it reads no others.
+Jars on the class path, no resolution at each start; class-data archive, serial collector and, for
+a small input, the JVM's first compiler only (from the environment); few shuffle and snapshot
+partitions, no adaptive execution, no user interface; the empty batch that only evicts state is not
+merged; the merge names the dates that it can touch, so that it reads no others.
 """
 
 import sys

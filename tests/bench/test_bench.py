@@ -44,7 +44,7 @@ def test_all_contenders_come_to_the_same_gold(
     for number in range(inputs):
         write_events(tmp_path / "source", number * 3_000, 3_000)
         for one, place in places.items():
-            cost_of(one.start(place), one.environment(), tmp_path / f"{one.name}.log")
+            cost_of(one.start(place), one.environment(place), tmp_path / f"{one.name}.log")
     windows = check_gold(places)
     gold = DUCKDB.gold(places[DUCKDB])
     assert gold.num_rows == windows > 500
@@ -57,7 +57,7 @@ def test_golds_that_differ_are_named(tmp_path: Path) -> None:
         source = tmp_path / f"{one.name}-source"
         write_events(source, 0, 100 if one is DUCKDB else 101)
         places[one] = Workspace(source, tmp_path / one.name)
-        cost_of(one.start(places[one]), one.environment(), tmp_path / "log.txt")
+        cost_of(one.start(places[one]), one.environment(places[one]), tmp_path / "log.txt")
     with pytest.raises(GoldDiffers, match=r"\d+ windows differ between DuckDB .* and Polars"):
         check_gold(places)
 

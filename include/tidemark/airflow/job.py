@@ -80,6 +80,7 @@ class JobOperator(SparkSubmitOperator):
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
         self.application = job_file(self.job)
         self.application_args = [*self._arguments(run_id, uri), *self.job_arguments(context)]
+        self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
         before = self._earlier_result(uri, settings)
         submit_error = self._submit(context)
         result = self._written_result(uri, settings, submit_error)
@@ -89,6 +90,10 @@ class JobOperator(SparkSubmitOperator):
                 self._exit_status, f"{uri} is of an earlier run with this id."
             ) from submit_error
         return self._decide(result, uri, submit_error)
+
+    def job_variables(self, settings: Settings) -> dict[str, str]:
+        """Environment variables for spark-submit, besides the worker's own."""
+        return {}
 
     def on_kill(self) -> None:
         """End all of the job: the provider kills the JVM only, and leaves Python's driver."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.outcome import log_lines, summary
+from tidemark.checkpoint.new_input import new_input_bytes
+from tidemark.pipeline.jvm import jvm_variables
+from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.settings import Settings
 from tidemark.tables.results.result import RunResult
 
 
@@ -23,6 +29,12 @@ class StreamOperator(JobOperator):
 
     def job_arguments(self, context: Context) -> list[str]:
         return ["--hold", *_schedule(context)]
+
+    def job_variables(self, settings: Settings) -> dict[str, str]:
+        """By how much there is to read, where this worker has set-up's flags for the JVM."""
+        pipeline = load_pipeline(Path(self.pipeline_file))
+        new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
+        return jvm_variables(os.environ, new_bytes)
 
     def log_lines(self, result: RunResult) -> list[str]:
         return log_lines(result)

@@ -17,12 +17,14 @@ from typing import Annotated
 
 import typer
 
+from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.cli.exit_codes import INTERRUPTED, exit_code
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
 from tidemark.pipeline.instants import manual_run_id, utc_instant
+from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
@@ -70,6 +72,8 @@ def run(
     found = find_pipeline(pipeline, loaded)
     check_master(loaded, master, "--master")
     environment = job_environment(os.environ)
+    new_bytes = new_input_bytes(found, loaded.root, loaded.storage_options)
+    environment |= jvm_variables(environment, new_bytes)
     run_id = run_id or manual_run_id(datetime.now(UTC))
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
