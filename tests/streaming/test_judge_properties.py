@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,49 @@ def test_every_line_that_is_cut_somewhere_is_malformed(
     cut = [line[: int(len(line) * part)] for (_, line), part in generated]
     for line, verdict in zip(cut, judge_lines(spark, pipeline_of(COLUMNS), cut), strict=True):
         assert verdict.get("reason") == "malformed", line
+
+
+FLAT = {"s": "string", "n": "long", "d": "decimal(5,2) not null"}
+FIELDS = (
+    '"at":"2026-07-01T10:00:00Z"', '"at": "2026-07-01"', '"s":"x"', '"s": "x"', '"s" : "x"',
+    '"s":5',
+    '"s":null', '"s":"a, b"', '"s":"}"', '"s":"{"', '"s":"\\"s\\":"', '"\\u0073":"y"',
+    '"\\u0073":5',
+    '"n":1', '"n":"1"', '"n":1.5', '"n":null', '"d":1.25', '"d":1.255', '"d":"1.25"', '"more":"s"',
+    '"o":{"s":"x"}', '"o":[1,2]', '"o":[]', '"S":"x"', "\'s\':\'x\'", "s:1", "",
+)  # fmt: skip
+AROUND = ("", "", "", "", " ", "\r", "}", "{", ",", "{}", '{"n":1}', "x", "]", "null", "\ufeff")
+
+
+@st.composite
+def flat_lines(draw: st.DrawFn) -> str:
+    """Lines that look like an object of these columns: some are, some nearly."""
+    good = ('"at":"2026-07-01T10:00:00Z"', '"s":"x"', '"n":1', '"d":1.25')
+    fields = list(draw(st.permutations(good)))
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(fields)))
+        # In place of a field, or one more.
+        fields[place : place + draw(st.integers(0, 1))] = [draw(st.sampled_from(FIELDS))]
+    before, after = draw(st.sampled_from(AROUND)), draw(st.sampled_from(AROUND))
+    return f"{before}{{{','.join(fields)}}}{after}"
+
+
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@given(generated=st.lists(flat_lines(), min_size=250, max_size=250))
+def test_a_flat_line_is_judged_as_it_is_in_the_envelope(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, generated: list[str]
+) -> None:
+    from pyspark.sql import functions as F
+
+    from tidemark.streaming.ingest import judge
+
+    pipeline = pipeline_of(FLAT)
+    flat = judge_lines(spark, pipeline, generated)
+    with monkeypatch.context() as patch:
+        patch.setattr(judge, "_looks_flat", lambda _: F.lit(False))
+        in_envelope = judge_lines(spark, pipeline, generated)
+    for line, one, other in zip(generated, flat, in_envelope, strict=True):
+        assert one == other, line
 
 
 def _expected(row: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,10 @@ batch's own time and the pipeline, so a batch that runs again judges the same.
 
 How a line is read. Spark's `from_json` stops after the first value and passes over what
 follows (`{"a":1}{"a":2}` is one row to it), so the line is set into an array whose last item
-must be found again, as the second. Declared columns are parsed with their types: a quoted number
-is no long, a number is no string. Only rows that look wrong are parsed a second time, as
-variants, to say what was found.
+must be found again, as the second. That costs twice the parse, and a flat line does without: its
+only `{` comes first and its only `}` last, so nothing can follow the object. Declared columns are
+parsed with their types: a quoted number is no long, a number is no string. Only rows that look
+wrong are parsed a second time, as variants, to say what was found.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ FUTURE = "future"
 _MARK = "_5f3a9c"
 _ROWS, _END, _CORRUPT = f"rows{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_PARSER = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _BATCH_MS = "_batch_ms"
 _MILLISECOND = timedelta(milliseconds=1)
@@ -55,6 +57,8 @@ class Rules:
     """
 
     source: Source
+    flat: SparkColumn
+    is_flat: SparkColumn
     line: SparkColumn
     keys: SparkColumn
     as_declared: SparkColumn
@@ -68,8 +72,12 @@ def rules_of(pipeline: Pipeline) -> Rules:
     source = pipeline.source
     return Rules(
         source=source,
-        line=_parsed(source.columns, source.event_time),
-        keys=_keys(),
+        flat=F.when(_looks_flat(source), _parsed_flat(source)),
+        is_flat=F.coalesce(
+            F.col(f"_flat.{_CORRUPT}").isNull() & F.col("_flat").isNotNull(), F.lit(False)
+        ),
+        line=F.when(~F.col("_is_flat"), _parsed(source)),
+        keys=F.when(_is_complete(source), _names(source.columns)).otherwise(_keys()),
         as_declared=F.coalesce(F.col("_keys") == _names(source.columns), F.lit(False)),
         values=[*_values(source.columns, source.event_time), _extra(source).alias("_extra")],
         verdict=_verdict(pipeline),
@@ -88,10 +96,11 @@ def judge(lines: DataFrame, rules: Rules, batch_time_ms: int) -> DataFrame:
     source = rules.source
     kept = [F.col(f"`{name}`") for name in lines.columns]
     time = F.lit(batch_time_ms).cast("bigint").alias(_BATCH_MS)
-    read = lines.select(*kept, rules.line, rules.keys, time)
-    parsed = read.withColumn("_as_declared", rules.as_declared)
-    known = (_BATCH_MS, "_line", "_keys", "_as_declared")
-    typed = parsed.select(*kept, *known, *rules.values)
+    rows = lines.select(*kept, time, rules.flat.alias("_flat"))
+    rows = rows.withColumn("_is_flat", rules.is_flat)
+    rows = rows.withColumns({"_line": rules.line, "_keys": rules.keys})
+    rows = rows.withColumn("_as_declared", rules.as_declared)
+    typed = rows.select("*", *rules.values)
     rows = typed.withColumn("_verdict", rules.verdict)
     for name, column in rules.derived.items():
         rows = rows.withColumn(name, column)
@@ -114,13 +123,42 @@ def _envelope() -> SparkColumn:
     return F.concat(F.lit(f'{{"{_ROWS}":['), F.col("_value"), F.lit(f',{{"{_END}":1}}]}}'))
 
 
-def _parsed(columns: dict[str, Column], event_time: EventTime) -> SparkColumn:
-    fields = ",".join(
-        f"`{name}`:{_json_type(name, column, event_time)}" for name, column in columns.items()
+def _looks_flat(source: Source) -> SparkColumn:
+    """Can the line be one object without another in it, and nothing after it?"""
+    if any(_is_nested(column) for column in source.columns.values()):
+        return F.lit(False)
+    value = F.col("_value")
+    opens = value.startswith("{") & (_locate("{", F.lit(2)) == 0)
+    return opens & (F.instr(value, "}") == F.char_length(value))
+
+
+def _is_complete(source: Source) -> SparkColumn:
+    """Surely holds each declared column once and nothing else, so that its keys need no parse.
+
+    None of n columns is null, so there are n different fields, and n - 1 commas leave no room
+    for one more, or for one that stands twice.
+    """
+    value = F.col("_value")
+    commas = F.octet_length(value) - F.octet_length(F.replace(value, F.lit(","), F.lit("")))
+    found = [F.col("_flat")[name].isNotNull() for name in source.columns]
+    enough = reduce(lambda left, right: left & right, found)
+    return F.col("_is_flat") & (commas == len(source.columns) - 1) & enough
+
+
+def _parsed_flat(source: Source) -> SparkColumn:
+    return F.from_json("_value", f"struct<{_fields(source)},{_CORRUPT}:string>", _PARSER)
+
+
+def _parsed(source: Source) -> SparkColumn:
+    row = f"struct<{_fields(source)},{_END}:int>"
+    return F.from_json(_envelope(), f"struct<{_ROWS}:array<{row}>,{_CORRUPT}:string>", _PARSER)
+
+
+def _fields(source: Source) -> str:
+    return ",".join(
+        f"`{name}`:{_json_type(name, column, source.event_time)}"
+        for name, column in source.columns.items()
     )
-    schema = f"struct<{_ROWS}:array<struct<{fields},{_END}:int>>,{_CORRUPT}:string>"
-    options = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
-    return F.from_json(_envelope(), schema, options).alias("_line")
 
 
 def _json_type(name: str, column: Column, event_time: EventTime) -> str:
@@ -140,7 +178,7 @@ def _row() -> SparkColumn:
 
 def _raw(name: str) -> SparkColumn:
     """What the line holds for a column, as it was parsed."""
-    return _row()[name]
+    return F.when(F.col("_is_flat"), F.col("_flat")[name]).otherwise(_row()[name])
 
 
 def _is_nested(column: Column) -> bool:
@@ -148,7 +186,7 @@ def _is_nested(column: Column) -> bool:
 
 
 def _keys() -> SparkColumn:
-    return F.json_object_keys("_value").alias("_keys")
+    return F.json_object_keys("_value")
 
 
 def _values(columns: dict[str, Column], event_time: EventTime) -> list[SparkColumn]:
@@ -266,7 +304,8 @@ def _verdict_of(check: tuple[SparkColumn, str, SparkColumn]) -> SparkColumn:
 
 def _whole() -> SparkColumn:
     rows = F.col(f"_line.{_ROWS}")
-    return (F.size(rows) == 2) & _row().isNotNull() & F.get(rows, F.lit(1))[_END].isNotNull()
+    alone = (F.size(rows) == 2) & _row().isNotNull() & F.get(rows, F.lit(1))[_END].isNotNull()
+    return F.col("_is_flat") | alone
 
 
 def _keys_are_unique() -> SparkColumn:

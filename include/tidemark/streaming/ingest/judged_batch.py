@@ -116,11 +116,12 @@ def _judged(spark: SparkSession, batch: Batch, files: BatchFiles) -> JudgedBatch
         rows, by_reason = _without_repeats(spark, batch, judged, files)
         if are_few:
             return replace(_collected(batch, rows, files, number), persisted=judged)
-        accepted, rejected = _to_be_computed(spark, batch, rows, files, by_reason[None])
+        counts = _rows(number, by_reason, files)
+        accepted, rejected = _to_be_computed(spark, batch, rows, files, counts)
     except BaseException:
         judged.unpersist()
         raise
-    return JudgedBatch(accepted, rejected, files, _rows(number, by_reason, files), judged)
+    return JudgedBatch(accepted, rejected, files, counts, judged)
 
 
 def _collected(batch: Batch, judged: DataFrame, files: BatchFiles, lines: int) -> JudgedBatch:
@@ -134,17 +135,21 @@ def _collected(batch: Batch, judged: DataFrame, files: BatchFiles, lines: int) -
 
 
 def _to_be_computed(
-    spark: SparkSession, batch: Batch, judged: DataFrame, files: BatchFiles, accepted: int
-) -> tuple[DataFrame, DataFrame]:
-    """Many rows, which Spark's tasks write: those of bronze and those of rejects."""
+    spark: SparkSession, batch: Batch, judged: DataFrame, files: BatchFiles, counts: Rows
+) -> tuple[DataFrame, BatchRows]:
+    """Many rows, which Spark's tasks write; of them few are rejected, as a rule."""
     source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
     rows = accepted_rows(judged, source, number, time_ms)
     rejected = rejected_rows(judged, source, number, time_ms)
+    verdicts = rejected_files(files, number, time_ms)
+    accepted = rows.coalesce(1) if counts.accepted <= _ONE_FILE_ROWS else rows
+    size = judged.where(F.col("_reason").isNotNull()).agg(F.sum(F.octet_length("_value")))
+    if sum(counts.rejected.values()) <= FEW_ROWS and (size.collect()[0][0] or 0) <= _FEW_BYTES:
+        return accepted, pa.concat_tables([rejected.toArrow().cast(verdicts.schema), verdicts])
     if files.verdicts:
         # From Arrow: a list of rows would be read by Python workers, which take a second to start.
-        verdicts = spark.createDataFrame(rejected_files(files, number, time_ms), rejected.schema)
-        rejected = rejected.unionByName(verdicts)
-    return rows.coalesce(1) if accepted <= _ONE_FILE_ROWS else rows, rejected.coalesce(1)
+        rejected = rejected.unionByName(spark.createDataFrame(verdicts, rejected.schema))
+    return accepted, rejected.coalesce(1)
 
 
 def _without_repeats(

@@ -84,9 +84,12 @@ def stream_of_files(
 def read_lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     """The lines of these files: `_value` (the line's bytes as they are) and `_file`."""
     reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")
+    path = F.col("_metadata.file_path")
+    # Hadoop writes local URIs as file:/x too. No regular expression: it is asked for each line.
+    short = path.startswith("file:/") & ~path.startswith("file://")
+    uri = F.when(short, F.concat(F.lit("file://"), F.substring(path, 6, 2**31 - 1)))
     return reader.text([_pattern_of(uri) for uri in uris]).select(
-        F.col("value").alias("_value"),
-        F.regexp_replace("_metadata.file_path", "^file:/+", "file:///").alias("_file"),
+        F.col("value").alias("_value"), uri.otherwise(path).alias("_file")
     )
 
 
