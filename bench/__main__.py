@@ -71,7 +71,7 @@ def measured(name: str, sizes: Sizes, folder: Path) -> list[Figure]:
     figures = FIGURES[name](sizes, work)
     for figure in figures:
         save(figure, folder)
-    shutil.rmtree(work)
+    shutil.rmtree(work.parent)
     return figures
 
 

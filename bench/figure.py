@@ -33,7 +33,8 @@ def show(figure: Figure, console: Console) -> None:
     """The table and its sentences on the terminal."""
     table = Table(title=figure.title, box=SIMPLE, show_edge=False, title_justify="left")
     for number, name in enumerate(figure.columns):
-        table.add_column(name, justify="right" if number else "left")
+        # A narrow terminal breaks a cell, and cuts none off.
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in figure.rows:
         table.add_row(*row)
     console.print(table)

@@ -110,7 +110,10 @@ def _shares(stages: list[Mapping[str, float]], costs: list[Cost]) -> Figure:
             axes.barh([""], [spent], left=left, label=f"{name} {spent:.1f} s")
             left += spent
         axes.set_xlabel("seconds")
-        axes.legend(ncols=3)
+        # Room for the legend above the one bar.
+        axes.set_ylim(-0.5, 1.2)
+        axes.set_yticks([])
+        axes.legend(ncols=3, loc="upper left")
 
     columns = ("step", "seconds", "share")
     return Figure(
