@@ -61,6 +61,9 @@ class Log(Generic[E]):
         return None if isinstance(found, Unreadable) else found
 
 
+AnyLog = Log[OffsetEntry] | Log[CommitEntry]
+
+
 @dataclass(frozen=True)
 class SourceList:
     """The folder `sources/M` of a file source: the lists of its files.

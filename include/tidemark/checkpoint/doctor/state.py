@@ -1,0 +1,208 @@
+"""The state: can the version that the next start loads be built from the files that are there?
+
+Batch N begins with version N of every store (StatefulOperatorStateInfo.storeVersion is the
+batch's number), and leaves version N+1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.read_state import needed_ids
+from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild
+from tidemark.checkpoint.reading.state_files import Store, StoreId
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_KNOWN_PROVIDERS = ("HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_RESTORE = (
+    "Restore the files from a backup. Without one, the state is lost: start the query in a new "
+    "folder and let it read again what the open windows and keys need."
+)
+
+
+def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
+    """What is wrong with the stores, by operator."""
+    provider = facts.conf.get(_PROVIDER, "")
+    if facts.operators and provider and provider.rpartition(".")[2] not in _KNOWN_PROVIDERS:
+        yield Finding(
+            Kind.UNKNOWN_FORMAT,
+            Severity.UNKNOWN,
+            f"The state is kept by {provider}, whose files are not known here.",
+            "It reads them with that class.",
+            "None is known.",
+            "The state was not judged.",
+        )
+        return
+    version = version_needed(facts)
+    for operator in facts.operators:
+        yield from _lost(facts, operator, version)
+        yield from _missing_partitions(facts, operator, version)
+        yield from _shared(operator)
+        yield from _ahead(facts, operator)
+        yield from _own_files(operator)
+
+
+def version_needed(facts: CheckpointFacts) -> int:
+    """The version that the next start loads; also where the newest commit has no offsets."""
+    committed = facts.commits.newest
+    return max(facts.next_batch, -1 if committed is None else committed + 1)
+
+
+def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[Finding]:
+    commit = facts.commits.entry(version - 1)
+    broken = [
+        (store, built)
+        for store in operator.stores
+        if not (built := rebuild(store, version, needed_ids(commit, store.id, version))).possible
+    ]
+    if not broken:
+        return
+    files = [
+        f"{store.id.folder}/{name}"
+        for store, built in broken
+        for name in (*built.missing, *built.empty)
+    ]
+    yield Finding(
+        Kind.STATE,
+        Severity.DAMAGE,
+        f"Version {version} of {_stores(broken)} cannot be built: {_told(broken)}.",
+        _says(broken),
+        "The state of these partitions: sums, windows and keys that are still open.",
+        _advice(broken),
+        *examples(files),
+    )
+
+
+def _stores(broken: list[tuple[Store, Rebuild]]) -> str:
+    named = shown(_name(store.id) for store, _ in broken)
+    return f"{len(broken):,} stores ({named})" if len(broken) > 1 else named
+
+
+def _name(store: StoreId) -> str:
+    return f"operator {store.operator}, partition {store.partition}, store {store.store}"
+
+
+def _told(broken: list[tuple[Store, Rebuild]]) -> str:
+    """The facts of the first store, as an example for the others."""
+    store, built = broken[0]
+    said = []
+    if built.missing:
+        said.append(f"{shown(built.missing)} missing")
+    if built.empty:
+        said.append(f"{shown(built.empty)} empty")
+    snapshot = built.snapshot
+    start = f"from {snapshot.name}" if snapshot else "from version 1, without a snapshot"
+    return f"in {store.id.folder}, {start}, {' and '.join(said)}"
+
+
+def _says(broken: list[tuple[Store, Rebuild]]) -> str:
+    _, built = broken[0]
+    if not built.missing:
+        return "It stops with an error of the class `CANNOT_LOAD_STATE_STORE`, `UNCATEGORIZED`."
+    if built.missing[0].endswith(".delta"):
+        return "It stops with `CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS`."
+    return "It stops: a file of RocksDB's state does not exist (`CANNOT_LOAD_STATE_STORE`)."
+
+
+def _advice(broken: list[tuple[Store, Rebuild]]) -> str:
+    detours = [built.detour for _, built in broken if built.detour is not None]
+    if len(detours) < len(broken):
+        return _RESTORE
+    start = detours[0].snapshot.name if detours[0].snapshot else "an empty store"
+    return (
+        "Move the empty snapshots and their checksum files away: the version can be built without "
+        f"them, from {start} and the {len(detours[0].changes)} changes after it."
+    )
+
+
+def _missing_partitions(
+    facts: CheckpointFacts, operator: Operator, version: int
+) -> Iterator[Finding]:
+    """Partitions or stores whose folder is gone. An aggregate without keys has only partition 0,
+    whatever the recorded number of partitions."""
+    there = {(store.id.partition, store.id.store) for store in operator.stores}
+    if version == 0 or not there or operator.partitions == (0,):
+        return
+    recorded = facts.conf.get(_PARTITIONS, "")
+    count = int(recorded) if recorded.isdecimal() else operator.partitions[-1] + 1
+    gone = [
+        StoreId(operator.id, partition, store).folder
+        for partition in range(count)
+        for store in operator.store_names
+        if (partition, store) not in there
+    ]
+    if gone:
+        yield Finding(
+            Kind.STATE,
+            Severity.DAMAGE,
+            f"Operator {operator.id} has {count} partitions, of which the state of "
+            f"{len(gone):,} is missing: {shown(gone)}.",
+            f"It cannot load version {version} of them, and stops.",
+            "The state of these partitions: sums, windows and keys that are still open.",
+            _RESTORE,
+            *examples(gone),
+        )
+
+
+def _shared(operator: Operator) -> Iterator[Finding]:
+    files = [
+        f"{folder}/{name}" for folder, names in operator.missing_shared.items() for name in names
+    ]
+    if files:
+        yield Finding(
+            Kind.STATE,
+            Severity.DAMAGE,
+            f"Operator {operator.id}: {len(files):,} files that RocksDB snapshots need are "
+            f"missing or of another size: {shown(files)}.",
+            "It stops when it loads the snapshot: the file does not exist, or has another size "
+            "than expected.",
+            "The state of these partitions: sums, windows and keys that are still open.",
+            _RESTORE,
+            *examples(files),
+        )
+
+
+def _ahead(facts: CheckpointFacts, operator: Operator) -> Iterator[Finding]:
+    """Files of versions that no batch of this log can have written."""
+    newest = max(version_needed(facts), (facts.offsets.newest or 0) + 1)
+    ahead = [store for store in operator.stores if store.newest > newest]
+    if not ahead:
+        return
+    files = [
+        f"{store.id.folder}/{file.name}"
+        for store in ahead
+        for version in sorted(store.files)
+        if version > newest
+        for file in store.files[version]
+    ]
+    yield Finding(
+        Kind.STATE_AHEAD,
+        Severity.DAMAGE,
+        f"Operator {operator.id} has state of version {ahead[0].newest}, but the log can have "
+        f"written none above {newest}: {len(files):,} files in {len(ahead):,} stores.",
+        "It says nothing. When the query's own versions come to those numbers, it may load a "
+        "snapshot among these files instead of its own state.",
+        "Wrong sums without an error: these are files of a rewind that was not finished, of "
+        "another writer, or of another copy of the checkpoint.",
+        f"Move the files of versions above {newest} and their checksum files away while no query "
+        "runs. If another query used this folder, give each its own.",
+        *examples(files),
+    )
+
+
+def _own_files(operator: Operator) -> Iterator[Finding]:
+    for found in operator.unreadable:
+        yield Finding(
+            Kind.STATE_METADATA,
+            Severity.WARNING,
+            f"{found.told}.",
+            "A start may stop when it compares the schema of the state; the readers `statestore` "
+            "and `state-metadata` do.",
+            "None is known: the rows of the state lie in other files.",
+            "Restore the file from a backup.",
+            (found.name,),
+            1,
+        )
