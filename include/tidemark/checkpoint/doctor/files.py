@@ -15,6 +15,7 @@ _YOUNG = timedelta(hours=1)
 def file_findings(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
     """What is known of files that a start does not read by name. `now` is in UTC."""
     yield from _checksums(facts)
+    yield from _not_opened(facts)
     yield from _leftovers(facts, now)
     yield from _unknown(facts)
 
@@ -41,6 +42,20 @@ def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
             )
 
 
+def _not_opened(facts: CheckpointFacts) -> Iterator[Finding]:
+    partly = [operator.id for operator in facts.operators if not operator.opened]
+    if partly:
+        yield Finding(
+            Kind.CHECKSUM,
+            Severity.NOTE,
+            f"Operators {shown(map(str, partly))} have more files of state than are opened at "
+            "once: of the others only names and sizes are known.",
+            "It reads all that the version needs.",
+            "None is known.",
+            "Nothing has to be done.",
+        )
+
+
 def _leftovers(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
     young = [name for name, file in facts.leftovers.items() if now - file.modified < _YOUNG]
     old = [name for name in facts.leftovers if name not in set(young)]
@@ -60,8 +75,9 @@ def _leftovers(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
         yield Finding(
             Kind.LEFTOVERS,
             Severity.NOTE,
-            f"{len(young):,} temporary files are less than an hour old: {shown(young)}.",
-            "It writes every file under such a name first.",
+            f"{len(young):,} temporary files, or checksums of files that are gone, are younger "
+            f"than an hour: {shown(young)}.",
+            "It writes every file under a temporary name first.",
             "None.",
             "A query may be running on this checkpoint: then what is said here may be out of date.",
             *examples(young),

@@ -30,8 +30,8 @@ def identity_findings(facts: CheckpointFacts, query_id: str | None) -> Iterator[
             Kind.METADATA,
             Severity.DAMAGE,
             "The file `metadata`, which holds the query's id, is missing.",
-            "Spark 4 stops with `STREAMING_CHECKPOINT_MISSING_METADATA_FILE`; an older version "
-            "gives the query a new id and goes on.",
+            "Spark 4.2 stops with `STREAMING_CHECKPOINT_MISSING_METADATA_FILE`; a version without "
+            "that check gives the query a new id and goes on.",
             "With a new id, a Delta sink takes batches again that it has already.",
             "Restore the file from a backup. A Delta sink's log tells the id: the `appId` of its "
             "transactions.",

@@ -43,8 +43,8 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
             Kind.COMMIT_WITHOUT_OFFSET,
             Severity.DAMAGE,
             f"The folder `offsets` is empty or gone, but there is {held}.",
-            "Spark 4.1 or later does not start on it: it finds a new query's checkpoint not empty."
-            " Older versions begin with batch 0 again and read the sources from their start.",
+            "It begins with batch 0 again and reads the sources from their start; with "
+            "`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart` (Spark 4.2) it refuses.",
             "Rows may be written twice, or skipped by a sink that knows the batches' numbers.",
             "Restore `offsets` from a backup, or start the query in a new folder and decide from "
             "where it reads.",

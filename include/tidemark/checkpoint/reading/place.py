@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidemark.errors import NotACheckpoint
+from tidemark.errors import NotACheckpoint, StorageUnavailable
 from tidemark.pipeline.source_files import is_uri
 from tidemark.pipeline.storage_options import is_local, local_path
 from tidemark.storage.files import FileFacts, list_files, list_folder
@@ -97,7 +97,10 @@ def _below(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]) -> 
     for looked_at, (folder, depth) in enumerate(waiting):
         if looked_at == _LOOKED_AT or len(found) > _SHOWN:
             break
-        names = list_folder(folder, options)
+        try:
+            names = list_folder(folder, options)
+        except StorageUnavailable:
+            continue
         if looks_like_checkpoint(names):
             found.append(folder)
         elif depth < 3 and "_delta_log" not in names:
