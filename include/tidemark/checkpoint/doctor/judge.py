@@ -114,4 +114,5 @@ def _sentence(verdict: Verdict, facts: CheckpointFacts, findings: list[Finding])
             return "What decides is in a format that is not known here: it was not judged."
         case Verdict.DAMAGED:
             damage = sum(one.severity is Severity.DAMAGE for one in findings)
-            return f"It cannot be continued as it is, or not rightly: {damage} kinds of damage."
+            findings_of = "finding" if damage == 1 else "findings"
+            return f"It cannot be continued rightly as it is: {damage} {findings_of} of damage."

@@ -121,10 +121,10 @@ def _advice(broken: list[tuple[Store, Rebuild]]) -> str:
 def _missing_partitions(
     facts: CheckpointFacts, operator: Operator, version: int
 ) -> Iterator[Finding]:
-    """Partitions or stores whose folder is gone. An aggregate without keys has only partition 0,
+    """Partitions or stores whose folder is gone. An operator without keys has only partition 0,
     whatever the recorded number of partitions."""
     there = {(store.id.partition, store.id.store) for store in operator.stores}
-    if version == 0 or not there or operator.partitions == (0,):
+    if version == 0 or not there or (operator.partitions == (0,) and not _has_keys(operator)):
         return
     recorded = facts.conf.get(_PARTITIONS, "")
     count = int(recorded) if recorded.isdecimal() else operator.partitions[-1] + 1
@@ -145,6 +145,12 @@ def _missing_partitions(
             _RESTORE,
             *examples(gone),
         )
+
+
+def _has_keys(operator: Operator) -> bool:
+    """Do the schemas say that rows have keys? A limit's key is of the type void."""
+    keys = {column for schema in operator.schemas.values() for column in schema.key}
+    return bool(keys - {"key: void"})
 
 
 def _shared(operator: Operator) -> Iterator[Finding]:
