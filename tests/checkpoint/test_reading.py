@@ -96,7 +96,7 @@ def test_of_long_logs_the_newest_files_are_read_and_the_others_counted(tmp_path:
         ("offsets/3", b"", Problem.EMPTY),
         ("offsets/3", b'v1\n{"batchWater', Problem.NOT_THE_FORMAT),
         ("offsets/3", b"v3\n{}\n{}", Problem.UNKNOWN_FORMAT),
-        ("commits/3", b"v3\n{}", Problem.UNKNOWN_FORMAT),
+        ("commits/3", b"v4\n{}", Problem.UNKNOWN_FORMAT),
         ("commits/3", b"v1\n[]", Problem.NOT_THE_FORMAT),
     ],
 )

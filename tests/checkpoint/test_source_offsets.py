@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat, parse_offsets
+from tidemark.checkpoint.reading.log_formats import (
+    NotTheFormat,
+    UnknownFormat,
+    parse_commit,
+    parse_offsets,
+)
 from tidemark.checkpoint.reading.source_offsets import (
     CountOffset,
     DeltaOffset,
@@ -16,6 +23,7 @@ from tidemark.checkpoint.reading.source_offsets import (
     source_offset,
 )
 
+TWO = {0: (("a",), ("b",))}
 DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,'
 
 
@@ -56,6 +64,29 @@ def test_offsets_by_source_id_keep_the_names_and_kinds_of_the_sources() -> None:
     assert entry.sources == {"clicks": '{"logOffset":1}', "views": None}
     assert entry.providers == {"clicks": "rate"}
     assert (entry.watermark_ms, entry.batch_time_ms, entry.conf) == (5, 9, {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("text", "watermark", "ids"),
+    [
+        ("v1", 0, {}),
+        ("v1\n{}", 0, {}),
+        ('v1\n{"nextBatchWatermarkMs":7}', 7, {}),
+        ('v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["a"],["b"]]}}', 7, TWO),
+        (
+            'v3\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["a"],["b"]]},'
+            '"sinkMetadataMap":{"sink":{"sinkName":"sink"}}}',
+            7,
+            TWO,
+        ),
+    ],
+)
+def test_a_commit_tells_the_watermark_and_the_ids_of_state_files(
+    text: str, watermark: int, ids: dict[int, Any]
+) -> None:
+    """CommitMetadata, CommitMetadataV2 and V3."""
+    commit = parse_commit(0, text.encode())
+    assert (commit.next_watermark_ms, commit.state_ids) == (watermark, ids)
 
 
 def test_offsets_without_metadata_are_those_of_spark_2_0() -> None:

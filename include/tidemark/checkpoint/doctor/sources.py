@@ -30,6 +30,9 @@ def source_findings(facts: CheckpointFacts, repeats: bool) -> Iterator[Finding]:
 
 def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
     lists = source.file_list
+    if lists is None and not source.id.isdecimal():
+        # A source that was given a name: which folder is its own is not known then.
+        return
     have = set(lists.lists) | set(lists.compacted) if lists else set()
     newest = max([offset.log_offset, *have], default=-1)
     first = max(lists.compacted, default=0) if lists else 0

@@ -1,9 +1,10 @@
 """The text of a query's logs: bytes in, frozen values out.
 
 The formats are those of the engine's classes StreamMetadata (`metadata`), OffsetSeqLog
-(`offsets/N`, v1 by position and v2 by source id), CommitLog (`commits/N`, v1, and v2 with the
-unique ids of state files) and FileStreamSourceLog (`sources/M/N`). A parser raises NotTheFormat
-where a file is not what the engine writes, UnknownFormat where a newer engine wrote it.
+(`offsets/N`, v1 by position and v2 by source id), CommitLog (`commits/N`, v1, v2 with the unique
+ids of state files, v3 with sinks besides) and FileStreamSourceLog (`sources/M/N`). A parser
+raises NotTheFormat where a file is not what the engine writes, UnknownFormat where a newer engine
+wrote it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class CommitEntry:
     """`commits/N`, written when batch N is done. `next_watermark_ms` is 0 for none.
 
     `state_ids`: by operator and partition, the unique ids in the names of the state files that
-    batch N wrote; empty in v1, whose state files have none.
+    batch N wrote; empty where the files have none (v1, and v3 of a query in checkpoint format 1).
     """
 
     batch: int
@@ -99,12 +100,12 @@ def parse_offsets(batch: int, data: bytes) -> OffsetEntry:
 
 def parse_commit(batch: int, data: bytes) -> CommitEntry:
     """The commit of a batch; one without a line after its version is empty, as for the engine."""
-    version, lines = versioned_lines(data, newest=2)
+    version, lines = versioned_lines(data, newest=3)
     text = lines[0] if lines else "{}"
     metadata = json_object(text)
 
     def entry() -> CommitEntry:
-        ids = metadata.get("stateUniqueIds", {}) if version > 1 else {}
+        ids = metadata.get("stateUniqueIds") or {}
         return CommitEntry(
             batch,
             version,

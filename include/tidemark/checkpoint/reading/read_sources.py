@@ -21,6 +21,8 @@ from tidemark.storage.files import FileFacts, stat_files
 
 COMPACT = ".compact"
 _SHOWN = 200
+# A compacted list names every file that the source ever took, in about 150 bytes each.
+_LARGEST_LIST = 64 << 20
 
 
 def read_sources(
@@ -101,11 +103,9 @@ def _file_list(
     unreadable: list[Unreadable] = []
     newest: list[ListedFile] = []
     for number in sorted({*plain, *compacted}, reverse=True):
-        if len(newest) >= files_checked:
-            break
-        # Where both are there, the engine's own order of names does not matter: the number's
-        # entries are the same.
         own = str(number) if number in plain else f"{number}{COMPACT}"
+        if len(newest) >= files_checked or files[own].size > _LARGEST_LIST:
+            break
         entries = reader.read(f"sources/{name}/{own}", parse_listed_files)
         if isinstance(entries, Unreadable):
             unreadable.append(entries)
