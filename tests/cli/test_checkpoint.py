@@ -207,6 +207,8 @@ def test_the_watermark_of_a_pipeline_is_compared_with_its_newest_event(place: Pl
     write_deltalake(place.places.bronze, rows)
     assert "; 0:10:00 before the newest event" in checkpoint("inspect", "clicks").output
     DeltaTable(place.places.bronze).delete("at = '2026-11-19T11:45:00Z'")
+    told = {one["name"]: one for one in documents("inspect", "clicks")}
+    assert told["per_10m, generation 1"]["sources"][0]["behind"] == 0
     shown = checkpoint("doctor", "clicks")
     assert "18 days, 11:35:00 after the newest event" in shown.output
 

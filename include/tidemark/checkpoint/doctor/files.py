@@ -35,9 +35,10 @@ def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
                 severity,
                 f"{len(names):,} files do not match the checksum beside them: {shown(names)}.",
                 "It stops when it reads one: `ChecksumException`, or a wrong checksum.",
-                "The file was cut, changed by hand, or restored without its checksum.",
-                "Restore the file together with its checksum file. Where the file itself is right, "
-                "the old checksum file may be moved away.",
+                "What the files hold: they were cut, changed by hand, or restored without their "
+                "checksums.",
+                "Restore the files together with their checksum files. Where a file itself is "
+                "right, the old checksum file may be moved away.",
                 *examples(names),
             )
 

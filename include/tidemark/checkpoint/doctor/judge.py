@@ -7,10 +7,12 @@ from datetime import datetime
 
 from tidemark.checkpoint.doctor.files import file_findings
 from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, Kind, Severity, Verdict
+from tidemark.checkpoint.doctor.gaps import gap_findings
 from tidemark.checkpoint.doctor.identity import identity_findings, writer_findings
 from tidemark.checkpoint.doctor.logs import log_findings
 from tidemark.checkpoint.doctor.sources import source_findings
 from tidemark.checkpoint.doctor.state import state_findings
+from tidemark.checkpoint.doctor.state_ahead import ahead_findings
 from tidemark.checkpoint.doctor.watermark import (
     no_data_batch,
     waits_for_watermark,
@@ -44,9 +46,11 @@ def judge(facts: CheckpointFacts, now: datetime, known: Known | None = None) -> 
     repeats = facts.offsets.newest is not None and facts.next_batch == facts.offsets.newest
     findings = [
         *log_findings(facts),
+        *gap_findings(facts),
         *identity_findings(facts, known.query_id),
         *writer_findings(facts),
         *state_findings(facts),
+        *ahead_findings(facts),
         *source_findings(facts, repeats),
         *watermark_findings(facts, known.newest_event_ms),
         *file_findings(facts, now),

@@ -1,4 +1,4 @@
-"""The offset log and the commit log: are the files that a start reads there, and whole?
+"""The offset log and the commit log: do they fit, and can their files be used?
 
 A start reads the newest two files of `offsets` and the newest of `commits`, and no other
 (MicroBatchExecution.populateStartOffsets, HDFSMetadataLog.getLatest).
@@ -19,7 +19,7 @@ from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts, Problem, 
 
 _RESTORE = "Restore the file from a backup, or the whole checkpoint together with its tables."
 _NOT_READ = "It does not read this file at a start."
-_NO_REWIND = "None for the next start; a rewind to such a batch is not possible."
+_NO_REWIND = "None for the next start; a rewind to this batch is not possible."
 _SAYS_OF_EMPTY = {
     "offsets": "It stops with `Incomplete log file`.",
     "commits": "It stops with `Incomplete log file in the offset commit log`.",
@@ -27,12 +27,10 @@ _SAYS_OF_EMPTY = {
 
 
 def log_findings(facts: CheckpointFacts) -> Iterator[Finding]:
-    """What is wrong with the files of the two logs."""
+    """Commits without their offsets, and files that cannot be used."""
     yield from _lost_offsets(facts)
     yield from _unusable(facts, facts.offsets)
     yield from _unusable(facts, facts.commits)
-    yield from _offset_gaps(facts)
-    yield from _commit_gaps(facts)
 
 
 def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -107,6 +105,17 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
             (found.name,),
             1,
         )
+    if found.problem is Problem.UNREADABLE:
+        return Finding(
+            Kind.LOG_FILE,
+            Severity.UNKNOWN,
+            f"{found.told}.",
+            "It needs this file at a start.",
+            "None is known.",
+            "Look again: where a query runs, it may have removed the file meanwhile.",
+            (found.name,),
+            1,
+        )
     engine = (
         _SAYS_OF_EMPTY[log.name]
         if found.problem is Problem.EMPTY
@@ -139,66 +148,3 @@ def _read_at_start(log: AnyLog) -> tuple[int, ...]:
     if log.newest is None:
         return ()
     return (log.newest, log.newest - 1) if log.name == "offsets" else (log.newest,)
-
-
-def _offset_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
-    newest = facts.offsets.newest
-    missing = _missing(facts.offsets)
-    if newest and newest - 1 not in facts.offsets.batches:
-        yield Finding(
-            Kind.GAP,
-            Severity.DAMAGE,
-            f"offsets/{newest - 1} is missing, the file before the newest one.",
-            f"It stops with `batch {newest - 1} doesn't exist`, unless the query runs with "
-            "`asyncProgressTrackingEnabled`, which leaves such gaps by itself.",
-            "None yet: nothing runs.",
-            _RESTORE,
-            (f"offsets/{newest - 1}",),
-            1,
-        )
-    yield from _old_gap("offsets", [batch for batch in missing if batch + 1 != newest])
-
-
-def _commit_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
-    planned, committed = facts.offsets.newest, facts.commits.newest
-    if planned is None:
-        return
-    first = facts.offsets.batches[0] if committed is None else committed + 1
-    lost = list(range(first, planned))
-    if lost:
-        yield Finding(
-            Kind.GAP,
-            Severity.WARNING,
-            f"The newest of the commits is {committed if committed is not None else 'missing'}, "
-            f"but offsets are there up to {planned}: the commits of batches {ranges(lost)} are "
-            "missing.",
-            f"It warns that the commit log does `not trail by one`, and runs batch {planned} "
-            "again.",
-            f"Rows of batch {planned} in a sink that does not know the batch's number: they would "
-            "be written twice.",
-            "Find out who removed them. A query with `asyncProgressTrackingEnabled` leaves such "
-            "gaps by itself.",
-            *examples(f"commits/{batch}" for batch in lost),
-        )
-    yield from _old_gap("commits", _missing(facts.commits))
-
-
-def _old_gap(log: str, missing: list[int]) -> Iterator[Finding]:
-    if missing:
-        yield Finding(
-            Kind.GAP,
-            Severity.WARNING,
-            f"`{log}` has a gap: {ranges(missing)} are missing, and older batches are there.",
-            "It does not read these files at a start. It removes the oldest files only, so "
-            "something else removed these.",
-            _NO_REWIND,
-            "Nothing has to be done for the next start; find out who removed them.",
-            *examples(f"{log}/{batch}" for batch in missing),
-        )
-
-
-def _missing(log: AnyLog) -> list[int]:
-    """The batches between the oldest and the newest that have no file."""
-    if not log.batches:
-        return []
-    return sorted(set(range(log.batches[0], log.batches[-1])) - set(log.batches))

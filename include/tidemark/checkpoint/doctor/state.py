@@ -36,19 +36,12 @@ def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
             "The state was not judged.",
         )
         return
-    version = version_needed(facts)
+    version = facts.version_needed
     for operator in facts.operators:
         yield from _lost(facts, operator, version)
         yield from _missing_partitions(facts, operator, version)
         yield from _shared(operator)
-        yield from _ahead(facts, operator)
         yield from _own_files(operator)
-
-
-def version_needed(facts: CheckpointFacts) -> int:
-    """The version that the next start loads; also where the newest commit has no offsets."""
-    committed = facts.commits.newest
-    return max(facts.next_batch, -1 if committed is None else committed + 1)
 
 
 def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[Finding]:
@@ -100,6 +93,11 @@ def _told(broken: list[tuple[Store, Rebuild]]) -> str:
 
 def _says(broken: list[tuple[Store, Rebuild]]) -> str:
     _, built = broken[0]
+    if built.detour is not None:
+        return (
+            "It stops at the empty snapshot, unless it may take an older one by itself "
+            "(`spark.sql.streaming.stateStore.autoSnapshotRepair.enabled`, Spark 4.1 or later)."
+        )
     if not built.missing:
         return "It stops with an error of the class `CANNOT_LOAD_STATE_STORE`, `UNCATEGORIZED`."
     if built.missing[0].endswith(".delta"):
@@ -169,34 +167,6 @@ def _shared(operator: Operator) -> Iterator[Finding]:
             _RESTORE,
             *examples(files),
         )
-
-
-def _ahead(facts: CheckpointFacts, operator: Operator) -> Iterator[Finding]:
-    """Files of versions that no batch of this log can have written."""
-    newest = max(version_needed(facts), (facts.offsets.newest or 0) + 1)
-    ahead = [store for store in operator.stores if store.newest > newest]
-    if not ahead:
-        return
-    files = [
-        f"{store.id.folder}/{file.name}"
-        for store in ahead
-        for version in sorted(store.files)
-        if version > newest
-        for file in store.files[version]
-    ]
-    yield Finding(
-        Kind.STATE_AHEAD,
-        Severity.DAMAGE,
-        f"Operator {operator.id} has state of version {ahead[0].newest}, but the log can have "
-        f"written none above {newest}: {len(files):,} files in {len(ahead):,} stores.",
-        "It says nothing. When the query's own versions come to those numbers, it may load a "
-        "snapshot among these files instead of its own state.",
-        "Wrong sums without an error: these are files of a rewind that was not finished, of "
-        "another writer, or of another copy of the checkpoint.",
-        f"Move the files of versions above {newest} and their checksum files away while no query "
-        "runs. If another query used this folder, give each its own.",
-        *examples(files),
-    )
 
 
 def _own_files(operator: Operator) -> Iterator[Finding]:

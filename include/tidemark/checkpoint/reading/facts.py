@@ -151,6 +151,13 @@ class CheckpointFacts:
         return planned + 1 if self.commits.newest == planned else planned
 
     @property
+    def version_needed(self) -> int:
+        """The version of the state that the next start loads: the number of the next batch; where
+        the newest commit has no offsets, the version that its batch left."""
+        committed = self.commits.newest
+        return max(self.next_batch, -1 if committed is None else committed + 1)
+
+    @property
     def conf(self) -> Mapping[str, str]:
         """The configuration that the newest readable offsets record."""
         entries = [self.offsets.entry(batch) for batch in reversed(self.offsets.batches)]

@@ -69,8 +69,8 @@ def read_checkpoint(
     operators = read_operators(
         reader,
         layout,
-        facts.next_batch,
-        commits.entry(facts.next_batch - 1),
+        facts.version_needed,
+        commits.entry(facts.version_needed - 1),
         limits.state_files,
     )
     return replace(

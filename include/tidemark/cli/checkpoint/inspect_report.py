@@ -67,13 +67,16 @@ def _distance(watermark: int, other: int) -> str:
 
 
 def _sources(told: Overview) -> Table:
-    table = Table("source", "kind", "ends at", "lists of files", box=SIMPLE, show_edge=False)
+    table = Table(
+        "source", "kind", "ends at", "behind", "lists of files", box=SIMPLE, show_edge=False
+    )
     for one in told.sources[:_SHOWN]:
         lists = f"{one.lists:,}" if one.lists or one.compacted else _NOTHING
         table.add_row(
             one.id,
             one.kind,
             (one.offset or "no offset yet")[:200],
+            _NOTHING if one.behind is None else f"{one.behind:,} versions",
             f"{lists} and {one.compacted:,} compacted" if one.compacted else lists,
         )
     _and_more(table, len(told.sources))

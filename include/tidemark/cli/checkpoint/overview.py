@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator, Source, Unreadable
+from tidemark.checkpoint.reading.source_offsets import DeltaOffset
 from tidemark.pipeline.instants import instant_text
 
 JsonObject = dict[str, object]
@@ -14,7 +15,10 @@ JsonObject = dict[str, object]
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A source: its offset as text, and how many lists of files its folder holds."""
+    """A source: its offset as text, and how many lists of files its folder holds.
+
+    `behind`: the versions of its Delta table that no batch has taken; None where not known.
+    """
 
     id: str
     kind: str
@@ -22,6 +26,7 @@ class SourceLine:
     initial: str | None
     lists: int
     compacted: int
+    behind: int | None
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,10 @@ class Overview:
         return asdict(self) | text
 
 
-def overview(facts: CheckpointFacts, newest_event_ms: int | None) -> Overview:
-    """The summary of a checkpoint that was read."""
+def overview(
+    facts: CheckpointFacts, newest_event_ms: int | None, newest_version: int | None = None
+) -> Overview:
+    """The summary of a checkpoint that was read, with what is known of the table it reads."""
     newest = facts.offsets.entry(facts.offsets.newest)
     query_id = facts.query_id
     return Overview(
@@ -81,7 +88,7 @@ def overview(facts: CheckpointFacts, newest_event_ms: int | None) -> Overview:
         newest.batch_time_ms if newest else None,
         newest_event_ms,
         facts.conf,
-        tuple(_source(source) for source in facts.sources),
+        tuple(_source(source, newest_version) for source in facts.sources),
         tuple(_operator(operator) for operator in facts.operators),
         {kind: {"files": one.files, "bytes": one.size} for kind, one in facts.sections.items()},
     )
@@ -92,7 +99,7 @@ def _range(batches: tuple[int, ...]) -> tuple[int, int, int] | None:
     return (batches[0], batches[-1], len(batches)) if batches else None
 
 
-def _source(source: Source) -> SourceLine:
+def _source(source: Source, newest_version: int | None) -> SourceLine:
     lists = source.file_list
     return SourceLine(
         source.id,
@@ -101,7 +108,14 @@ def _source(source: Source) -> SourceLine:
         source.initial,
         len(lists.lists) if lists else 0,
         len(lists.compacted) if lists else 0,
+        _behind(source, newest_version),
     )
+
+
+def _behind(source: Source, newest_version: int | None) -> int | None:
+    if newest_version is None or not isinstance(source.offset, DeltaOffset):
+        return None
+    return max(0, newest_version + 1 - source.offset.version)
 
 
 def _operator(operator: Operator) -> OperatorLine:

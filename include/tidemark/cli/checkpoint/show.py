@@ -13,7 +13,7 @@ from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.cli.checkpoint.doctor_report import as_json, print_diagnosis
 from tidemark.cli.checkpoint.inspect_report import print_overview
-from tidemark.cli.checkpoint.overview import overview
+from tidemark.cli.checkpoint.overview import Overview, overview
 from tidemark.cli.checkpoint.targets import Target, Targets
 from tidemark.cli.exit_codes import VERDICTS
 from tidemark.storage.files import list_folder
@@ -27,7 +27,7 @@ def show_overviews(targets: Targets, in_json: bool) -> None:
     documents: list[dict[str, object]] = []
     for target in targets.checkpoints:
         facts = _read(target, targets)
-        told = None if facts is None else overview(facts, target.known.newest_event_ms)
+        told = None if facts is None else _overview(facts, target)
         if in_json:
             documents.append(_head(target) | ({} if told is None else told.as_json()))
         elif told is None:
@@ -83,6 +83,10 @@ def _console() -> Console:
     # A file or pipe has no width; a table that is cut would lose names.
     width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
     return Console(highlight=False, markup=False, width=width)
+
+
+def _overview(facts: CheckpointFacts, target: Target) -> Overview:
+    return overview(facts, target.known.newest_event_ms, target.newest_version)
 
 
 def _head(target: Target) -> dict[str, object]:

@@ -23,6 +23,7 @@ class Target:
     """One checkpoint: what to call it, where it is, and what is known of its query.
 
     `in_use` is False for a generation that gold no longer names, or does not name yet.
+    `newest_version`: of the Delta table that the query reads; None where it is not known.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Target:
     options: Mapping[str, str]
     known: Known = field(default_factory=Known)
     in_use: bool = True
+    newest_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
     places, options = Places(settings.root, pipeline.name), settings.storage_options
     targets = [Target("ingest", places.ingest_checkpoint, options)]
-    newest_event = _newest_event_ms(pipeline, places, options)
+    newest_event, newest_version = _bronze(pipeline, places, options)
     for table, model in pipeline.tables.items():
         known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
         in_use = _generation_in_use(places, table, options)
@@ -96,6 +98,7 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
                 options,
                 known,
                 generation == in_use,
+                newest_version,
             )
             for generation in _generations(places, table, options, in_use)
         ]
@@ -118,9 +121,14 @@ def _generation_in_use(places: Places, table: str, options: Mapping[str, str]) -
     return 1 if gold is None else gold_state(gold).generation
 
 
-def _newest_event_ms(pipeline: Pipeline, places: Places, options: Mapping[str, str]) -> int | None:
+def _bronze(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> tuple[int | None, int | None]:
+    """The newest event and the newest version of what the tables' queries read."""
     from tidemark.tables.create import open_table
     from tidemark.tables.newest_event import newest_event_ms
 
     bronze = open_table(places.bronze, options)
-    return None if bronze is None else newest_event_ms(bronze, pipeline.source.event_time.column)
+    if bronze is None:
+        return None, None
+    return newest_event_ms(bronze, pipeline.source.event_time.column), bronze.version()
