@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, shown
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Problem, Unreadable
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
 from tidemark.checkpoint.reading.log_formats import OffsetEntry
 from tidemark.checkpoint.reading.source_offsets import (
     CountOffset,
@@ -39,12 +39,11 @@ def identity_findings(facts: CheckpointFacts, query_id: str | None) -> Iterator[
             1,
         )
     elif isinstance(found, Unreadable):
-        unknown = found.problem is Problem.UNKNOWN_FORMAT
         yield Finding(
             Kind.METADATA,
-            Severity.UNKNOWN if unknown else Severity.DAMAGE,
+            Severity.UNKNOWN if found.undecided else Severity.DAMAGE,
             f"{found.told}.",
-            "It stops: the text cannot be read as JSON.",
+            "It reads this file at a start, and stops where it cannot.",
             "None yet: nothing runs.",
             "Restore the file from a backup. A Delta sink's log tells the id: the `appId` of its "
             "transactions.",

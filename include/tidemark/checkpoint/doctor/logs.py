@@ -53,13 +53,14 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
             Severity.DAMAGE,
             f"commits/{committed} says that batch {committed} is done, but the newest of the "
             f"offsets is offsets/{planned}.",
-            f"It plans a batch {planned + 1} with new offsets and stops with "
+            # No case of populateStartOffsets fits, so the batch counts as planned and not done.
+            f"It runs batch {planned} again, and stops when that is to be committed, with "
             "`CONCURRENT_STREAM_LOG_UPDATE … Multiple streaming jobs detected`, also where there "
             "was only one.",
-            f"Rows between the end of batch {planned} and that of batch {committed}: a sink that "
-            "knows the batch's number skips them, another one writes them twice.",
+            f"Each start writes the rows of batch {planned} once more to a sink that does not know "
+            f"the batch's number. The place of batch {committed} in the sources is lost.",
             f"Restore offsets/{planned + 1} to offsets/{committed} from a backup. Do not just "
-            "remove the commit.",
+            f"remove the commit: a sink may hold the rows of batch {committed}.",
             *examples(f"offsets/{batch}" for batch in range(planned + 1, committed + 1)),
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, ranges, shown
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Problem, Source, SourceList
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Source, SourceList
 from tidemark.checkpoint.reading.log_formats import ListedFile
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 from tidemark.pipeline.instants import epoch_ms
@@ -56,10 +56,9 @@ def _unreadable(source: Source, lists: SourceList) -> Iterator[Finding]:
     first = max(lists.compacted, default=0)
     for found in lists.unreadable:
         number = int(found.name.rpartition("/")[2].removesuffix(".compact"))
-        unknown = found.problem is Problem.UNKNOWN_FORMAT
-        damage = Severity.UNKNOWN if unknown else Severity.DAMAGE
+        damage = Severity.UNKNOWN if found.undecided else Severity.DAMAGE
         yield Finding(
-            Kind.UNKNOWN_FORMAT if unknown else Kind.SOURCE_LIST,
+            Kind.SOURCE_LIST,
             damage if number >= first else Severity.WARNING,
             f"{found.told}.",
             "It reads the newest compacted list and all after it at a start, and stops at this one."

@@ -35,6 +35,11 @@ class Unreadable:
     held: str = ""
 
     @property
+    def undecided(self) -> bool:
+        """Could nothing be told, good or bad: a newer format, or a store that did not answer?"""
+        return self.problem in (Problem.UNKNOWN_FORMAT, Problem.UNREADABLE)
+
+    @property
     def told(self) -> str:
         return f"{self.name} {self.problem}" + (f" ({self.held})" if self.held else "")
 
