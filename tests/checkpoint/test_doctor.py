@@ -172,6 +172,17 @@ def test_files_that_the_engine_removed_at_the_old_end_are_no_gap(aggregate: Path
     assert diagnosis_of(aggregate).findings == ()
 
 
+def test_a_stray_file_with_a_huge_number_is_taken_as_the_engine_takes_it(aggregate: Path) -> None:
+    for log in ("offsets", "commits"):
+        shutil.copy(aggregate / log / "3", aggregate / log / "20261121120000")
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.DAMAGED
+    gap, *old = [one for one in told.findings if one.kind is Kind.GAP]
+    assert gap.files == ("offsets/20261121119999",)
+    assert [one.files[0] for one in old] == ["offsets/4", "commits/4"]
+    assert [one.count for one in old] == [20261121120000 - 5, 20261121120000 - 4]
+
+
 def test_a_gap_among_old_commits_is_a_warning(aggregate: Path) -> None:
     remove(aggregate / "commits/1")
     told = diagnosis_of(aggregate)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidemark.checkpoint.reading.missing import count_of, numbers_of
+
 # The files that a finding names; it counts the others.
 EXAMPLES = 5
 
@@ -103,12 +105,12 @@ def shown(names: Iterable[str]) -> str:
     return ", ".join(every[:EXAMPLES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in a sentence, those that follow each other drawn together: `3, 7–9`."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return shown(str(a) if a == b else f"{a}–{b}" for a, b in parts)
+def numbered(form: str, ranges: Iterable[range]) -> tuple[tuple[str, ...], int]:
+    """As `examples`, of the files that `form` names by their numbers (`offsets/{}`)."""
+    every = tuple(ranges)
+    return tuple(form.format(one) for one in numbers_of(every, EXAMPLES)), count_of(every)
+
+
+def spans(ranges: Iterable[range]) -> str:
+    """Ranges of numbers in a sentence: `3, 7–9`."""
+    return shown(str(r.start) if len(r) == 1 else f"{r.start}–{r.stop - 1}" for r in ranges)

@@ -6,10 +6,11 @@ unless a query runs with `asyncProgressTrackingEnabled`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, ranges
-from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts
+from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, numbered, spans
+from tidemark.checkpoint.reading.facts import CheckpointFacts
+from tidemark.checkpoint.reading.missing import missing_ranges
 
 
 def gap_findings(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -20,7 +21,6 @@ def gap_findings(facts: CheckpointFacts) -> Iterator[Finding]:
 
 def _offset_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
     newest = facts.offsets.newest
-    missing = _missing(facts.offsets)
     if newest and newest - 1 not in facts.offsets.batches:
         yield Finding(
             Kind.GAP,
@@ -33,7 +33,9 @@ def _offset_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
             (f"offsets/{newest - 1}",),
             1,
         )
-    yield from _old_gap("offsets", [batch for batch in missing if batch + 1 != newest])
+    # The file before the newest one has its own finding.
+    known = {*facts.offsets.batches, *([newest - 1] if newest else [])}
+    yield from _old_gap("offsets", sorted(known))
 
 
 def _commit_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -41,13 +43,13 @@ def _commit_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
     if planned is None:
         return
     first = facts.offsets.batches[0] if committed is None else committed + 1
-    lost = list(range(first, planned))
+    lost = range(first, planned)
     if lost:
         yield Finding(
             Kind.GAP,
             Severity.WARNING,
             f"The newest of the commits is {committed if committed is not None else 'missing'}, "
-            f"but offsets are there up to {planned}: the commits of batches {ranges(lost)} are "
+            f"but offsets are there up to {planned}: the commits of batches {spans([lost])} are "
             "missing.",
             f"It warns that the commit log does `not trail by one`, and runs batch {planned} "
             "again.",
@@ -55,27 +57,21 @@ def _commit_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
             "be written twice.",
             "Find out who removed them. A query with `asyncProgressTrackingEnabled` leaves such "
             "gaps by itself.",
-            *examples(f"commits/{batch}" for batch in lost),
+            *numbered("commits/{}", [lost]),
         )
-    yield from _old_gap("commits", _missing(facts.commits))
+    yield from _old_gap("commits", facts.commits.batches)
 
 
-def _old_gap(log: str, missing: list[int]) -> Iterator[Finding]:
+def _old_gap(log: str, batches: Sequence[int]) -> Iterator[Finding]:
+    missing = missing_ranges(batches, batches[0], batches[-1]) if batches else ()
     if missing:
         yield Finding(
             Kind.GAP,
             Severity.WARNING,
-            f"`{log}` has a gap: {ranges(missing)} are missing, and older batches are there.",
+            f"`{log}` has a gap: {spans(missing)} are missing, and older batches are there.",
             "It does not read these files at a start. It removes the oldest files only, so "
             "something else removed these.",
             "None for the next start; a rewind to such a batch is not possible.",
             "Nothing has to be done for the next start; find out who removed them.",
-            *examples(f"{log}/{batch}" for batch in missing),
+            *numbered(f"{log}/{{}}", missing),
         )
-
-
-def _missing(log: AnyLog) -> list[int]:
-    """The batches between the oldest and the newest that have no file."""
-    if not log.batches:
-        return []
-    return sorted(set(range(log.batches[0], log.batches[-1])) - set(log.batches))

@@ -13,7 +13,8 @@ from tidemark.checkpoint.doctor.findings import (
     Kind,
     Severity,
     examples,
-    ranges,
+    numbered,
+    shown,
 )
 from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts, Problem, Unreadable
 
@@ -61,7 +62,7 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
             f"the batch's number. The place of batch {committed} in the sources is lost.",
             f"Restore offsets/{planned + 1} to offsets/{committed} from a backup. Do not just "
             f"remove the commit: a sink may hold the rows of batch {committed}.",
-            *examples(f"offsets/{batch}" for batch in range(planned + 1, committed + 1)),
+            *numbered("offsets/{}", [range(planned + 1, committed + 1)]),
         )
 
 
@@ -70,15 +71,14 @@ def _unusable(facts: CheckpointFacts, log: AnyLog) -> Iterator[Finding]:
         if isinstance(found, Unreadable):
             yield _unusable_file(facts, log, batch, found)
     if log.empty:
-        files = [f"{log.name}/{batch}" for batch in log.empty]
         yield Finding(
             Kind.LOG_FILE,
             Severity.WARNING,
-            f"Old files of `{log.name}` are empty: batches {ranges(log.empty)}.",
+            f"Old files of `{log.name}` are empty: {shown(map(str, log.empty))}.",
             "It does not read these files at a start.",
             _NO_REWIND,
             "Nothing has to be done for the next start.",
-            *examples(files),
+            *examples(f"{log.name}/{batch}" for batch in log.empty),
         )
 
 

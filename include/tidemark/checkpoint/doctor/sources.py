@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, ranges, shown
+from tidemark.checkpoint.doctor.findings import (
+    Finding,
+    Kind,
+    Severity,
+    examples,
+    numbered,
+    shown,
+    spans,
+)
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Source, SourceList
 from tidemark.checkpoint.reading.log_formats import ListedFile
+from tidemark.checkpoint.reading.missing import missing_ranges
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 from tidemark.pipeline.instants import epoch_ms
 
@@ -36,19 +45,18 @@ def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
     have = set(lists.lists) | set(lists.compacted) if lists else set()
     newest = max([offset.log_offset, *have], default=-1)
     first = max(lists.compacted, default=0) if lists else 0
-    missing = [number for number in range(first, newest + 1) if number not in have]
+    missing = missing_ranges(have, first, newest)
     if missing:
-        names = [f"sources/{source.id}/{number}" for number in missing]
         yield Finding(
             Kind.SOURCE_LIST,
             Severity.DAMAGE,
-            f"Lists of the files of source {source.id} are missing: {ranges(missing)}. A start "
+            f"Lists of the files of source {source.id} are missing: {spans(missing)}. A start "
             f"needs {first} to {newest}.",
             "It stops: the batch, or the list's file, `doesn't exist`.",
             "With a list lost, the engine does not know that it took its files, and takes them "
             "again.",
             _RESTORE,
-            *examples(names),
+            *numbered(f"sources/{source.id}/{{}}", missing),
         )
 
 

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
 from tidemark.checkpoint.reading.state_files import StateFile, Store
+
+# Of very many missing files the first ones are named.
+_NAMED = 1_000
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,14 @@ def rebuild(store: Store, version: int, unique_ids: tuple[str, ...] = ()) -> Reb
 def _from(
     store: Store, version: int, snapshot: StateFile | None, unique_ids: tuple[str, ...]
 ) -> Rebuild:
-    changes: list[StateFile] = []
-    missing: list[str] = []
     start = snapshot.version if snapshot else 0
     changed = {file.version: file for file in _files(store, version, unique_ids) if not file.full}
-    for number in range(start + 1, version + 1):
-        if number in changed:
-            changes.append(changed[number])
-        else:
-            missing.append(_expected(store, number, unique_ids if number == version else ()))
+    lost = missing_ranges(changed, start + 1, version)
+    missing = [
+        _expected(store, number, unique_ids if number == version else ())
+        for number in numbers_of(lost, _NAMED)
+    ]
+    changes = [changed[number] for number in sorted(changed) if number > start]
     if missing and store.files and not store.has_changes:
         # Every version is a snapshot here: the version's own is the one that is missing.
         missing = [_expected(store, version, unique_ids)]
