@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
-from tidemark.checkpoint.reading.read_state import needed_ids
-from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild
+from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -49,7 +48,7 @@ def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[
     broken = [
         (store, built)
         for store in operator.stores
-        if not (built := rebuild(store, version, needed_ids(commit, store.id, version))).possible
+        if not (built := rebuild_after(store, version, commit)).possible
     ]
     if not broken:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from tidemark.errors import NotACheckpoint, StorageUnavailable
 from tidemark.pipeline.source_files import is_uri
@@ -93,7 +93,7 @@ def _what_it_is(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]
 def _below(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]) -> list[str]:
     """Checkpoints up to three folders below, found by looking at a bounded number of folders."""
     found: list[str] = []
-    waiting = [(f"{uri.rstrip('/')}/{name}", 1) for name, folder in inside.items() if folder]
+    waiting = [(_child(uri, name), 1) for name, folder in inside.items() if folder]
     for looked_at, (folder, depth) in enumerate(waiting):
         if looked_at == _LOOKED_AT or len(found) > _SHOWN:
             break
@@ -104,8 +104,12 @@ def _below(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]) -> 
         if looks_like_checkpoint(names):
             found.append(folder)
         elif depth < 3 and "_delta_log" not in names:
-            waiting += [(f"{folder}/{n}", depth + 1) for n, is_folder in names.items() if is_folder]
+            waiting += [(_child(folder, name), depth + 1) for name, below in names.items() if below]
     return found
+
+
+def _child(place: str, name: str) -> str:
+    return f"{place.rstrip('/')}/{quote(name) if is_uri(place) else name}"
 
 
 def _around(path: Path) -> str | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tidemark.checkpoint.reading.facts import Operator, Unreadable
 from tidemark.checkpoint.reading.layout import Layout
 from tidemark.checkpoint.reading.log_formats import CommitEntry, NotTheFormat
 from tidemark.checkpoint.reading.reader import Reader
-from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild
-from tidemark.checkpoint.reading.state_files import Store, StoreId
+from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
+from tidemark.checkpoint.reading.state_files import Store
 from tidemark.checkpoint.reading.state_metadata import (
     OperatorMetadata,
     StateSchema,
@@ -24,66 +24,64 @@ _VERSIONED = "_metadata/v2/"
 
 
 def read_operators(
-    reader: Reader, layout: Layout, version: int, commit: CommitEntry | None, files_read: int
+    reader: Reader, layout: Layout, version: int, commit: CommitEntry | None, files_opened: int
 ) -> tuple[Operator, ...]:
-    """The operators with their stores. To build `version`, at most `files_read` files of state
-    are opened: their checksums are compared, and RocksDB's snapshots say what they share."""
-    budget = _Budget(files_read)
+    """The operators with their stores. `version` is the one that the next start loads, `commit`
+    that of the batch that left it. Of its files at most `files_opened` are opened: their checksums
+    are compared, and RocksDB's snapshots say what they share."""
+    opening = _Opening(reader, files_opened)
     ids = sorted({key.operator for key in layout.stores} | layout.operator_files.keys())
-    return tuple(
-        _operator(
-            reader,
-            number,
-            tuple(store for key, store in layout.stores.items() if key.operator == number),
-            sorted(layout.operator_files.get(number, {})),
-            {key: needed_ids(commit, key, version) for key in layout.stores},
-            version,
-            budget,
+    operators = []
+    for number in ids:
+        stores = tuple(store for key, store in layout.stores.items() if key.operator == number)
+        own_files = sorted(layout.operator_files.get(number, {}))
+        unreadable: list[Unreadable] = []
+        metadata = _metadata(reader, number, own_files, unreadable)
+        schemas = dict(_schemas(reader, number, own_files, unreadable))
+        missing = {}
+        for store in stores:
+            if gone := opening.open(store, rebuild_after(store, version, commit)):
+                missing[store.id.folder] = gone
+        opened = opening.left >= 0
+        operators.append(
+            Operator(number, stores, metadata, schemas, tuple(unreadable), missing, opened)
         )
-        for number in ids
-    )
+    return tuple(operators)
 
 
-def needed_ids(commit: CommitEntry | None, store: StoreId, version: int) -> tuple[str, ...]:
-    """The unique ids that the commit before `version` names for a partition; none in format 1."""
-    if commit is None or commit.batch != version - 1:
-        return ()
-    partitions = commit.state_ids.get(store.operator, ())
-    return partitions[store.partition] if store.partition < len(partitions) else ()
+class _Opening:
+    """Opens files of state until so many were opened."""
 
+    def __init__(self, reader: Reader, files: int) -> None:
+        self.reader, self.left = reader, files
 
-class _Budget:
-    """How many files may still be opened."""
+    def open(self, store: Store, built: Rebuild) -> tuple[str, ...]:
+        """Compare the files that build a version with their checksums; of a RocksDB snapshot, what
+        it shares with others and what is gone of that."""
+        snapshot = built.snapshot
+        gone: tuple[str, ...] = ()
+        if snapshot and snapshot.rocksdb and snapshot.size and self._may():
+            gone = self._missing_shared(store, f"{store.id.folder}/{snapshot.name}")
+        elif snapshot:
+            self._compare(f"{store.id.folder}/{snapshot.name}")
+        for file in reversed(built.changes):
+            self._compare(f"{store.id.folder}/{file.name}")
+        return gone
 
-    def __init__(self, files: int) -> None:
-        self.left = files
+    def _missing_shared(self, store: Store, snapshot: str) -> tuple[str, ...]:
+        needed = self.reader.read(snapshot, _shared_files)
+        if isinstance(needed, Unreadable):
+            return (f"{snapshot.rpartition('/')[2]}: {needed.held}",)
+        return tuple(name for name, size in needed.items() if store.shared.get(name) != size)
 
-    def take(self) -> bool:
+    def _compare(self, name: str) -> None:
+        """Reading a file notes it where its checksum is wrong."""
+        if self.reader.has_checksum(name) and self._may():
+            self.reader.data(name)
+
+    def _may(self) -> bool:
         self.left -= 1
         return self.left >= 0
-
-
-def _operator(
-    reader: Reader,
-    number: int,
-    stores: tuple[Store, ...],
-    own_files: list[str],
-    ids: Mapping[StoreId, tuple[str, ...]],
-    version: int,
-    budget: _Budget,
-) -> Operator:
-    unreadable: list[Unreadable] = []
-    metadata = _metadata(reader, number, own_files, unreadable)
-    schemas = dict(_schemas(reader, number, own_files, unreadable))
-    missing: dict[str, tuple[str, ...]] = {}
-    for store in stores:
-        built = rebuild(store, version, ids[store.id])
-        if gone := _missing_shared(reader, store, built, budget):
-            missing[store.id.folder] = gone
-        _compare_checksums(reader, store, built, budget)
-    return Operator(
-        number, stores, metadata, schemas, tuple(unreadable), missing, opened=budget.left >= 0
-    )
 
 
 def _metadata(
@@ -114,19 +112,6 @@ def _schemas(
             yield name, found
 
 
-def _missing_shared(
-    reader: Reader, store: Store, built: Rebuild, budget: _Budget
-) -> tuple[str, ...]:
-    """Files below SSTs and logs that the snapshot of a RocksDB store names and that are gone."""
-    snapshot = built.snapshot
-    if snapshot is None or not snapshot.rocksdb or snapshot.size == 0 or not budget.take():
-        return ()
-    needed = reader.read(f"{store.id.folder}/{snapshot.name}", _shared_files)
-    if isinstance(needed, Unreadable):
-        return (f"{snapshot.name}: {needed.held}",)
-    return tuple(name for name, size in needed.items() if store.shared.get(name) != size)
-
-
 def _shared_files(data: bytes) -> dict[str, int]:
     """By name, the sizes of the files that a RocksDB snapshot shares with others.
 
@@ -141,14 +126,6 @@ def _shared_files(data: bytes) -> dict[str, int]:
         return ssts | {f"logs/{f['dfsLogFileName']}": int(f["sizeBytes"]) for f in logs}
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
         raise NotTheFormat(f"no RocksDB snapshot ({type(error).__name__})") from error
-
-
-def _compare_checksums(reader: Reader, store: Store, built: Rebuild, budget: _Budget) -> None:
-    """Read the files that build a version, so that those with a wrong checksum are noted."""
-    for file in (*([built.snapshot] if built.snapshot else []), *reversed(built.changes)):
-        name = f"{store.id.folder}/{file.name}"
-        if reader.has_checksum(name) and budget.take():
-            reader.data(name)
 
 
 def _last(name: str) -> str:

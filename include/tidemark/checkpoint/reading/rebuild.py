@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.checkpoint.reading.log_formats import CommitEntry
 from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
 from tidemark.checkpoint.reading.state_files import StateFile, Store
 
@@ -34,6 +35,16 @@ class Rebuild:
     @property
     def possible(self) -> bool:
         return not self.missing and not self.empty
+
+
+def rebuild_after(store: Store, version: int, commit: CommitEntry | None) -> Rebuild:
+    """How the version that the batch of `commit` left is built; `commit` is None where it is not
+    known, or where version 0 is asked for."""
+    if commit is None or commit.batch != version - 1:
+        return rebuild(store, version)
+    partitions = commit.state_ids.get(store.id.operator, ())
+    known = store.id.partition < len(partitions)
+    return rebuild(store, version, partitions[store.id.partition] if known else ())
 
 
 def rebuild(store: Store, version: int, unique_ids: tuple[str, ...] = ()) -> Rebuild:
