@@ -60,8 +60,8 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
             "was only one.",
             f"Each start writes the rows of batch {planned} once more to a sink that does not know "
             f"the batch's number. The place of batch {committed} in the sources is lost.",
-            f"Restore offsets/{planned + 1} to offsets/{committed} from a backup. Do not just "
-            f"remove the commit: a sink may hold the rows of batch {committed}.",
+            f"Restore the offsets after {planned} up to offsets/{committed} from a backup. Do not "
+            f"just remove the commit: a sink may hold the rows of batch {committed}.",
             *numbered("offsets/{}", [range(planned + 1, committed + 1)]),
         )
 

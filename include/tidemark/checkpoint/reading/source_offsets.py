@@ -124,11 +124,14 @@ def source_offset(text: str) -> SourceOffset:
 def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
     if value.keys() == {"logOffset"}:
         return FileOffset(int(value["logOffset"]))
-    if {"reservoirId", "reservoirVersion", "index"} <= value.keys():
+    if {"reservoirVersion", "index"} <= value.keys():
         # Older versions of Delta write the second name, newer ones either.
         snapshot = value.get("isInitialSnapshot", value.get("isStartingVersion", False))
         return DeltaOffset(
-            str(value["reservoirId"]), int(value["reservoirVersion"]), int(value["index"]), snapshot
+            str(value.get("reservoirId", "")),
+            int(value["reservoirVersion"]),
+            int(value["index"]),
+            snapshot,
         )
     if value.keys() == {"offset", "timestamp"}:
         return RateOffset(text)
