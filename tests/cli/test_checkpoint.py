@@ -219,7 +219,8 @@ def test_a_folder_that_has_a_pipelines_name_is_given_with_a_slash(
     monkeypatch.chdir(place.root)
     put(place, "aggregate", str(place.root / "clicks"))
     assert "ingest: new" in checkpoint("doctor", "clicks").output
-    assert f"{place.root}/clicks: clean end" in checkpoint("doctor", "./clicks").output
+    for given in ("./clicks", "clicks/"):
+        assert f"{place.root}/clicks: clean end" in checkpoint("doctor", given).output
 
 
 def test_a_path_needs_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,10 +61,10 @@ def find_targets(path_or_pipeline: str, settings: Path | None) -> Targets:
 
 
 def _is_place(given: str) -> bool:
-    if is_uri(given):
+    if is_uri(given) or given.endswith("/"):
         return True
     path = Path(given)
-    return path.suffix not in ENDINGS and (len(path.parts) > 1 or given in (".", "..", "/"))
+    return path.suffix not in ENDINGS and (len(path.parts) > 1 or given in (".", ".."))
 
 
 def _at(given: str, settings: Path | None) -> Targets:
