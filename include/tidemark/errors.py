@@ -65,6 +65,10 @@ class CheckpointUnreadable(TidemarkError):
     """A checkpoint file is missing, empty or not of a known format."""
 
 
+class NotACheckpoint(TidemarkError):
+    """A place holds no checkpoint; the message says what it holds, and what to give instead."""
+
+
 class ResultUnreadable(TidemarkError):
     """A result file is missing or is not one that a run wrote."""
 

@@ -14,6 +14,7 @@ from tidemark.storage.files import (
     FileInTheWay,
     FileMissing,
     list_files,
+    list_folder,
     read_bytes,
     remove_files,
     stat_files,
@@ -69,6 +70,14 @@ def test_files_are_listed_at_any_depth_and_none_where_no_folder_is(tmp_path: Pat
         f"{tmp_path}/in/{name}" for name in ("a.json", "b/c.json", "b/d/e.json")
     ]
     assert list_files(f"{tmp_path}/none", {}) == {}
+
+
+def test_a_folder_is_looked_at_without_what_is_below_it(tmp_path: Path) -> None:
+    write_bytes(f"{tmp_path}/a b%/one/two", b"", {})
+    write_bytes(f"{tmp_path}/.hidden", b"", {})
+    assert list_folder(str(tmp_path), {}) == {"a b%": True, ".hidden": False}
+    assert list_folder(tmp_path.as_uri(), {}) == {"a b%": True, ".hidden": False}
+    assert list_folder(f"{tmp_path}/none", {}) == {}
 
 
 def test_files_are_removed_and_one_that_is_gone_is_no_error(tmp_path: Path) -> None:

@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from threading import Barrier
-from urllib.error import URLError
 
 import pytest
 
 from tests.storage.leases import ELSEWHERE, holder, ignore, leave, left_by_another
+from tests.storage.s3 import s3_server
 from tidemark.errors import LeaseHeld, LeaseLost
 from tidemark.storage.files import list_files
 from tidemark.storage.lease import hold_lease, read_lease
 
-MOTO = Path(sys.executable).parent / "moto_server"
-
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [MOTO, "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    endpoint = f"http://127.0.0.1:{port}"
-    make_bucket(f"{endpoint}/lake")
-    yield {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }
-    server.terminate()
-    server.wait(10)
-
-
-def make_bucket(url: str) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=5)
-        except (URLError, ConnectionError):
-            assert time.monotonic() < end, "moto_server did not start"
-            time.sleep(0.1)
-        else:
-            return
+    with s3_server() as options:
+        yield options
 
 
 def test_a_lease_is_taken_renewed_released_and_taken_over(options: dict[str, str]) -> None:

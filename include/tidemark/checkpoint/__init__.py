@@ -1,1 +1,1 @@
-"""Read checkpoints: pure Python, no JVM."""
+"""Read and judge checkpoints: pure Python, no JVM."""

@@ -1,22 +1,30 @@
-"""Read a query's checkpoint: identity, offsets, commits, and the files of a batch.
+"""Read one query's checkpoint while a run works on it: identity, offsets, commits, files.
 
-Pure Python, no JVM. Formats are those of the engine's classes StreamMetadata (`metadata`),
-OffsetSeqLog (`offsets/N`), CommitLog (`commits/N`) and FileStreamSourceLog (`sources/0/N`,
-`sources/0/N.compact`), version `v1`.
+Pure Python, no JVM. Unlike `reading`, which takes stock of a whole checkpoint and says what it
+found, this reads single files and raises CheckpointUnreadable where one cannot be used: a run
+cannot go on then. Only what our own queries write is taken: offsets of version `v1`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
+from tidemark.checkpoint.reading.log_formats import (
+    NotTheFormat,
+    UnknownFormat,
+    json_object,
+    parse_commit,
+    parse_listed_files,
+    parse_metadata,
+    parse_offsets,
+)
+from tidemark.checkpoint.reading.source_offsets import DeltaOffset, FileOffset, source_offset
 from tidemark.errors import CheckpointUnreadable
 from tidemark.storage.files import FileMissing, list_files, read_bytes
 
-# What a Delta source's offset holds as its index when it stands before a version's first file.
-_BEFORE_FIRST_FILE = 0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,7 @@ class Checkpoint:
     def query_id(self) -> str | None:
         """The query's identity; None where no query has started here yet."""
         data = self._read("metadata")
-        if data is None:
-            return None
-        return str(self._json("metadata", data.decode())["id"])
+        return None if data is None else self._parsed("metadata", lambda: parse_metadata(data))
 
     def last_batch(self, log: str) -> int | None:
         """The newest batch of `offsets` or `commits`; None where there is none."""
@@ -72,18 +78,21 @@ class Checkpoint:
     def offsets(self, batch: int) -> Offsets:
         """The offsets of a batch. Raises CheckpointUnreadable where they are missing."""
         name = f"offsets/{batch}"
-        lines = self._lines(name)
-        metadata = self._json(name, lines[0]) if lines else None
-        if not metadata or not {"batchWatermarkMs", "batchTimestampMs"} <= metadata.keys():
-            raise self._cut_off(name, f"no batch time or no watermark: {lines[:1]}")
-        sources = tuple(None if line == "-" else line for line in lines[1:])
-        return Offsets(batch, metadata["batchWatermarkMs"], metadata["batchTimestampMs"], sources)
+        data = self._content(name)
+        entry = self._parsed(name, lambda: parse_offsets(batch, data))
+        if entry.version != 1:
+            raise self._unknown(name, f"v{entry.version}")
+        if entry.watermark_ms is None or entry.batch_time_ms is None:
+            raise self._cut_off(name, "no batch time or no watermark")
+        return Offsets(
+            batch, entry.watermark_ms, entry.batch_time_ms, tuple(entry.sources.values())
+        )
 
     def next_watermark_ms(self, batch: int) -> int:
         """The watermark that the commit of `batch` left for the next one; 0 for none."""
         name = f"commits/{batch}"
-        lines = self._lines(name)
-        return int(self._json(name, lines[0])["nextBatchWatermarkMs"]) if lines else 0
+        data = self._content(name)
+        return self._parsed(name, lambda: parse_commit(batch, data)).next_watermark_ms
 
     def has_new_input(self, batch: int) -> bool:
         """False for a no-data batch, which only moves state by the newer watermark."""
@@ -114,37 +123,40 @@ class Checkpoint:
         `index` below 0 for "before its first file"). CheckpointUnreadable where it does not.
         """
         name, sources = f"offsets/{batch}", self.offsets(batch).sources
-        offset = self._json(name, sources[0]) if sources and sources[0] else None
-        if offset is None or offset["index"] >= _BEFORE_FIRST_FILE:
+        text = sources[0] if sources and sources[0] else "{}"
+        self._parsed(name, lambda: json_object(text))
+        offset = source_offset(text)
+        if not isinstance(offset, DeltaOffset) or not offset.before_version:
             raise CheckpointUnreadable(
                 f"{self.uri}/{name} does not stand between two versions of a Delta table: it "
                 f"holds {sources[:1]}. Was the query started with a limit of files for each "
                 "batch? Nothing was changed by this."
             )
-        return int(offset["reservoirVersion"])
+        return offset.version
 
     def _log_offset(self, batch: int) -> int:
         name, sources = f"offsets/{batch}", self.offsets(batch).sources
         if not sources:
             raise self._cut_off(name, "no source's offset")
-        offset = sources[0]
-        return -1 if offset is None else int(self._json(name, offset)["logOffset"])
+        if sources[0] is None:
+            return -1
+        offset = source_offset(sources[0])
+        if not isinstance(offset, FileOffset):
+            raise self._cut_off(name, repr(sources[0][:80]))
+        return offset.log_offset
 
     def _file_log(self, number: int) -> list[SourceFile]:
         plain, compact = f"sources/0/{number}", f"sources/0/{number}.compact"
         name = plain if self._read(plain) is not None else compact
-        entries = [self._json(name, line) for line in self._lines(name)]
-        files = [
-            SourceFile(entry["path"], entry["timestamp"])
-            for entry in entries
-            if entry["batchId"] == number
-        ]
+        data = self._content(name)
+        entries = self._parsed(name, lambda: parse_listed_files(data))
+        files = [SourceFile(one.uri, one.modified_ms) for one in entries if one.batch == number]
         if not files:
             # The engine writes no batch of no files.
             raise self._cut_off(name, "no file")
         return files
 
-    def _lines(self, name: str) -> list[str]:
+    def _content(self, name: str) -> bytes:
         data = self._read(name)
         if not data:
             state = "missing" if data is None else "empty"
@@ -152,12 +164,7 @@ class Checkpoint:
                 f"{self.uri}/{name} is {state}; the checkpoint cannot be continued as it is. "
                 "Restore the file from a backup, or the whole checkpoint with its tables."
             )
-        version, *lines = data.decode(errors="replace").splitlines()
-        if version != "v1":
-            raise CheckpointUnreadable(
-                f"{self.uri}/{name} has the log format {version!r}; v1 is known"
-            )
-        return lines
+        return data
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -165,12 +172,18 @@ class Checkpoint:
         except FileMissing:
             return None
 
-    def _json(self, name: str, text: str) -> dict[str, Any]:
+    def _parsed(self, name: str, parse: Callable[[], T]) -> T:
         try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise self._cut_off(name, repr(text[:80])) from error
-        return dict(value)
+            return parse()
+        except UnknownFormat as error:
+            raise self._unknown(name, str(error)) from error
+        except NotTheFormat as error:
+            raise self._cut_off(name, str(error)) from error
+
+    def _unknown(self, name: str, version: str) -> CheckpointUnreadable:
+        return CheckpointUnreadable(
+            f"{self.uri}/{name} has the log format {version!r}; v1 is known"
+        )
 
     def _cut_off(self, name: str, held: str) -> CheckpointUnreadable:
         return CheckpointUnreadable(

@@ -1,12 +1,24 @@
-"""Exit codes that say whether starting again can help."""
+"""Exit codes: whether starting again can help, and what the doctor says of a checkpoint."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from tidemark.errors import FAILED, RETRY
+from tidemark.checkpoint.doctor.findings import Verdict
+from tidemark.errors import FAILED, RETRY, SUCCESS
 
 INTERRUPTED = 130
+
+# Of several checkpoints the largest one is given. 1 and 75 stay what they are elsewhere: the
+# doctor could not tell.
+VERDICTS = {
+    Verdict.CLEAN_END: SUCCESS,
+    Verdict.NEW: 10,
+    Verdict.NO_DATA_BATCH: 11,
+    Verdict.KILLED: 12,
+    Verdict.UNKNOWN: 13,
+    Verdict.DAMAGED: 14,
+}
 
 
 class _Failure(Protocol):

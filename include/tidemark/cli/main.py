@@ -1,7 +1,8 @@
 """The entry point: the commands, and how an error of ours ends one of them.
 
 Exit codes are those of the job: 0 success; 1 failed, and a retry will not help; 75 failed, and
-a retry can help. 2 is a wrong command line, 130 an interrupt.
+a retry can help. 2 is a wrong command line, 130 an interrupt. `checkpoint doctor` has a code for
+each verdict, from 10 on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidemark import __version__
+from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
@@ -46,6 +48,7 @@ app = typer.Typer(
 app.command()(validate)
 app.command()(run)
 app.command()(publish)
+app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")
 

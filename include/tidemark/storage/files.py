@@ -87,6 +87,19 @@ def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
     return {f"{_authority(uri)}/{quote(meta['path'])}": _facts(meta) for meta in found}
 
 
+def list_folder(uri: str, options: Options) -> dict[str, bool]:
+    """The names in a folder itself, and whether each is a folder; none where there is no folder.
+
+    For a look at a place whose files may be too many to be listed.
+    """
+    store, path = _located(uri, options)
+    with _naming(uri, "listed"):
+        found = obstore.list_with_delimiter(store, path)
+    folders = {prefix.rstrip("/").rpartition("/")[2]: True for prefix in found["common_prefixes"]}
+    files = {str(meta["path"]).rpartition("/")[2]: False for meta in found["objects"]}
+    return folders | files
+
+
 def remove_files(uris: Iterable[str], options: Options) -> None:
     """Remove files; one that is gone already is no error."""
     for uri in uris:

@@ -1,0 +1,101 @@
+"""Files beside the logs and the state: checksums, leftovers, and what is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.reading.facts import CheckpointFacts
+
+# A file that is being written is younger; one of a dead run stays.
+_YOUNG = timedelta(hours=1)
+
+
+def file_findings(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
+    """What is known of files that a start does not read by name. `now` is in UTC."""
+    yield from _checksums(facts)
+    yield from _not_opened(facts)
+    yield from _leftovers(facts, now)
+    yield from _unknown(facts)
+
+
+def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
+    old = {
+        f"{log.name}/{batch}"
+        for log in (facts.offsets, facts.commits)
+        for batch in log.batches[: -2 if log.name == "offsets" else -1]
+    }
+    needed = [name for name in facts.wrong_checksums if name not in old]
+    others = [name for name in facts.wrong_checksums if name in old]
+    for names, severity in ((needed, Severity.DAMAGE), (others, Severity.WARNING)):
+        if names:
+            yield Finding(
+                Kind.CHECKSUM,
+                severity,
+                f"{len(names):,} files do not match the checksum beside them: {shown(names)}.",
+                "It stops when it reads one: `ChecksumException`, or a wrong checksum.",
+                "What the files hold: they were cut, changed by hand, or restored without their "
+                "checksums.",
+                "Restore the files together with their checksum files. Where a file itself is "
+                "right, the old checksum file may be moved away.",
+                *examples(names),
+            )
+
+
+def _not_opened(facts: CheckpointFacts) -> Iterator[Finding]:
+    partly = [operator.id for operator in facts.operators if not operator.opened]
+    if partly:
+        yield Finding(
+            Kind.CHECKSUM,
+            Severity.NOTE,
+            f"Operators {shown(map(str, partly))} have more files of state than are opened at "
+            "once: of the others only names and sizes are known.",
+            "It reads all that the version needs.",
+            "None is known.",
+            "Nothing has to be done.",
+        )
+
+
+def _leftovers(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
+    young = [name for name, file in facts.leftovers.items() if now - file.modified < _YOUNG]
+    old = [name for name in facts.leftovers if name not in set(young)]
+    if old:
+        size = sum(facts.leftovers[name].size for name in old)
+        yield Finding(
+            Kind.LEFTOVERS,
+            Severity.NOTE,
+            f"{len(old):,} files, {size:,} bytes, are what a run left that ended in the middle of "
+            f"writing, or checksums of files that are gone: {shown(old)}.",
+            "It does not read them, and does not remove them.",
+            "None.",
+            "They may be removed while no query runs.",
+            *examples(old),
+        )
+    if young:
+        yield Finding(
+            Kind.LEFTOVERS,
+            Severity.NOTE,
+            f"{len(young):,} temporary files, or checksums of files that are gone, are younger "
+            f"than an hour: {shown(young)}.",
+            "It writes every file under a temporary name first.",
+            "None.",
+            "A query may be running on this checkpoint: then what is said here may be out of date.",
+            *examples(young),
+        )
+
+
+def _unknown(facts: CheckpointFacts) -> Iterator[Finding]:
+    state = [name for name in facts.unknown if name.startswith("state/")]
+    judged = any(store.files for operator in facts.operators for store in operator.stores)
+    if facts.unknown:
+        yield Finding(
+            Kind.UNKNOWN_FILES,
+            Severity.UNKNOWN if state and not judged else Severity.NOTE,
+            f"{len(facts.unknown):,} files have names that no known version of the engine gives: "
+            f"{shown(facts.unknown)}.",
+            "A newer version, another state store or somebody else may have written them.",
+            "None is known.",
+            "They were not judged." + (" Nor was the state." if state and not judged else ""),
+            *examples(facts.unknown),
+        )

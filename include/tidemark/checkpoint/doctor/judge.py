@@ -1,0 +1,122 @@
+"""The doctor's judgement: from the facts of a checkpoint to a verdict and findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark.checkpoint.doctor.files import file_findings
+from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, Kind, Severity, Verdict
+from tidemark.checkpoint.doctor.gaps import gap_findings
+from tidemark.checkpoint.doctor.identity import identity_findings, writer_findings
+from tidemark.checkpoint.doctor.logs import log_findings
+from tidemark.checkpoint.doctor.sources import source_findings
+from tidemark.checkpoint.doctor.state import state_findings
+from tidemark.checkpoint.doctor.state_ahead import ahead_findings
+from tidemark.checkpoint.doctor.watermark import (
+    no_data_batch,
+    waits_for_watermark,
+    watermark_findings,
+)
+from tidemark.checkpoint.reading.facts import CheckpointFacts
+
+_ORDER = tuple(Severity)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a query besides its checkpoint; None where it is not.
+
+    `query_id`: the id that its sink knows. `newest_event_ms`: the newest event time in what it
+    reads, in milliseconds since 1970. `output_mode`: append, update or complete.
+    """
+
+    query_id: str | None = None
+    newest_event_ms: int | None = None
+    output_mode: str | None = None
+
+
+def judge(facts: CheckpointFacts, now: datetime, known: Known | None = None) -> Diagnosis:
+    """The verdict on a checkpoint that no query works on, and what was found, worst first.
+
+    Pure: it looks at nothing but its arguments. `now` (UTC) tells old leftovers from files that
+    are being written.
+    """
+    known = known or Known()
+    repeats = facts.offsets.newest is not None and facts.next_batch == facts.offsets.newest
+    findings = [
+        *log_findings(facts),
+        *gap_findings(facts),
+        *identity_findings(facts, known.query_id),
+        *writer_findings(facts),
+        *state_findings(facts),
+        *ahead_findings(facts),
+        *source_findings(facts, repeats),
+        *watermark_findings(facts, known.newest_event_ms),
+        *file_findings(facts, now),
+    ]
+    verdict = _verdict(facts, findings, known, repeats)
+    if verdict is Verdict.NO_DATA_BATCH:
+        findings.append(no_data_batch(facts, known.output_mode))
+    if verdict is Verdict.KILLED:
+        findings.append(_repeated(facts))
+    findings.sort(key=lambda one: _ORDER.index(one.severity))
+    told = verdict in (Verdict.DAMAGED, Verdict.UNKNOWN)
+    batch = None if told else facts.next_batch
+    return Diagnosis(verdict, batch, _sentence(verdict, facts, findings), tuple(findings))
+
+
+def _verdict(
+    facts: CheckpointFacts, findings: list[Finding], known: Known, repeats: bool
+) -> Verdict:
+    severities = {one.severity for one in findings}
+    if Severity.DAMAGE in severities:
+        return Verdict.DAMAGED
+    if Severity.UNKNOWN in severities:
+        return Verdict.UNKNOWN
+    if facts.offsets.newest is None:
+        return Verdict.NEW
+    if repeats:
+        return Verdict.KILLED
+    if waits_for_watermark(facts, known.output_mode):
+        return Verdict.NO_DATA_BATCH
+    return Verdict.CLEAN_END
+
+
+def _repeated(facts: CheckpointFacts) -> Finding:
+    batch = facts.next_batch
+    return Finding(
+        Kind.REPEATED_BATCH,
+        Severity.NOTE,
+        f"offsets/{batch} is there and commits/{batch} is not: the last run ended in the middle of "
+        f"batch {batch}, or still runs.",
+        f"It runs batch {batch} again, with the same offsets, time and watermark.",
+        "None with a sink that knows the batch's number (Delta, or files); another one gets its "
+        "rows twice.",
+        "Start the query again. Change neither the query nor the checkpoint before the batch is "
+        "committed.",
+        (f"offsets/{batch}",),
+        1,
+    )
+
+
+def _sentence(verdict: Verdict, facts: CheckpointFacts, findings: list[Finding]) -> str:
+    batch = facts.next_batch
+    match verdict:
+        case Verdict.NEW:
+            return "No batch has been planned here: a query that starts begins with batch 0."
+        case Verdict.CLEAN_END:
+            return f"Batch {batch - 1} is done; the next one is batch {batch}, with new offsets."
+        case Verdict.NO_DATA_BATCH:
+            return (
+                f"Batch {batch - 1} is done, but no batch has applied the watermark that it left: "
+                f"batch {batch} will, with the next rows."
+            )
+        case Verdict.KILLED:
+            return f"Batch {batch} was planned and not committed: it runs again as it was planned."
+        case Verdict.UNKNOWN:
+            return "What decides is in a format that is not known here: it was not judged."
+        case Verdict.DAMAGED:
+            damage = sum(one.severity is Severity.DAMAGE for one in findings)
+            findings_of = "finding" if damage == 1 else "findings"
+            return f"It cannot be continued rightly as it is: {damage} {findings_of} of damage."

@@ -1,0 +1,151 @@
+"""The offset log and the commit log: do they fit, and can their files be used?
+
+A start reads the newest two files of `offsets` and the newest of `commits`, and no other
+(MicroBatchExecution.populateStartOffsets, HDFSMetadataLog.getLatest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.checkpoint.doctor.findings import (
+    Finding,
+    Kind,
+    Severity,
+    examples,
+    numbered,
+    shown,
+)
+from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts, Problem, Unreadable
+
+_RESTORE = "Restore the file from a backup, or the whole checkpoint together with its tables."
+_NOT_READ = "It does not read this file at a start."
+_NO_REWIND = "None for the next start; a rewind to this batch is not possible."
+_SAYS_OF_EMPTY = {
+    "offsets": "It stops with `Incomplete log file`.",
+    "commits": "It stops with `Incomplete log file in the offset commit log`.",
+}
+
+
+def log_findings(facts: CheckpointFacts) -> Iterator[Finding]:
+    """Commits without their offsets, and files that cannot be used."""
+    yield from _lost_offsets(facts)
+    yield from _unusable(facts, facts.offsets)
+    yield from _unusable(facts, facts.commits)
+
+
+def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
+    planned, committed = facts.offsets.newest, facts.commits.newest
+    if planned is None and (committed is not None or facts.operators):
+        held = f"commits/{committed}" if committed is not None else "state"
+        yield Finding(
+            Kind.COMMIT_WITHOUT_OFFSET,
+            Severity.DAMAGE,
+            f"The folder `offsets` is empty or gone, but there is {held}.",
+            "It begins with batch 0 again and reads the sources from their start; with "
+            "`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart` (Spark 4.2) it refuses.",
+            "Rows may be written twice, or skipped by a sink that knows the batches' numbers.",
+            "Restore `offsets` from a backup, or start the query in a new folder and decide from "
+            "where it reads.",
+        )
+    elif planned is not None and committed is not None and committed > planned:
+        yield Finding(
+            Kind.COMMIT_WITHOUT_OFFSET,
+            Severity.DAMAGE,
+            f"commits/{committed} says that batch {committed} is done, but the newest of the "
+            f"offsets is offsets/{planned}.",
+            # No case of populateStartOffsets fits, so the batch counts as planned and not done.
+            f"It runs batch {planned} again, and stops when that is to be committed, with "
+            "`CONCURRENT_STREAM_LOG_UPDATE … Multiple streaming jobs detected`, also where there "
+            "was only one.",
+            f"Each start writes the rows of batch {planned} once more to a sink that does not know "
+            f"the batch's number. The place of batch {committed} in the sources is lost.",
+            f"Restore the offsets after {planned} up to offsets/{committed} from a backup. Do not "
+            f"just remove the commit: a sink may hold the rows of batch {committed}.",
+            *numbered("offsets/{}", [range(planned + 1, committed + 1)]),
+        )
+
+
+def _unusable(facts: CheckpointFacts, log: AnyLog) -> Iterator[Finding]:
+    for batch, found in log.read.items():
+        if isinstance(found, Unreadable):
+            yield _unusable_file(facts, log, batch, found)
+    if log.empty:
+        yield Finding(
+            Kind.LOG_FILE,
+            Severity.WARNING,
+            f"Old files of `{log.name}` are empty: {shown(map(str, log.empty))}.",
+            "It does not read these files at a start.",
+            _NO_REWIND,
+            "Nothing has to be done for the next start.",
+            *examples(f"{log.name}/{batch}" for batch in log.empty),
+        )
+
+
+def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unreadable) -> Finding:
+    needed = batch in _read_at_start(log)
+    if found.problem is Problem.UNKNOWN_FORMAT:
+        return Finding(
+            Kind.UNKNOWN_FORMAT,
+            Severity.UNKNOWN if needed else Severity.NOTE,
+            f"{found.told}: a newer engine may have written it.",
+            "The version that wrote it reads it; an older one refuses it.",
+            "None is known.",
+            "Look at it with a newer Tidemark. It was not judged.",
+            (found.name,),
+            1,
+        )
+    if not needed:
+        return Finding(
+            Kind.LOG_FILE,
+            Severity.WARNING,
+            f"{found.told}.",
+            _NOT_READ,
+            _NO_REWIND,
+            "Nothing has to be done for the next start.",
+            (found.name,),
+            1,
+        )
+    if found.problem is Problem.UNREADABLE:
+        return Finding(
+            Kind.LOG_FILE,
+            Severity.UNKNOWN,
+            f"{found.told}.",
+            "It needs this file at a start.",
+            "None is known.",
+            "Look again: where a query runs, it may have removed the file meanwhile.",
+            (found.name,),
+            1,
+        )
+    engine = (
+        _SAYS_OF_EMPTY[log.name]
+        if found.problem is Problem.EMPTY
+        else "It stops: the text cannot be read as JSON."
+    )
+    risk, advice = _mending(facts, log, batch)
+    return Finding(
+        Kind.LOG_FILE, Severity.DAMAGE, f"{found.told}.", engine, risk, advice, (found.name,), 1
+    )
+
+
+def _mending(facts: CheckpointFacts, log: AnyLog, batch: int) -> tuple[str, str]:
+    if log.name == "commits" and batch == facts.offsets.newest:
+        return (
+            f"None, where the sink takes batch {batch} twice without harm.",
+            f"Move commits/{batch} and its checksum file away: the engine then runs batch {batch} "
+            "again, with the same offsets.",
+        )
+    if log.name == "offsets" and batch == facts.offsets.newest and facts.commits.newest != batch:
+        return (
+            f"Rows of batch {batch} that reached the sink: it is planned anew, with other rows.",
+            f"Restore the file from a backup. Where there is none: batch {batch} was never "
+            f"committed, so with offsets/{batch} and its checksum file moved away the engine plans "
+            "it anew. See first whether the sink holds rows of it.",
+        )
+    return "The batch's place in the sources is lost with the file.", _RESTORE
+
+
+def _read_at_start(log: AnyLog) -> tuple[int, ...]:
+    if log.newest is None:
+        return ()
+    return (log.newest, log.newest - 1) if log.name == "offsets" else (log.newest,)

@@ -1,0 +1,153 @@
+"""File sources: are the lists of their files there, and the files that the newest ones name?
+
+FileStreamSource knows every file that it took by path, for good: what a list in `sources/M` names
+is never read again, also where it changed. A start reads the newest compacted list and all lists
+after it (CompactibleFileStreamLog.allFiles); a batch that runs again reads its files again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.checkpoint.doctor.findings import (
+    Finding,
+    Kind,
+    Severity,
+    examples,
+    numbered,
+    shown,
+    spans,
+)
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Source, SourceList
+from tidemark.checkpoint.reading.log_formats import ListedFile
+from tidemark.checkpoint.reading.missing import missing_ranges
+from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
+from tidemark.pipeline.instants import epoch_ms
+
+_RESTORE = "Restore the files from a backup, or the whole checkpoint together with its tables."
+
+
+def source_findings(facts: CheckpointFacts, repeats: bool) -> Iterator[Finding]:
+    """What is wrong with the sources' folders. `repeats`: the next start runs a batch again."""
+    for source in facts.sources:
+        if isinstance(source.offset, FileOffset):
+            yield from _lists(source, source.offset)
+        if source.file_list is not None:
+            yield from _unreadable(source, source.file_list)
+            yield from _listed_files(facts, source, source.file_list, repeats)
+
+
+def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
+    lists = source.file_list
+    if lists is None and not source.id.isdecimal():
+        # A source that was given a name: which folder is its own is not known then.
+        return
+    have = set(lists.lists) | set(lists.compacted) if lists else set()
+    newest = max([offset.log_offset, *have], default=-1)
+    first = max(lists.compacted, default=0) if lists else 0
+    missing = missing_ranges(have, first, newest)
+    if missing:
+        yield Finding(
+            Kind.SOURCE_LIST,
+            Severity.DAMAGE,
+            f"Lists of the files of source {source.id} are missing: {spans(missing)}. A start "
+            f"needs {first} to {newest}.",
+            "It stops: the batch, or the list's file, `doesn't exist`.",
+            "With a list lost, the engine does not know that it took its files, and takes them "
+            "again.",
+            _RESTORE,
+            *numbered(f"sources/{source.id}/{{}}", missing),
+        )
+
+
+def _unreadable(source: Source, lists: SourceList) -> Iterator[Finding]:
+    first = max(lists.compacted, default=0)
+    for found in lists.unreadable:
+        number = int(found.name.rpartition("/")[2].removesuffix(".compact"))
+        damage = Severity.UNKNOWN if found.undecided else Severity.DAMAGE
+        yield Finding(
+            Kind.SOURCE_LIST,
+            damage if number >= first else Severity.WARNING,
+            f"{found.told}.",
+            "It reads the newest compacted list and all after it at a start, and stops at this one."
+            if number >= first
+            else "It does not read this list at a start.",
+            "With a list lost, the engine does not know that it took its files, and takes them "
+            "again.",
+            _RESTORE,
+            (found.name,),
+            1,
+        )
+
+
+def _listed_files(
+    facts: CheckpointFacts, source: Source, lists: SourceList, repeats: bool
+) -> Iterator[Finding]:
+    if lists.not_checked:
+        yield Finding(
+            Kind.SOURCE_FILES,
+            Severity.NOTE,
+            f"The files that source {source.id} lists could not be looked for: {lists.not_checked}",
+            "It looks for them when a batch reads them.",
+            "None is known.",
+            "Give the storage options of the source's store, if it should be looked at.",
+        )
+    again = _of_repeated_batch(facts, source) if repeats else range(0)
+    gone = [one for one, found in lists.newest_files.items() if found is None]
+    changed = [
+        one
+        for one, found in lists.newest_files.items()
+        if found is not None and epoch_ms(found.modified) != one.modified_ms
+    ]
+    looked_at = len(lists.newest_files)
+    yield from _gone(source, [one for one in gone if one.batch in again], True, looked_at)
+    yield from _gone(source, [one for one in gone if one.batch not in again], False, looked_at)
+    if changed:
+        yield Finding(
+            Kind.SOURCE_FILES,
+            Severity.WARNING,
+            f"Of the newest {looked_at} files that source {source.id} took, {len(changed)} have "
+            f"changed since: {shown(one.uri for one in changed)}.",
+            "It knows a file by its path and does not read it again; a batch that runs again "
+            "reads it as it is now.",
+            "What was added to these files, or changed in them, is in no batch.",
+            "Land files under new names, whole. To have these read, copy them to new names and "
+            "mind the rows that were read before.",
+            *examples(one.uri for one in changed),
+        )
+
+
+def _gone(
+    source: Source, gone: list[ListedFile], needed: bool, looked_at: int
+) -> Iterator[Finding]:
+    if not gone:
+        return
+    yield Finding(
+        Kind.SOURCE_FILES,
+        Severity.DAMAGE if needed else Severity.NOTE,
+        f"Of the newest {looked_at} files that source {source.id} took, {len(gone)} are gone"
+        f"{', which the batch that runs again reads' if needed else ''}: "
+        f"{shown(one.uri for one in gone)}.",
+        "The batch stops at the first of them: the file does not exist (unless the query runs with"
+        " `ignoreMissingFiles`)."
+        if needed
+        else "It does not look for them: their batches are done.",
+        "The rows of these files, as far as no sink has them."
+        if needed
+        else "None for the next start; batches with these files cannot run again after a rewind.",
+        "Bring the files back to the same paths."
+        if needed
+        else "Nothing has to be done where they were removed or archived on purpose.",
+        *examples(one.uri for one in gone),
+    )
+
+
+def _of_repeated_batch(facts: CheckpointFacts, source: Source) -> range:
+    """The numbers of the lists that the planned batch reads."""
+    if not isinstance(source.offset, FileOffset):
+        return range(0)
+    before = facts.offsets.entry((facts.offsets.newest or 0) - 1)
+    text = before.sources.get(source.id) if before else None
+    start = source_offset(text) if text else None
+    first = start.log_offset + 1 if isinstance(start, FileOffset) else 0
+    return range(first, source.offset.log_offset + 1)

@@ -1,0 +1,183 @@
+"""The state: can the version that the next start loads be built from the files that are there?
+
+Batch N begins with version N of every store (StatefulOperatorStateInfo.storeVersion is the
+batch's number), and leaves version N+1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
+from tidemark.checkpoint.reading.state_files import Store, StoreId
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_KNOWN_PROVIDERS = ("HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_RESTORE = (
+    "Restore the files from a backup. Without one, the state is lost: start the query in a new "
+    "folder and let it read again what the open windows and keys need."
+)
+
+
+def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
+    """What is wrong with the stores, by operator."""
+    provider = facts.conf.get(_PROVIDER, "")
+    if facts.operators and provider and provider.rpartition(".")[2] not in _KNOWN_PROVIDERS:
+        yield Finding(
+            Kind.UNKNOWN_FORMAT,
+            Severity.UNKNOWN,
+            f"The state is kept by {provider}, whose files are not known here.",
+            "It reads them with that class.",
+            "None is known.",
+            "The state was not judged.",
+        )
+        return
+    version = facts.version_needed
+    for operator in facts.operators:
+        yield from _lost(facts, operator, version)
+        yield from _missing_partitions(facts, operator, version)
+        yield from _shared(operator)
+        yield from _own_files(operator)
+
+
+def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[Finding]:
+    commit = facts.commits.entry(version - 1)
+    broken = [
+        (store, built)
+        for store in operator.stores
+        if not (built := rebuild_after(store, version, commit)).possible
+    ]
+    if not broken:
+        return
+    files = [
+        f"{store.id.folder}/{name}"
+        for store, built in broken
+        for name in (*built.missing, *built.empty)
+    ]
+    yield Finding(
+        Kind.STATE,
+        Severity.DAMAGE,
+        f"Version {version} of {_stores(broken)} cannot be built: {_told(broken)}.",
+        _says(broken),
+        "The state of these partitions: sums, windows and keys that are still open.",
+        _advice(broken),
+        *examples(files),
+    )
+
+
+def _stores(broken: list[tuple[Store, Rebuild]]) -> str:
+    named = shown(_name(store.id) for store, _ in broken)
+    return f"{len(broken):,} stores ({named})" if len(broken) > 1 else named
+
+
+def _name(store: StoreId) -> str:
+    return f"operator {store.operator}, partition {store.partition}, store {store.store}"
+
+
+def _told(broken: list[tuple[Store, Rebuild]]) -> str:
+    """The facts of the first store, as an example for the others."""
+    store, built = broken[0]
+    said = []
+    if built.missing:
+        said.append(f"{shown(built.missing)} missing")
+    if built.empty:
+        said.append(f"{shown(built.empty)} empty")
+    snapshot = built.snapshot
+    start = f"from {snapshot.name}" if snapshot else "from version 1, without a snapshot"
+    return f"in {store.id.folder}, {start}, {' and '.join(said)}"
+
+
+def _says(broken: list[tuple[Store, Rebuild]]) -> str:
+    _, built = broken[0]
+    if built.detour is not None:
+        return (
+            "It stops at the empty snapshot, unless it may take an older one by itself "
+            "(`spark.sql.streaming.stateStore.autoSnapshotRepair.enabled`, Spark 4.1 or later)."
+        )
+    if not built.missing:
+        return "It stops with an error of the class `CANNOT_LOAD_STATE_STORE`, `UNCATEGORIZED`."
+    if built.missing[0].endswith(".delta"):
+        return "It stops with `CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS`."
+    return "It stops: a file of RocksDB's state does not exist (`CANNOT_LOAD_STATE_STORE`)."
+
+
+def _advice(broken: list[tuple[Store, Rebuild]]) -> str:
+    detours = [built.detour for _, built in broken if built.detour is not None]
+    if len(detours) < len(broken):
+        return _RESTORE
+    start = detours[0].snapshot.name if detours[0].snapshot else "an empty store"
+    return (
+        "Move the empty snapshots and their checksum files away: the version can be built without "
+        f"them, from {start} and the {len(detours[0].changes)} changes after it."
+    )
+
+
+def _missing_partitions(
+    facts: CheckpointFacts, operator: Operator, version: int
+) -> Iterator[Finding]:
+    """Partitions or stores whose folder is gone. An operator without keys has only partition 0,
+    whatever the recorded number of partitions."""
+    there = {(store.id.partition, store.id.store) for store in operator.stores}
+    if version == 0 or not there or (operator.partitions == (0,) and not _has_keys(operator)):
+        return
+    recorded = facts.conf.get(_PARTITIONS, "")
+    count = int(recorded) if recorded.isdecimal() else operator.partitions[-1] + 1
+    gone = [
+        StoreId(operator.id, partition, store).folder
+        for partition in range(count)
+        for store in operator.store_names
+        if (partition, store) not in there
+    ]
+    if gone:
+        yield Finding(
+            Kind.STATE,
+            Severity.DAMAGE,
+            f"Operator {operator.id} has {count} partitions, of which the state of "
+            f"{len(gone):,} is missing: {shown(gone)}.",
+            f"It cannot load version {version} of them, and stops.",
+            "The state of these partitions: sums, windows and keys that are still open.",
+            _RESTORE,
+            *examples(gone),
+        )
+
+
+def _has_keys(operator: Operator) -> bool:
+    """Do the schemas say that rows have keys? A limit's key is of the type void."""
+    keys = {column for schema in operator.schemas.values() for column in schema.key}
+    return bool(keys - {"key: void"})
+
+
+def _shared(operator: Operator) -> Iterator[Finding]:
+    files = [
+        f"{folder}/{name}" for folder, names in operator.missing_shared.items() for name in names
+    ]
+    if files:
+        yield Finding(
+            Kind.STATE,
+            Severity.DAMAGE,
+            f"Operator {operator.id}: {len(files):,} files that RocksDB snapshots need are "
+            f"missing or of another size: {shown(files)}.",
+            "It stops when it loads the snapshot: the file does not exist, or has another size "
+            "than expected.",
+            "The state of these partitions: sums, windows and keys that are still open.",
+            _RESTORE,
+            *examples(files),
+        )
+
+
+def _own_files(operator: Operator) -> Iterator[Finding]:
+    for found in operator.unreadable:
+        yield Finding(
+            Kind.STATE_METADATA,
+            Severity.WARNING,
+            f"{found.told}.",
+            "A start may stop when it compares the schema of the state; the readers `statestore` "
+            "and `state-metadata` do.",
+            "None is known: the rows of the state lie in other files.",
+            "Restore the file from a backup.",
+            (found.name,),
+            1,
+        )

@@ -1,0 +1,51 @@
+"""The checksum files beside a checkpoint's files.
+
+`.NAME.crc` is what Hadoop's ChecksumFileSystem keeps of every local file; it reads no file whose
+bytes do not match. `NAME.crc` is ChecksumCheckpointFileManager's, which state stores of Spark 4.1
+or later may write.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from tidemark.checkpoint.reading.log_formats import NotTheFormat, json_object
+
+_MAGIC = b"crc\0"
+_HEADER = 8
+
+
+@dataclass(frozen=True)
+class CheckpointChecksum:
+    """What ChecksumCheckpointFileManager recorded of a file; the sum is not computed here."""
+
+    algorithm: str
+    file_size: int
+
+
+def twin_of(name: str) -> str:
+    """Where Hadoop's checksum of a local file lies."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}.{last}.crc"
+
+
+def matches_twin(data: bytes, twin: bytes) -> bool:
+    """Does a file match its `.NAME.crc`? True where that is none that Hadoop's class writes."""
+    if len(twin) < _HEADER or not twin.startswith(_MAGIC):
+        return True
+    (chunk,) = struct.unpack(">i", twin[len(_MAGIC) : _HEADER])
+    if chunk <= 0:
+        return True
+    sums = [zlib.crc32(data[at : at + chunk]) for at in range(0, len(data), chunk)]
+    return twin[_HEADER:] == struct.pack(f">{len(sums)}I", *sums)
+
+
+def parse_checksum(data: bytes) -> CheckpointChecksum:
+    """A file of ChecksumCheckpointFileManager; NotTheFormat where it is none."""
+    value = json_object(data.decode(errors="replace"))
+    try:
+        return CheckpointChecksum(str(value["algorithm"]), int(value["mainFileSize"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotTheFormat("no algorithm or mainFileSize") from error

@@ -1,0 +1,132 @@
+"""The sources of a query: their newest offsets, and the folders `sources/M`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidemark.checkpoint.reading.facts import Source, SourceList, Unreadable
+from tidemark.checkpoint.reading.log_formats import ListedFile, OffsetEntry, parse_listed_files
+from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.source_offsets import (
+    CountOffset,
+    DeltaOffset,
+    FileOffset,
+    KafkaOffset,
+    RateOffset,
+    SourceOffset,
+    source_offset,
+)
+from tidemark.errors import StorageUnavailable
+from tidemark.storage.files import FileFacts, stat_files
+
+COMPACT = ".compact"
+_SHOWN = 200
+# A compacted list names every file that the source ever took, in about 150 bytes each.
+_LARGEST_LIST = 64 << 20
+
+
+def read_sources(
+    reader: Reader,
+    newest: OffsetEntry | None,
+    folders: Mapping[str, Mapping[str, FileFacts]],
+    files_checked: int,
+) -> tuple[Source, ...]:
+    """The sources that the newest offsets name, and those that have a folder only.
+
+    Of each file list at most `files_checked` entries, the newest, are looked for in their store.
+    """
+    texts = dict(newest.sources) if newest else {}
+    names = [*texts, *(name for name in sorted(folders) if name not in texts)]
+    providers = newest.providers if newest else {}
+    return tuple(
+        _source(reader, name, texts.get(name), providers, folders.get(name, {}), files_checked)
+        for name in names
+    )
+
+
+def _source(
+    reader: Reader,
+    name: str,
+    text: str | None,
+    providers: Mapping[str, str],
+    files: Mapping[str, FileFacts],
+    files_checked: int,
+) -> Source:
+    offset = None if text is None else source_offset(text)
+    initial = None if isinstance(offset, FileOffset) else _initial(reader, name, files)
+    kind = providers.get(name) or _kind(offset, initial)
+    lists_files = isinstance(offset, FileOffset) or (offset is None and initial is None)
+    file_list = _file_list(reader, name, files, files_checked) if lists_files and files else None
+    return Source(name, kind, offset, file_list, initial)
+
+
+def _kind(offset: SourceOffset | None, initial: str | None) -> str:
+    match offset:
+        case FileOffset():
+            return "file"
+        case DeltaOffset():
+            return "Delta"
+        case KafkaOffset():
+            return "Kafka"
+        case RateOffset():
+            return "rate"
+        case CountOffset():
+            # The rate source writes down when it began; socket and memory sources write nothing.
+            return "rate" if initial is not None else "rate, socket or memory"
+        case _:
+            return "unknown"
+
+
+def _initial(reader: Reader, name: str, files: Mapping[str, FileFacts]) -> str | None:
+    """What a source that lists no files wrote when it began; None where it wrote nothing.
+
+    KafkaSourceInitialOffsetWriter puts a zero byte first, for Spark 2.1.0 (SPARK-19517).
+    """
+    if set(files) != {"0"}:
+        return None
+    data = reader.data(f"sources/{name}/0")
+    if isinstance(data, Unreadable):
+        return None
+    text = data.decode(errors="replace").lstrip("\0")
+    version, _, rest = text.partition("\n")
+    if version.startswith("v"):
+        return None if '"path"' in rest else rest[:_SHOWN]
+    return text[:_SHOWN]
+
+
+def _file_list(
+    reader: Reader, name: str, files: Mapping[str, FileFacts], files_checked: int
+) -> SourceList:
+    plain = sorted(int(file) for file in files if file.isdecimal())
+    ends = (file.removesuffix(COMPACT) for file in files if file.endswith(COMPACT))
+    compacted = sorted(int(file) for file in ends if file.isdecimal())
+    unreadable: list[Unreadable] = []
+    newest: list[ListedFile] = []
+    for number in sorted({*plain, *compacted}, reverse=True):
+        own = str(number) if number in plain else f"{number}{COMPACT}"
+        if len(newest) >= files_checked or files[own].size > _LARGEST_LIST:
+            break
+        entries = reader.read(f"sources/{name}/{own}", parse_listed_files)
+        if isinstance(entries, Unreadable):
+            unreadable.append(entries)
+            continue
+        newest += _unseen(entries, newest)
+    facts, not_checked = _stat(newest[:files_checked], reader.options)
+    size = sum(file.size for file in files.values())
+    return SourceList(tuple(plain), tuple(compacted), size, facts, not_checked, tuple(unreadable))
+
+
+def _unseen(entries: Sequence[ListedFile], seen: Sequence[ListedFile]) -> list[ListedFile]:
+    """The newest first; a compacted list repeats what the lists before it name."""
+    known = set(seen)
+    return sorted((one for one in entries if one not in known), key=lambda one: -one.batch)
+
+
+def _stat(
+    listed: Sequence[ListedFile], options: Mapping[str, str]
+) -> tuple[dict[ListedFile, FileFacts | None], str | None]:
+    try:
+        found = stat_files([one.uri for one in listed], options)
+    except StorageUnavailable as error:
+        return {}, str(error)
+    return {one: found[one.uri] for one in listed}, None

@@ -1,0 +1,132 @@
+"""The stateful operators: their stores, and what their own files say of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable
+
+from tidemark.checkpoint.reading.facts import Operator, Unreadable
+from tidemark.checkpoint.reading.layout import Layout
+from tidemark.checkpoint.reading.log_formats import CommitEntry, NotTheFormat
+from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
+from tidemark.checkpoint.reading.state_files import Store
+from tidemark.checkpoint.reading.state_metadata import (
+    OperatorMetadata,
+    StateSchema,
+    parse_operator_metadata,
+    parse_schema,
+)
+
+_VERSIONED = "_metadata/v2/"
+
+
+def read_operators(
+    reader: Reader, layout: Layout, version: int, commit: CommitEntry | None, files_opened: int
+) -> tuple[Operator, ...]:
+    """The operators with their stores. `version` is the one that the next start loads, `commit`
+    that of the batch that left it. Of its files at most `files_opened` are opened: their checksums
+    are compared, and RocksDB's snapshots say what they share."""
+    opening = _Opening(reader, files_opened)
+    ids = sorted({key.operator for key in layout.stores} | layout.operator_files.keys())
+    operators = []
+    for number in ids:
+        stores = tuple(store for key, store in layout.stores.items() if key.operator == number)
+        own_files = sorted(layout.operator_files.get(number, {}))
+        unreadable: list[Unreadable] = []
+        metadata = _metadata(reader, number, own_files, unreadable)
+        schemas = dict(_schemas(reader, number, own_files, unreadable))
+        missing = {}
+        for store in stores:
+            if gone := opening.open(store, rebuild_after(store, version, commit)):
+                missing[store.id.folder] = gone
+        opened = opening.left >= 0
+        operators.append(
+            Operator(number, stores, metadata, schemas, tuple(unreadable), missing, opened)
+        )
+    return tuple(operators)
+
+
+class _Opening:
+    """Opens files of state until so many were opened."""
+
+    def __init__(self, reader: Reader, files: int) -> None:
+        self.reader, self.left = reader, files
+
+    def open(self, store: Store, built: Rebuild) -> tuple[str, ...]:
+        """Compare the files that build a version with their checksums; of a RocksDB snapshot, what
+        it shares with others and what is gone of that."""
+        snapshot = built.snapshot
+        gone: tuple[str, ...] = ()
+        if snapshot and snapshot.rocksdb and snapshot.size and self._may():
+            gone = self._missing_shared(store, f"{store.id.folder}/{snapshot.name}")
+        elif snapshot:
+            self._compare(f"{store.id.folder}/{snapshot.name}")
+        for file in reversed(built.changes):
+            self._compare(f"{store.id.folder}/{file.name}")
+        return gone
+
+    def _missing_shared(self, store: Store, snapshot: str) -> tuple[str, ...]:
+        needed = self.reader.read(snapshot, _shared_files)
+        if isinstance(needed, Unreadable):
+            return (f"{snapshot.rpartition('/')[2]}: {needed.held}",)
+        return tuple(name for name, size in needed.items() if store.shared.get(name) != size)
+
+    def _compare(self, name: str) -> None:
+        """Reading a file notes it where its checksum is wrong."""
+        if self.reader.has_checksum(name) and self._may():
+            self.reader.data(name)
+
+    def _may(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def _metadata(
+    reader: Reader, number: int, own_files: list[str], unreadable: list[Unreadable]
+) -> OperatorMetadata | None:
+    versioned = [n for n in own_files if n.startswith(_VERSIONED) and _last(n).isdecimal()]
+    newest = max(versioned, key=lambda name: int(_last(name)), default=None)
+    name = newest or next((n for n in own_files if n == "_metadata/metadata"), None)
+    if name is None:
+        return None
+    found = reader.read(f"state/{number}/{name}", parse_operator_metadata)
+    if isinstance(found, Unreadable):
+        unreadable.append(found)
+        return None
+    return found
+
+
+def _schemas(
+    reader: Reader, number: int, own_files: list[str], unreadable: list[Unreadable]
+) -> Iterable[tuple[str, StateSchema]]:
+    for name in own_files:
+        if not (name.endswith("_metadata/schema") or name.startswith("_stateSchema/")):
+            continue
+        found = reader.read(f"state/{number}/{name}", parse_schema)
+        if isinstance(found, Unreadable):
+            unreadable.append(found)
+        else:
+            yield name, found
+
+
+def _shared_files(data: bytes) -> dict[str, int]:
+    """By name, the sizes of the files that a RocksDB snapshot shares with others.
+
+    RocksDBCheckpointMetadata: the entry `metadata` of the zip, `v1` and a line of JSON.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as snapshot:
+            text = snapshot.read("metadata").decode()
+        metadata = json.loads(text.partition("\n")[2])
+        ssts = {f"SSTs/{f['dfsSstFileName']}": int(f["sizeBytes"]) for f in metadata["sstFiles"]}
+        logs = metadata.get("logFiles") or []
+        return ssts | {f"logs/{f['dfsLogFileName']}": int(f["sizeBytes"]) for f in logs}
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        raise NotTheFormat(f"no RocksDB snapshot ({type(error).__name__})") from error
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -1,0 +1,73 @@
+"""Read single files of a checkpoint, and tell what was wrong with those that could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import quote
+
+from tidemark.checkpoint.reading.checksums import matches_twin, parse_checksum, twin_of
+from tidemark.checkpoint.reading.facts import Problem, Unreadable
+from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat
+from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.source_files import is_uri
+from tidemark.storage.files import FileFacts, read_bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The files of one checkpoint. `wrong_checksums` collects those that do not match theirs."""
+
+    uri: str
+    options: Mapping[str, str]
+    files: Mapping[str, FileFacts]
+    wrong_checksums: list[str] = field(default_factory=list)
+
+    def read(self, name: str, parse: Callable[[bytes], T]) -> T | Unreadable:
+        """What `parse` makes of a file; Unreadable where the file cannot be used."""
+        data = self.data(name)
+        if isinstance(data, Unreadable):
+            return data
+        if not data:
+            return Unreadable(name, Problem.EMPTY)
+        try:
+            return parse(data)
+        except UnknownFormat as error:
+            return Unreadable(name, Problem.UNKNOWN_FORMAT, str(error))
+        except NotTheFormat as error:
+            return Unreadable(name, Problem.NOT_THE_FORMAT, f"it holds {error}")
+
+    def has_checksum(self, name: str) -> bool:
+        """Has a file a checksum beside it, of either kind?"""
+        return twin_of(name) in self.files or f"{name}.crc" in self.files
+
+    def data(self, name: str) -> bytes | Unreadable:
+        """The bytes of a file; it is noted where they do not match a checksum beside it."""
+        try:
+            data = self._bytes(name)
+            if not self._matches(name, data):
+                self.wrong_checksums.append(name)
+        except StorageUnavailable as error:
+            return Unreadable(name, Problem.UNREADABLE, str(error))
+        return data
+
+    def _matches(self, name: str, data: bytes) -> bool:
+        twin, checksum = twin_of(name), f"{name}.crc"
+        if twin in self.files and not matches_twin(data, self._bytes(twin)):
+            return False
+        if checksum not in self.files:
+            return True
+        try:
+            return parse_checksum(self._bytes(checksum)).file_size == len(data)
+        except NotTheFormat:
+            return False
+
+    def _bytes(self, name: str) -> bytes:
+        return read_bytes(_place(self.uri, name), self.options)
+
+
+def _place(uri: str, name: str) -> str:
+    return f"{uri.rstrip('/')}/{quote(name) if is_uri(uri) else name}"

@@ -1,0 +1,151 @@
+"""The offset of a source, told by its shape: the engine writes no kind beside it (but in v2).
+
+The shapes are those of the classes FileStreamSourceOffset, DeltaSourceOffset, KafkaSourceOffset,
+LongOffset (rate, socket and memory sources), RatePerMicroBatchStreamOffset and RateStreamOffset.
+Any other is unknown, with its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Delta's index for "before this version's first file" is below this one.
+_FIRST_FILE = 0
+
+
+@dataclass(frozen=True)
+class FileOffset:
+    """The newest list in `sources/M` that is part of the batch."""
+
+    log_offset: int
+
+    @property
+    def told(self) -> str:
+        return f"file list {self.log_offset}"
+
+
+@dataclass(frozen=True)
+class DeltaOffset:
+    """A place in a Delta table's log: before file `index` of `version`, or, with an index below
+    0, before the version's first file. `snapshot`: the query still reads the table as it was when
+    the query began."""
+
+    table_id: str
+    version: int
+    index: int
+    snapshot: bool
+
+    @property
+    def before_version(self) -> bool:
+        """Does the offset stand between two versions?"""
+        return self.index < _FIRST_FILE
+
+    @property
+    def told(self) -> str:
+        place = f"before version {self.version}" if self.before_version else self._within
+        return f"{place} of table {self.table_id}"
+
+    @property
+    def _within(self) -> str:
+        return f"file {self.index} of version {self.version}" + (
+            " (first snapshot)" if self.snapshot else ""
+        )
+
+
+@dataclass(frozen=True)
+class KafkaOffset:
+    """By topic and partition, the offset of the next record: one more than the last one read."""
+
+    topics: Mapping[str, Mapping[int, int]]
+
+    @property
+    def told(self) -> str:
+        return "; ".join(
+            f"{topic}: {len(partitions)} partitions, sum of offsets {sum(partitions.values()):,}"
+            for topic, partitions in self.topics.items()
+        )
+
+
+@dataclass(frozen=True)
+class CountOffset:
+    """A number: seconds of a rate source, records of a socket or memory source."""
+
+    value: int
+
+    @property
+    def told(self) -> str:
+        return f"{self.value:,}"
+
+
+@dataclass(frozen=True)
+class RateOffset:
+    """Of a rate source that writes JSON (rate-micro-batch; the rate source in continuous mode)."""
+
+    text: str
+
+    @property
+    def told(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class UnknownOffset:
+    """Of a source that this code does not know; its text."""
+
+    text: str
+
+    @property
+    def told(self) -> str:
+        return self.text
+
+
+SourceOffset = FileOffset | DeltaOffset | KafkaOffset | CountOffset | RateOffset | UnknownOffset
+
+
+def source_offset(text: str) -> SourceOffset:
+    """What an offset says, by its shape; UnknownOffset where no shape fits."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return UnknownOffset(text)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return CountOffset(value)
+    if not isinstance(value, dict):
+        return UnknownOffset(text)
+    try:
+        return _of_object(value, text)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return UnknownOffset(text)
+
+
+def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
+    if value.keys() == {"logOffset"}:
+        return FileOffset(int(value["logOffset"]))
+    if {"reservoirVersion", "index"} <= value.keys():
+        # Older versions of Delta write the second name, newer ones either.
+        snapshot = value.get("isInitialSnapshot", value.get("isStartingVersion", False))
+        return DeltaOffset(
+            str(value.get("reservoirId", "")),
+            int(value["reservoirVersion"]),
+            int(value["index"]),
+            snapshot,
+        )
+    if value.keys() == {"offset", "timestamp"}:
+        return RateOffset(text)
+    if value and all(part.keys() == {"value", "runTimeMs"} for part in value.values()):
+        return RateOffset(text)
+    if value and all(part and _all_numbers(part) for part in value.values()):
+        return KafkaOffset(
+            {
+                topic: {int(partition): offset for partition, offset in part.items()}
+                for topic, part in value.items()
+            }
+        )
+    return UnknownOffset(text)
+
+
+def _all_numbers(partitions: dict[str, Any]) -> bool:
+    return all(name.isdecimal() and isinstance(offset, int) for name, offset in partitions.items())

@@ -1,0 +1,107 @@
+"""What an operator's own files say of it: its name, its stores, the schema of their rows.
+
+OperatorStateMetadata: `_metadata/metadata` (v1, Spark 3.5 or later) or `_metadata/v2/BATCH` (v2,
+arbitrary state of 4.0 or later). StateSchemaCompatibilityChecker with SchemaHelper: `schema` files,
+whose texts are Java's modified UTF-8 with a length before them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.checkpoint.reading.log_formats import (
+    NotTheFormat,
+    UnknownFormat,
+    json_object,
+    versioned_lines,
+)
+
+NEWEST_SCHEMA = 3
+
+
+@dataclass(frozen=True)
+class OperatorMetadata:
+    """An operator as the engine names it (`stateStoreSave`, `symmetricHashJoin` …), with the names
+    of its stores. `partitions` is the number at the query's start: an offline repartition does not
+    change it in v1."""
+
+    version: int
+    operator: int
+    name: str
+    stores: tuple[str, ...]
+    partitions: int
+
+
+@dataclass(frozen=True)
+class StateSchema:
+    """The columns of a store's keys and values; empty where the version has another layout (v3)."""
+
+    version: int
+    key: tuple[str, ...] = ()
+    value: tuple[str, ...] = ()
+
+
+def parse_operator_metadata(data: bytes) -> OperatorMetadata:
+    """Raises NotTheFormat or UnknownFormat, as the parsers of logs do."""
+    version, lines = versioned_lines(data, newest=2)
+    metadata = json_object("\n".join(lines))
+    try:
+        info, stores = metadata["operatorInfo"], metadata["stateStoreInfo"]
+        return OperatorMetadata(
+            version,
+            int(info["operatorId"]),
+            str(info["operatorName"]),
+            tuple(str(store["storeName"]) for store in stores),
+            max((int(store["numPartitions"]) for store in stores), default=0),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotTheFormat("no operatorInfo or stateStoreInfo") from error
+
+
+def parse_schema(data: bytes) -> StateSchema:
+    """The schema file of a store; of v3 only the version. Raises as the parsers of logs do."""
+    reader = _Reader(data)
+    version = reader.text()
+    number = version.removeprefix("v")
+    if not version.startswith("v") or not number.isdecimal() or int(number) > NEWEST_SCHEMA:
+        raise UnknownFormat(version[:20])
+    if int(number) == NEWEST_SCHEMA:
+        return StateSchema(NEWEST_SCHEMA)
+    texts = reader.text if number == "1" else reader.chunks
+    return StateSchema(int(number), tuple(_columns(texts())), tuple(_columns(texts())))
+
+
+def _columns(schema: str) -> Iterator[str]:
+    try:
+        fields: list[dict[str, Any]] = json.loads(schema)["fields"]
+        for field in fields:
+            kind = field["type"]
+            yield f"{field['name']}: {kind if isinstance(kind, str) else kind['type']}"
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotTheFormat(repr(schema[:80])) from error
+
+
+class _Reader:
+    """Java's DataInput, as far as schema files need it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def text(self) -> str:
+        (length,) = struct.unpack(">H", self._take(2))
+        return self._take(length).decode(errors="replace")
+
+    def chunks(self) -> str:
+        (count,) = struct.unpack(">i", self._take(4))
+        return "".join(self.text() for _ in range(count))
+
+    def _take(self, length: int) -> bytes:
+        taken = self._data[self._at : self._at + length]
+        if len(taken) < length:
+            raise NotTheFormat(f"{len(self._data)} bytes, which end too early")
+        self._at += length
+        return taken

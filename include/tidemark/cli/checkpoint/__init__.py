@@ -1,0 +1,1 @@
+"""`tidemark checkpoint`: what is in a checkpoint, and in what state it is."""

@@ -1,0 +1,55 @@
+"""`tidemark checkpoint doctor`, for people and as JSON: verdicts and findings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, Severity, Verdict
+
+# More findings than these are counted; `--json` holds all.
+_SHOWN = 10
+_STYLES = {
+    Severity.DAMAGE: "bold red",
+    Severity.UNKNOWN: "bold yellow",
+    Severity.WARNING: "yellow",
+    Severity.NOTE: "bold",
+}
+
+
+def print_diagnosis(console: Console, name: str, told: Diagnosis, in_use: bool) -> None:
+    """Print the verdict on a checkpoint, and its worst findings."""
+    console.print(f"\n{name}: {verdict_text(told)}{'' if in_use else ' (not in use)'}")
+    console.print(told.sentence, soft_wrap=True)
+    for finding in told.findings[:_SHOWN]:
+        console.print(f"\n{finding.severity} · {finding.kind}", style=_STYLES[finding.severity])
+        console.print(_finding(finding))
+    if len(told.findings) > _SHOWN:
+        console.print(f"\nand {len(told.findings) - _SHOWN} more findings; --json tells all")
+
+
+def verdict_text(told: Diagnosis) -> str:
+    """The verdict in words, with the batch where it has one."""
+    return f"{told.verdict} {told.batch}" if told.verdict is Verdict.KILLED else str(told.verdict)
+
+
+def as_json(told: Diagnosis) -> dict[str, object]:
+    """A diagnosis as JSON holds it; of each finding's files, the first ones and their count."""
+    return {"verdict": str(told.verdict), "batch": told.batch, "sentence": told.sentence} | {
+        "findings": [asdict(finding) for finding in told.findings]
+    }
+
+
+def _finding(finding: Finding) -> Table:
+    table = Table(box=SIMPLE, show_edge=False, show_header=False)
+    table.add_row("known", finding.known)
+    table.add_row("the engine", finding.engine)
+    table.add_row("data at risk", finding.at_risk)
+    table.add_row("what to do", finding.advice)
+    if finding.files:
+        more = finding.count - len(finding.files)
+        table.add_row("files", "\n".join(finding.files) + (f"\nand {more:,} more" if more else ""))
+    return table

@@ -1,0 +1,127 @@
+"""`tidemark checkpoint inspect`, for people: one screen."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.cli.checkpoint.overview import Overview
+from tidemark.pipeline.instants import instant_text
+
+_NOTHING = "–"
+_BAR = 24
+_SHOWN = 10
+
+
+def print_overview(console: Console, name: str, told: Overview) -> None:
+    """Print what a checkpoint holds: batches, watermark, sources, state, files."""
+    console.print(f"\n{name}: {told.uri}" if name != told.uri else f"\n{name}", soft_wrap=True)
+    console.print(_summary(told))
+    if told.sources:
+        console.print(_sources(told))
+    if told.operators:
+        console.print(_operators(told))
+    console.print(_files(told))
+
+
+def _summary(told: Overview) -> Table:
+    table = Table(box=SIMPLE, show_edge=False, show_header=False)
+    table.add_row("query", told.query_id or _NOTHING)
+    for log, batches in told.batches.items():
+        table.add_row(log, _batches(batches))
+    table.add_row("next batch", f"{told.next_batch:,}")
+    if told.batch_time_ms is not None:
+        table.add_row("time of the last batch", instant_text(told.batch_time_ms))
+    table.add_row("watermark", _watermark(told))
+    partitions = told.conf.get("spark.sql.shuffle.partitions")
+    if partitions and told.operators:
+        table.add_row("recorded partitions", partitions)
+    return table
+
+
+def _batches(batches: tuple[int, int, int] | None) -> str:
+    if batches is None:
+        return _NOTHING
+    first, last, count = batches
+    gaps = "" if count == last - first + 1 else f" ({count:,} files, so with gaps)"
+    return f"{first:,} to {last:,}{gaps}"
+
+
+def _watermark(told: Overview) -> str:
+    if told.watermark_ms is None:
+        return "none yet"
+    said = instant_text(told.watermark_ms)
+    if told.batch_time_ms is not None:
+        said += f"; {_distance(told.watermark_ms, told.batch_time_ms)} the last batch's time"
+    if told.newest_event_ms is not None:
+        said += f"; {_distance(told.watermark_ms, told.newest_event_ms)} the newest event"
+    return said
+
+
+def _distance(watermark: int, other: int) -> str:
+    apart = timedelta(seconds=abs(other - watermark) // 1000)
+    return f"{apart} {'before' if watermark <= other else 'AFTER'}"
+
+
+def _sources(told: Overview) -> Table:
+    table = Table(
+        "source", "kind", "ends at", "behind", "lists of files", box=SIMPLE, show_edge=False
+    )
+    for one in told.sources[:_SHOWN]:
+        lists = f"{one.lists:,}" if one.lists or one.compacted else _NOTHING
+        table.add_row(
+            one.id,
+            one.kind,
+            (one.offset or "no offset yet")[:200],
+            _NOTHING if one.behind is None else f"{one.behind:,} versions",
+            f"{lists} and {one.compacted:,} compacted" if one.compacted else lists,
+        )
+    _and_more(table, len(told.sources))
+    return table
+
+
+def _operators(told: Overview) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    for column in ("operator", "name", "partitions", "stores", "state store", "newest version"):
+        table.add_column(column)
+    table.add_column("bytes", justify="right")
+    for one in told.operators[:_SHOWN]:
+        low, high = one.newest_versions
+        table.add_row(
+            str(one.id),
+            one.name or _NOTHING,
+            f"{one.partitions:,}",
+            ", ".join(one.stores),
+            one.provider,
+            str(high) if low == high else f"{low} to {high}",
+            f"{one.size:,}",
+        )
+    _and_more(table, len(told.operators))
+    return table
+
+
+def _files(told: Overview) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    table.add_column("files of")
+    for column in ("files", "bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("share of the files")
+    total = max(1, sum(section["files"] for section in told.sections.values()))
+    ordered = sorted(told.sections.items(), key=lambda item: -item[1]["files"])
+    for kind, section in ordered:
+        table.add_row(
+            kind, f"{section['files']:,}", f"{section['bytes']:,}", _bar(section["files"] / total)
+        )
+    return table
+
+
+def _bar(share: float) -> str:
+    return "█" * round(share * _BAR) or "▏"
+
+
+def _and_more(table: Table, count: int) -> None:
+    if count > _SHOWN:
+        table.add_row("…", f"{count - _SHOWN:,} more")

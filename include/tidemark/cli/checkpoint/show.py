@@ -1,0 +1,98 @@
+"""Read the checkpoints that were asked for, and print what they hold or in what state they are."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from rich.console import Console
+
+from tidemark.checkpoint.doctor.findings import Diagnosis, Verdict
+from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.reading.facts import CheckpointFacts
+from tidemark.checkpoint.reading.read import read_checkpoint
+from tidemark.cli.checkpoint.doctor_report import as_json, print_diagnosis
+from tidemark.cli.checkpoint.inspect_report import print_overview
+from tidemark.cli.checkpoint.overview import Overview, overview
+from tidemark.cli.checkpoint.targets import Target, Targets
+from tidemark.cli.exit_codes import VERDICTS
+from tidemark.storage.files import list_folder
+
+_WIDTH_OF_A_FILE = 140
+
+
+def show_overviews(targets: Targets, in_json: bool) -> None:
+    """Print what each checkpoint holds."""
+    console = _console()
+    documents: list[dict[str, object]] = []
+    for target in targets.checkpoints:
+        facts = _read(target, targets)
+        told = None if facts is None else _overview(facts, target)
+        if in_json:
+            documents.append(_head(target) | ({} if told is None else told.as_json()))
+        elif told is None:
+            console.print(f"\n{target.name}: no query has started yet")
+        else:
+            print_overview(console, target.name, told)
+    if in_json:
+        _print_json(documents)
+
+
+def show_diagnoses(targets: Targets, in_json: bool) -> int:
+    """Print the verdict on each checkpoint; the exit code is the largest of those in use."""
+    console = _console()
+    documents: list[dict[str, object]] = []
+    code = 0
+    for target in targets.checkpoints:
+        told = _diagnosis(target, targets)
+        if target.in_use:
+            code = max(code, VERDICTS[told.verdict])
+        if in_json:
+            documents.append(_head(target) | as_json(told))
+        else:
+            print_diagnosis(console, target.name, told, target.in_use)
+    if in_json:
+        _print_json(documents)
+    return code
+
+
+def _diagnosis(target: Target, targets: Targets) -> Diagnosis:
+    facts = _read(target, targets)
+    if facts is None:
+        return Diagnosis(Verdict.NEW, 0, "No query has started here yet.", ())
+    return judge(facts, datetime.now(UTC), target.known)
+
+
+def _read(target: Target, targets: Targets) -> CheckpointFacts | None:
+    """The facts; None for a checkpoint of a pipeline that no query has begun."""
+    if targets.pipeline is not None and not list_folder(target.uri, target.options):
+        return None
+    progress = Console(stderr=True, highlight=False, markup=False)
+    if not progress.is_terminal:
+        return read_checkpoint(target.uri, target.options)
+    with progress.status(f"{target.name}: listing") as status:
+        return read_checkpoint(
+            target.uri,
+            target.options,
+            on_listed=lambda files: status.update(f"{target.name}: {files:,} files; reading"),
+        )
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False)
+    # A file or pipe has no width; a table that is cut would lose names.
+    width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
+    return Console(highlight=False, markup=False, width=width)
+
+
+def _overview(facts: CheckpointFacts, target: Target) -> Overview:
+    return overview(facts, target.known.newest_event_ms, target.newest_version)
+
+
+def _head(target: Target) -> dict[str, object]:
+    return {"name": target.name, "in_use": target.in_use, "uri": target.uri}
+
+
+def _print_json(documents: list[dict[str, object]]) -> None:
+    """A list, also of one checkpoint, so that a reader needs no second case."""
+    print(json.dumps(documents, indent=2, ensure_ascii=False))

@@ -1,0 +1,134 @@
+"""Which checkpoints PATH-or-PIPELINE means, and what is known of their queries besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark.checkpoint.doctor.judge import Known
+from tidemark.cli.options import absolute
+from tidemark.errors import PipelineNotFound, SettingsInvalid
+from tidemark.pipeline.load import ENDINGS, find_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.storage_options import is_local
+from tidemark.storage.files import list_folder
+
+
+@dataclass(frozen=True)
+class Target:
+    """One checkpoint: what to call it, where it is, and what is known of its query.
+
+    `in_use` is False for a generation that gold no longer names, or does not name yet.
+    `newest_version`: of the Delta table that the query reads; None where it is not known.
+    """
+
+    name: str
+    uri: str
+    options: Mapping[str, str]
+    known: Known = field(default_factory=Known)
+    in_use: bool = True
+    newest_version: int | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The checkpoints that were asked for; of a pipeline, those that do not exist yet as well."""
+
+    checkpoints: tuple[Target, ...]
+    pipeline: str | None = None
+
+
+def find_targets(path_or_pipeline: str, settings: Path | None) -> Targets:
+    """The checkpoint at a path or URI, or all of a pipeline's.
+
+    A path needs no settings: anybody's checkpoint can be looked at. A name without a slash is a
+    pipeline's where there is one, else a folder's.
+    """
+    if _is_place(path_or_pipeline):
+        return _at(path_or_pipeline, settings)
+    try:
+        loaded = load_settings(settings)
+        pipeline = find_pipeline(path_or_pipeline, loaded)
+    except (PipelineNotFound, SettingsInvalid):
+        if Path(path_or_pipeline).exists():
+            return _at(path_or_pipeline, settings)
+        raise
+    return Targets(_of_pipeline(pipeline, loaded), pipeline.name)
+
+
+def _is_place(given: str) -> bool:
+    if is_uri(given) or given.endswith("/"):
+        return True
+    path = Path(given)
+    return path.suffix not in ENDINGS and (len(path.parts) > 1 or given in (".", ".."))
+
+
+def _at(given: str, settings: Path | None) -> Targets:
+    uri = absolute(given).rstrip("/") or "/"
+    return Targets((Target(uri, uri, _options(uri, settings)),))
+
+
+def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
+    """The settings' storage options, which a place on this machine does without."""
+    if is_local(uri):
+        return {}
+    try:
+        return load_settings(settings).storage_options
+    except SettingsInvalid:
+        if settings is not None:
+            raise
+        return {}
+
+
+def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
+    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    targets = [Target("ingest", places.ingest_checkpoint, options)]
+    newest_event, newest_version = _bronze(pipeline, places, options)
+    for table, model in pipeline.tables.items():
+        known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
+        in_use = _generation_in_use(places, table, options)
+        targets += [
+            Target(
+                f"{table}, generation {generation}",
+                places.query_checkpoint(table, generation),
+                options,
+                known,
+                generation == in_use,
+                newest_version,
+            )
+            for generation in _generations(places, table, options, in_use)
+        ]
+    return tuple(targets)
+
+
+def _generations(places: Places, table: str, options: Mapping[str, str], in_use: int) -> list[int]:
+    """The generations that have a folder, and the one in use."""
+    folder = places.query_checkpoint(table, in_use).rpartition("/")[0]
+    found = list_folder(folder, options)
+    return sorted({in_use, *(int(name) for name in found if name.isdecimal())})
+
+
+def _generation_in_use(places: Places, table: str, options: Mapping[str, str]) -> int:
+    # delta-rs, which a path does without.
+    from tidemark.tables.create import open_table
+    from tidemark.tables.publishing.gold import gold_state
+
+    gold = open_table(places.gold(table), options)
+    return 1 if gold is None else gold_state(gold).generation
+
+
+def _bronze(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> tuple[int | None, int | None]:
+    """The newest event and the newest version of what the tables' queries read."""
+    from tidemark.tables.create import open_table
+    from tidemark.tables.newest_event import newest_event_ms
+
+    bronze = open_table(places.bronze, options)
+    if bronze is None:
+        return None, None
+    return newest_event_ms(bronze, pipeline.source.event_time.column), bronze.version()
