@@ -11,6 +11,7 @@ from airflow.sdk import Context
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.outcome import log_lines, summary
 from tidemark.checkpoint.new_input import new_input_bytes
+from tidemark.errors import TidemarkError
 from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings import Settings
@@ -31,8 +32,14 @@ class StreamOperator(JobOperator):
         return ["--hold", *_schedule(context)]
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
-        """By how much there is to read, where this worker has set-up's flags for the JVM."""
-        pipeline = load_pipeline(Path(self.pipeline_file))
+        """By how much there is to read, where this worker has set-up's flags for the JVM.
+
+        What is wrong with a pipeline's file is for the job to say, in its result.
+        """
+        try:
+            pipeline = load_pipeline(Path(self.pipeline_file))
+        except TidemarkError:
+            return {}
         new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
         return jvm_variables(os.environ, new_bytes)
 

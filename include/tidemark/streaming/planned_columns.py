@@ -48,9 +48,14 @@ def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
     return columns
 
 
-def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
+def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
+    """Bronze's columns, as judging a line types them."""
     lines = spark.createDataFrame([], "_value string, _file string")
-    bronze = bronze_schema(pipeline, judge(lines, rules_of(pipeline), 0).schema)
+    return bronze_schema(pipeline, judge(lines, rules_of(pipeline), 0).schema)
+
+
+def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
+    bronze = plan_bronze(spark, pipeline)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
     tables = pipeline.tables.items()
     return PlannedColumns(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.ingest.judge import judge, rules_of
+from tidemark.streaming.planned_columns import plan_bronze
 from tidemark.streaming.recompute import bronze_at, recompute_range
 from tidemark.streaming.run import Run
-from tidemark.streaming.schemas import bronze_schema, changes_schema, gold_schema
+from tidemark.streaming.schemas import changes_schema, gold_schema
 from tidemark.streaming.stream.aggregate import aggregate, with_event_time
 from tidemark.tables.create import TableSpec, check_columns
 from tidemark.tables.publishing.published_bronze import PublishedBronze
@@ -42,7 +41,7 @@ def windows_in_gold(
 
 def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
-    bronze = spark.createDataFrame([], _bronze_columns(spark, run.pipeline))
+    bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
     rows = with_event_time(bronze, run.pipeline)
     aggregated = aggregate(rows, run.pipeline.tables[name]).schema
     for place, schema in (
@@ -54,12 +53,7 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
 
 def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Columns that bronze gets with the next run only are null, as they will be then."""
-    for field in _bronze_columns(spark, pipeline).fields:
+    for field in plan_bronze(spark, pipeline).fields:
         if field.name not in bronze.columns:
             bronze = bronze.withColumn(field.name, F.lit(None).cast(field.dataType))
     return bronze
-
-
-def _bronze_columns(spark: SparkSession, pipeline: Pipeline) -> T.StructType:
-    lines = spark.createDataFrame([], "_value string, _file string")
-    return bronze_schema(pipeline, judge(lines, rules_of(pipeline), 0).schema)

@@ -130,8 +130,12 @@ def _collected(batch: Batch, judged: DataFrame, files: BatchFiles, lines: int) -
     accepted, rejected = collected_rows(judged, source, number, time_ms)
     by_reason = Counter({None: accepted.num_rows, **Counter(rejected["reason"].to_pylist())})
     verdicts = rejected_files(files, number, time_ms)
-    rejected = pa.concat_tables([rejected.cast(verdicts.schema), verdicts])
-    return JudgedBatch(accepted, rejected, files, _rows(lines, by_reason, files))
+    counts = _rows(lines, by_reason, files)
+    return JudgedBatch(accepted, _with_verdicts(rejected, verdicts), files, counts)
+
+
+def _with_verdicts(rejected: pa.Table, verdicts: pa.Table) -> pa.Table:
+    return pa.concat_tables([rejected.cast(verdicts.schema), verdicts])
 
 
 def _to_be_computed(
@@ -143,9 +147,11 @@ def _to_be_computed(
     rejected = rejected_rows(judged, source, number, time_ms)
     verdicts = rejected_files(files, number, time_ms)
     accepted = rows.coalesce(1) if counts.accepted <= _ONE_FILE_ROWS else rows
+    if sum(counts.rejected.values()) == len(files.verdicts):
+        return accepted, verdicts
     size = judged.where(F.col("_reason").isNotNull()).agg(F.sum(F.octet_length("_value")))
     if sum(counts.rejected.values()) <= FEW_ROWS and (size.collect()[0][0] or 0) <= _FEW_BYTES:
-        return accepted, pa.concat_tables([rejected.toArrow().cast(verdicts.schema), verdicts])
+        return accepted, _with_verdicts(rejected.toArrow(), verdicts)
     if files.verdicts:
         # From Arrow: a list of rows would be read by Python workers, which take a second to start.
         rejected = rejected.unionByName(spark.createDataFrame(verdicts, rejected.schema))
