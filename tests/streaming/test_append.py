@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
 from tests.runs import sorted_rows
 from tidemark.errors import LeaseLost, StorageUnavailable
-from tidemark.streaming.append import Append, append, append_few
+from tidemark.streaming.append import Append, append
 from tidemark.tables.commits import note_of, rows_appended, rows_between
 from tidemark.tables.create import TableSpec, ensure_table
 from tidemark.tables.fence import fence_tables
@@ -34,6 +36,8 @@ ROWS = """
          named_struct('a b', null, 'n', 2))
     AS t(b, s, i, l, f, d, c, t, x, y, day, at, a, m, r)
 """
+
+IS_ROW = ("l > 0", "l is null", "l = 0")
 
 
 def place_for(folder: Path, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> str:
@@ -91,24 +95,59 @@ def test_a_batch_that_is_committed_is_not_written_again(
     assert DeltaTable(place).to_pyarrow_table().num_rows == 14
 
 
+@pytest.mark.parametrize("append", WAYS.values(), ids=WAYS)
 def test_a_lease_that_is_lost_while_rows_are_computed_is_found_before_the_commit(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, append: object
 ) -> None:
     place = place_for(tmp_path / "table", spark.range(1))
 
     def lost() -> None:
         raise LeaseLost("gone")
 
+    assert callable(append)
     with pytest.raises(LeaseLost):
-        append_few(spark.range(7).toArrow(), Append(place, {}, "q", 0, "{}", lost))
+        append(spark.range(7), Append(place, {}, "q", 0, "{}", lost))
     assert DeltaTable(place).version() == 0
 
 
+@pytest.mark.parametrize("append", WAYS.values(), ids=WAYS)
 def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, append: object
 ) -> None:
     place = place_for(tmp_path / "table", spark.range(1))
     fence = lambda: fence_tables([place], 8, {})  # noqa: E731
+    assert callable(append)
     with pytest.raises(StorageUnavailable, match=r"the rows of batch 3 were appended"):
-        append_few(spark.range(7).toArrow(), Append(place, {}, "q", 3, "{}", fence))
+        append(spark.range(7), Append(place, {}, "q", 3, "{}", fence))
     assert DeltaTable(place).to_pyarrow_table().num_rows == 0
+
+
+@pytest.mark.parametrize("name", ["b", "s", "i", "l", "day", "at"])
+def test_readers_that_skip_files_by_what_the_commit_says_of_them_find_each_row(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    rows = spark.sql(ROWS)
+    place = place_for(tmp_path / "table", rows)
+    for batch in range(3):
+        append(rows.coalesce(1).where(f"{IS_ROW[batch]}"), going_to(place, batch))
+    by_spark = spark.read.format("delta").load(place)
+    dataset = DeltaTable(place).to_pyarrow_dataset()
+    assert by_spark.where(f"{name} is null").count() == 1
+    assert dataset.to_table(filter=ds.field(name).is_null()).num_rows == 1
+    for value in rows.where(f"{name} is not null").select(name).toArrow()[name]:
+        assert dataset.to_table(filter=ds.field(name) == value).num_rows == 1
+        wanted = spark.createDataFrame(pa.table({name: pa.chunked_array([[value]])}))
+        (text,) = wanted.selectExpr(f"cast({name} as string)").first()
+        kind = rows.schema[name].dataType.simpleString()
+        assert by_spark.where(f"{name} = cast('{text}' as {kind})").count() == 1
+
+
+def test_a_null_in_a_column_that_is_never_null_is_refused_before_the_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_for(tmp_path / "table", spark.range(1).select("id"))
+    assert not DeltaTable(place).schema().fields[0].nullable
+    rows = spark.range(7).selectExpr("if(id = 5, null, id) as id")
+    with pytest.raises(StorageUnavailable, match="nulls in id"):
+        append(rows, going_to(place))
+    assert DeltaTable(place).version() == 0

@@ -28,6 +28,7 @@ from tidemark.pipeline.storage_options import is_local, local_path
 Options = Mapping[str, str]
 # Each request waits for its store; this many wait at once.
 _AT_ONCE = 16
+_CHUNK = 8 * 1024 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,6 +53,14 @@ def read_bytes(uri: str, options: Options) -> bytes:
     store, path = _located(uri, options)
     with _naming(uri, "read"):
         return bytes(obstore.get(store, path).bytes())
+
+
+def read_chunks(uri: str, options: Options) -> Iterator[bytes]:
+    """All of a file, piece by piece, in its order; FileMissing when there is none."""
+    store, path = _located(uri, options)
+    with _naming(uri, "read"):
+        for chunk in obstore.get(store, path).stream(min_chunk_size=_CHUNK):
+            yield bytes(chunk)
 
 
 def write_bytes(uri: str, data: bytes, options: Options, create_only: bool = False) -> None:

@@ -1,15 +1,17 @@
 """Append a batch's rows to a Delta table, in one commit that says which batch it is.
 
-Few rows pass through the driver and are written by delta-rs: Spark's own writer for Delta costs
-a process seconds at its first commit, and half a second at each further one. Many rows are
-written by Spark, in parallel and without the driver. Both leave the same commit: the
+Few rows pass through the driver. Many are written by Spark's tasks, as plain Parquet files below
+the table's place, which the commit then adds: so their number is known, and can be compared,
+before anybody sees them. The commit is made by delta-rs either way: Spark's own writer for Delta
+costs a process seconds at its first commit, and half a second at each further one. It carries the
 transaction (query, batch), and a note in `userMetadata`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction
@@ -18,12 +20,31 @@ from pyspark.sql import DataFrame
 from tidemark.pipeline.storage_options import spark_uri
 from tidemark.tables.append import append_rows
 from tidemark.tables.create import existing_table
+from tidemark.tables.written_files import WrittenFile, add_files, written_files
 
 # Up to this many rows are few.
 FEW_ROWS = 20_000
+# Hadoop's committer: each task puts its own files in place, and no file says that all are there.
+_COMMITTER = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
 
-# Few rows, in the driver, or many, not computed yet.
-BatchRows = pa.Table | DataFrame
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """Rows in files below a table's place that no commit has added yet."""
+
+    files: Sequence[WrittenFile]
+
+    @property
+    def number(self) -> int:
+        """How many rows there are."""
+        return sum(file.rows for file in self.files)
+
+
+# Few rows, in the driver; many, in files or not computed yet.
+BatchRows = pa.Table | WrittenRows | DataFrame
 
 
 @dataclass(frozen=True)
@@ -40,28 +61,33 @@ class Append:
 
 
 def append(rows: BatchRows, to: Append) -> None:
-    """Few rows by delta-rs, many by Spark. Raises StorageUnavailable, LeaseLost."""
-    append_few(rows, to) if isinstance(rows, pa.Table) else append_many(rows, to)
+    """Append the rows, unless an earlier try has done it: then a DataFrame is not computed.
 
-
-def append_few(rows: pa.Table, append: Append) -> None:
-    """By delta-rs. The table is opened before the lease is checked: whoever takes the lease over
-    in between changes it, and this commit fails."""
-    table = existing_table(append.place, append.options)
-    done = table.transaction_version(append.query)
-    if done is not None and done >= append.batch:
+    Raises StorageUnavailable, LeaseLost; nothing is appended then. The table is opened before
+    the lease is checked: whoever takes the lease over in between changes it, and the commit fails.
+    """
+    table = existing_table(to.place, to.options)
+    done = table.transaction_version(to.query)
+    if done is not None and done >= to.batch:
         return
-    append.check()
-    properties = CommitProperties(
-        app_transactions=[Transaction(append.query, append.batch)],
-        custom_metadata={"userMetadata": append.note},
-    )
-    append_rows(table, rows, f"the rows of batch {append.batch}", properties)
+    if isinstance(rows, DataFrame):
+        rows = write_rows(rows, to.place, to.options, to.batch)
+    to.check()
+    what, transaction = f"the rows of batch {to.batch}", Transaction(to.query, to.batch)
+    if isinstance(rows, WrittenRows):
+        add_files(table, rows.files, what, transaction, to.note)
+    else:
+        metadata = {"userMetadata": to.note}
+        properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
+        append_rows(table, rows, what, properties)
 
 
-def append_many(rows: DataFrame, append: Append) -> None:
-    """By Spark's tasks."""
-    writer = rows.write.format("delta").mode("append").option("userMetadata", append.note)
-    writer = writer.option("txnAppId", append.query).option("txnVersion", append.batch)
-    append.check()
-    writer.save(spark_uri(append.place))
+def write_rows(rows: DataFrame, place: str, options: Mapping[str, str], batch: int) -> WrittenRows:
+    """Compute the rows and write them below a table's place, in a folder that is new each time."""
+    table = existing_table(place, options)
+    folder = f"{batch}-{uuid4()}"
+    writer = rows.write.partitionBy(*table.metadata().partition_columns)
+    for name, value in _COMMITTER.items():
+        writer = writer.option(name, value)
+    writer.parquet(f"{spark_uri(place)}/{folder}")
+    return WrittenRows(written_files(table, place, folder))

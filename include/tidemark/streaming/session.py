@@ -43,6 +43,8 @@ FIXED = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     # INT96, Spark's own default, is read by delta-rs as another time outside 1677 to 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Rows are written as plain Parquet below a table's place, and then added to it.
+    "spark.databricks.delta.formatCheck.enabled": "false",
     # A file that cannot be read is found and rejected, not passed over.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",

@@ -11,6 +11,8 @@ from deltalake import DeltaTable
 
 from tidemark.tables.results.result import Rows
 
+# Entry of a commit's metadata: the rows in files that were written before and added by it.
+ROWS_ADDED = "rowsAdded"
 # Searched first; the whole log only where these say nothing.
 _RECENT = 50
 
@@ -129,6 +131,7 @@ def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
 
 
 def _appended(commit: dict[str, Any]) -> int:
-    """As Spark's writer names it, or delta-rs."""
+    """As our own commits say it, or Spark's writer, or delta-rs."""
     metrics = commit.get("operationMetrics", {})
-    return int(metrics.get("numOutputRows", metrics.get("num_added_rows", 0)))
+    by_engine = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))
+    return int(commit.get(ROWS_ADDED, by_engine))

@@ -2,8 +2,9 @@
 
 The life of a batch:
 1. the engine lists new files and writes them to `sources/0/N`, then `offsets/N`;
-2. its files are read and judged, the verdicts counted, and apart from them the lines;
-3. accepted rows are appended to bronze, with the file verdicts in the commit's metadata;
+2. its lines are counted, and judged; the accepted ones, where they are many, are written to
+   files of bronze that nobody sees yet;
+3. bronze's commit adds the accepted rows, with the file verdicts in its metadata;
 4. rejected rows are appended to rejects;
 5. the engine writes `commits/N`.
 Both appends carry the transaction (query, N), so that a repeat writes nothing twice. Where
@@ -98,8 +99,7 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
         if committed is not None:
             judged = replace(judged, counts=_counts_of_repeat(committed, judged))
         note = _note(ingest, number, judged, committed)
-        if committed is None:
-            _append_bronze(ingest, number, judged, note)
+        _append_bronze(ingest, number, judged, note)
         _append_rejects(ingest, number, judged, note)
     finally:
         judged.release()
@@ -150,7 +150,7 @@ def _files_to_read(ingest: Ingest, number: int, committed: Committed | None) -> 
 
 
 def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
-    if judged.counts.accepted:
+    if judged.accepted is not None and judged.counts.accepted:
         append(judged.accepted, _append(ingest, number, ingest.bronze, note))
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.append import FEW_ROWS, BatchRows
+from tidemark.streaming.append import FEW_ROWS, BatchRows, WrittenRows, write_rows
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch_files import BatchFiles, no_longer_readable
 from tidemark.streaming.ingest.batch_rows import (
@@ -24,7 +24,6 @@ from tidemark.streaming.ingest.batch_rows import (
     rejected_rows,
 )
 from tidemark.streaming.ingest.duplicates import (
-    DUPLICATE,
     accepted_rows_of,
     contested_ids,
     find_duplicates,
@@ -65,18 +64,19 @@ class Batch:
 class JudgedBatch:
     """A batch's rows in the columns of bronze and of rejects, verdicts on files among these.
 
-    `counts` says how many there are of each. Release them in the end.
+    `counts` says how many there are of each. `accepted` is None where the rows are committed
+    already. Release them in the end.
     """
 
-    accepted: BatchRows
+    accepted: pa.Table | WrittenRows | None
     rejected: BatchRows
     files: BatchFiles
     counts: Rows
-    persisted: DataFrame | None = None
+    persisted: Sequence[DataFrame] = ()
 
     def release(self) -> None:
-        if self.persisted is not None:
-            self.persisted.unpersist()
+        for rows in self.persisted:
+            rows.unpersist()
 
 
 def judge_batch(
@@ -87,41 +87,90 @@ def judge_batch(
     `repeated`: bronze of the batch is committed, so such a file is one that changed since.
     """
     try:
-        return _judged(spark, batch, files)
+        return _judged(spark, batch, files, repeated)
     except (PySparkException, Py4JJavaError):
         bad = find_unreadable(spark, files.read)
         if not bad:
             raise
         verdicts = [no_longer_readable(verdict) for verdict in bad] if repeated else bad
-        return _judged(spark, batch, files.without(verdicts))
+        return _judged(spark, batch, files.without(verdicts), repeated)
 
 
-def _judged(spark: SparkSession, batch: Batch, files: BatchFiles) -> JudgedBatch:
+def _judged(spark: SparkSession, batch: Batch, files: BatchFiles, repeated: bool) -> JudgedBatch:
     if not files.read:
         none, verdicts = pa.table({}), rejected_files(files, batch.number, batch.time_ms)
         return JudgedBatch(none, verdicts, files, _rows(0, Counter(), files))
     unique = batch.pipeline.source.unique
     lines = read_lines(spark, files.read)
-    count = count_plain(files.read, batch.options, _FEW_BYTES) or count_lines(lines)
-    number, are_few = count.lines, count.lines <= FEW_ROWS and count.bytes <= _FEW_BYTES
+    count = count_plain(files.read, batch.options) or count_lines(lines)
+    are_few = count.lines <= FEW_ROWS and count.bytes <= _FEW_BYTES
     judged = judge(with_position(lines) if unique else lines, batch.rules, batch.time_ms)
-    if are_few and unique is None:
-        return _collected(batch, without_duplicates(judged), files, number)
     if unique is None:
-        # The lines of accepted rows are needed no more, and are most of what would be kept.
-        line = F.when(F.col("_reason").isNotNull(), F.col("_value"))
-        judged = judged.withColumn("_value", line)
+        judged = without_duplicates(judged)
+        if are_few:
+            return _collected(batch, judged, files, count.lines)
+        return _of_many(spark, batch, judged, files, count.lines, repeated)
     judged = judged.persist()
     try:
-        rows, by_reason = _without_repeats(spark, batch, judged, files)
+        rows = _without_repeats(spark, batch, judged, files, unique)
         if are_few:
-            return replace(_collected(batch, rows, files, number), persisted=judged)
-        counts = _rows(number, by_reason, files)
-        accepted, rejected = _to_be_computed(spark, batch, rows, files, counts)
+            found = _collected(batch, rows, files, count.lines)
+        else:
+            found = _of_many(spark, batch, rows, files, count.lines, repeated)
     except BaseException:
         judged.unpersist()
         raise
-    return JudgedBatch(accepted, rejected, files, counts, judged)
+    return replace(found, persisted=(judged, *found.persisted))
+
+
+def _of_many(
+    spark: SparkSession,
+    batch: Batch,
+    judged: DataFrame,
+    files: BatchFiles,
+    lines: int,
+    repeated: bool,
+) -> JudgedBatch:
+    """Accepted rows are written by Spark's tasks; of the others there are few, as a rule.
+
+    Each is a pass of its own over the lines: to judge twice takes half of the time that it takes
+    to keep all judged rows in the engine's memory.
+    """
+    source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
+    rows = accepted_rows(judged, source, number, time_ms)
+    if repeated:
+        accepted, accepted_number = None, rows.count()
+    else:
+        one_file = lines <= _ONE_FILE_ROWS
+        rows = rows.coalesce(1) if one_file else rows
+        accepted = write_rows(rows, batch.bronze, batch.options, number)
+        accepted_number = accepted.number
+    verdicts = rejected_files(files, number, time_ms)
+    if accepted_number == lines:
+        counts = _rows(lines, Counter({None: lines}), files)
+        return JudgedBatch(accepted, verdicts, files, counts)
+    rejected = rejected_rows(judged, source, number, time_ms).persist()
+    try:
+        by_reason: dict[str | None, int] = dict(rejected.groupBy("reason").count().collect())
+        counts = _rows(lines, Counter({None: accepted_number, **by_reason}), files)
+        together = _with_files(spark, rejected, sum(by_reason.values()), verdicts)
+    except BaseException:
+        rejected.unpersist()
+        raise
+    return JudgedBatch(accepted, together, files, counts, (rejected,))
+
+
+def _with_files(
+    spark: SparkSession, rejected: DataFrame, number: int, verdicts: pa.Table
+) -> BatchRows:
+    """Rejected lines with the verdicts on files: in the driver where they are few."""
+    size = rejected.agg(F.sum(F.octet_length("raw"))).collect()[0][0] or 0
+    if number <= FEW_ROWS and size <= _FEW_BYTES:
+        return _with_verdicts(rejected.toArrow(), verdicts)
+    if verdicts.num_rows:
+        # From Arrow: a list of rows would be read by Python workers, which take a second to start.
+        rejected = rejected.unionByName(spark.createDataFrame(verdicts, rejected.schema))
+    return rejected.coalesce(1)
 
 
 def _collected(batch: Batch, judged: DataFrame, files: BatchFiles, lines: int) -> JudgedBatch:
@@ -138,53 +187,23 @@ def _with_verdicts(rejected: pa.Table, verdicts: pa.Table) -> pa.Table:
     return pa.concat_tables([rejected.cast(verdicts.schema), verdicts])
 
 
-def _to_be_computed(
-    spark: SparkSession, batch: Batch, judged: DataFrame, files: BatchFiles, counts: Rows
-) -> tuple[DataFrame, BatchRows]:
-    """Many rows, which Spark's tasks write; of them few are rejected, as a rule."""
-    source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
-    rows = accepted_rows(judged, source, number, time_ms)
-    rejected = rejected_rows(judged, source, number, time_ms)
-    verdicts = rejected_files(files, number, time_ms)
-    accepted = rows.coalesce(1) if counts.accepted <= _ONE_FILE_ROWS else rows
-    if sum(counts.rejected.values()) == len(files.verdicts):
-        return accepted, verdicts
-    size = judged.where(F.col("_reason").isNotNull()).agg(F.sum(F.octet_length("_value")))
-    if sum(counts.rejected.values()) <= FEW_ROWS and (size.collect()[0][0] or 0) <= _FEW_BYTES:
-        return accepted, _with_verdicts(rejected.toArrow(), verdicts)
-    if files.verdicts:
-        # From Arrow: a list of rows would be read by Python workers, which take a second to start.
-        rejected = rejected.unionByName(spark.createDataFrame(verdicts, rejected.schema))
-    return accepted, rejected.coalesce(1)
-
-
 def _without_repeats(
-    spark: SparkSession, batch: Batch, judged: DataFrame, files: BatchFiles
-) -> tuple[DataFrame, Counter[str | None]]:
-    """The rows with duplicates rejected, and how many there are by reason (None: accepted)."""
-    unique = batch.pipeline.source.unique
-    if unique is None:
-        counts = judged.groupBy("_reason").count().collect()
-        return without_duplicates(judged), Counter(dict(counts))
-    by_reason, times = _counted(judged, batch)
+    spark: SparkSession, batch: Batch, judged: DataFrame, files: BatchFiles, unique: Unique
+) -> DataFrame:
+    """The rows with duplicates rejected."""
+    times = _times(judged, batch)
     duplicates = _duplicates(spark, batch, judged, files, times, unique) if times else None
     if duplicates is None:
-        return without_duplicates(judged), by_reason
-    number = duplicates.count()
-    by_reason.update({None: -number, DUPLICATE: number})
-    return reject_duplicates(judged, _small(duplicates, number), unique), by_reason
+        return without_duplicates(judged)
+    return reject_duplicates(judged, _small(duplicates, duplicates.count()), unique)
 
 
-def _counted(judged: DataFrame, batch: Batch) -> tuple[Counter[str | None], list[tuple[int, int]]]:
-    """Rows by reason, and the first and last event time of each date, in microseconds."""
+def _times(judged: DataFrame, batch: Batch) -> list[tuple[int, int]]:
+    """The first and last event time of each date's accepted rows, in microseconds."""
     time = F.unix_micros(F.col(f"`{batch.pipeline.source.event_time.column}`"))
-    accepted_date = F.when(F.col("_reason").isNull(), F.col("_event_date"))
-    found = judged.groupBy("_reason", accepted_date.alias("date"))
-    rows = found.agg(F.count("*"), F.min(time), F.max(time)).collect()
-    by_reason: Counter[str | None] = Counter()
-    for reason, _, number, _, _ in rows:
-        by_reason[reason] += number
-    return by_reason, [(first, last) for reason, *_, first, last in rows if reason is None]
+    dates = judged.where(F.col("_reason").isNull()).groupBy("_event_date")
+    found = dates.agg(F.min(time).alias("first"), F.max(time).alias("last"))
+    return [(row["first"], row["last"]) for row in found.collect()]
 
 
 def _duplicates(

@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.errors import StorageUnavailable
-from tidemark.storage.files import read_bytes, stat_files
+from tidemark.storage.files import read_chunks, stat_files
 
 # Names of files that Spark's reader takes as they are; by others it may see a codec.
 _PLAIN = {".json", ".jsonl", ".ndjson", ".log", ".txt"}
+# More bytes than this are better counted by many tasks.
+_MOST_BYTES = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class LineCount:
     bytes: int
 
 
-def count_plain(uris: Sequence[str], options: Mapping[str, str], most: int) -> LineCount | None:
+def count_plain(
+    uris: Sequence[str], options: Mapping[str, str], most: int = _MOST_BYTES
+) -> LineCount | None:
     """Counted here, without a Spark job, which costs a small run half a second.
 
     None where files are not plain text by their names, larger than `most` bytes together, or
@@ -39,11 +43,18 @@ def count_plain(uris: Sequence[str], options: Mapping[str, str], most: int) -> L
     if sum(one.size if one else 0 for one in facts) > most:
         return None
     try:
-        contents = [read_bytes(uri, options) for uri in uris]
+        counts = [_count(uri, options) for uri in uris]
     except StorageUnavailable:
         return None
-    lines = sum(data.count(b"\n") + (not data.endswith(b"\n")) for data in contents)
-    return LineCount(lines, sum(map(len, contents)))
+    return LineCount(sum(one.lines for one in counts), sum(one.bytes for one in counts))
+
+
+def _count(uri: str, options: Mapping[str, str]) -> LineCount:
+    """A last line needs no end."""
+    lines, size, last = 0, 0, b"\n"
+    for chunk in read_chunks(uri, options):
+        lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk[-1:] or last
+    return LineCount(lines + (last != b"\n"), size)
 
 
 def count_lines(lines: DataFrame) -> LineCount:
