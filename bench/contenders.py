@@ -141,7 +141,7 @@ def _parquet(place: Workspace) -> pa.Table:
 
 
 OURS = Contender("tidemark", _ours, _tuned_environment, _our_gold)
-OUR_COMMAND = Contender("tidemark run", _our_command, _tuned_environment, _our_gold)
+OUR_COMMAND = Contender("tidemark-run", _our_command, _tuned_environment, _our_gold)
 DEFAULT = Contender("default", _default, _default_environment, _rival_gold)
 TUNED = Contender("tuned", _tuned, _tuned_environment, _rival_gold)
 DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)
