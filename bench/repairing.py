@@ -31,12 +31,12 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run import Run
 from tidemark.streaming.session import start_session
 from tidemark.streaming.stream.aggregate import aggregate, with_event_time
 from tidemark.streaming.stream.job import run_once
 from tidemark.tables.create import existing_table
 from tidemark.tables.results.result import RunResult
+from tidemark.tables.stream.run import Run
 
 RESULT = "measured.json"
 ROWS_A_DAY = 100_000

@@ -147,8 +147,8 @@ def run_warm(
 ) -> RunResult:
     """One run in the shared session; its progress is kept out of the test's output."""
     from tidemark.streaming.progress import Progress
-    from tidemark.streaming.run import Run
     from tidemark.streaming.stream.job import run_once
+    from tidemark.tables.stream.run import Run
 
     run = Run(place.pipeline, place.settings, run_id, epoch_ms(scheduled))
     progress = Progress(place.name, out=io.StringIO())

@@ -14,6 +14,7 @@ from bench.__main__ import FIGURES
 from bench.contenders import (
     DEFAULT,
     DUCKDB,
+    OUR_COMMAND,
     OURS,
     POLARS,
     REPOSITORY,
@@ -30,7 +31,7 @@ from tests.runs import query
 pytestmark = pytest.mark.process
 
 # Those that start within seconds.
-QUICK = (OURS, TUNED, DUCKDB, POLARS)
+QUICK = (OURS, OUR_COMMAND, TUNED, DUCKDB, POLARS)
 
 
 @pytest.mark.parametrize(

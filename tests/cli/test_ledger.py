@@ -119,7 +119,7 @@ def test_a_row_that_bronze_lost_is_found_by_a_rebuild(spark: SparkSession, tmp_p
 def test_a_run_whose_rows_do_not_add_up_publishes_nothing_until_that_is_mended(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemark.streaming.stream import accounts
+    from tidemark.tables.stream import accounts
 
     place = Place(tmp_path)
     place.write_file()

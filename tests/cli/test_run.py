@@ -34,11 +34,13 @@ def tidemark(place: Place, *arguments: str, more: Mapping[str, str] | None = Non
     return CliRunner().invoke(app, arguments, env={**variables(place), **(more or {})})
 
 
-def tidemark_process(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+def tidemark_process(
+    place: Place, *arguments: str, more: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     code = "from tidemark.cli.main import app; app(prog_name='tidemark')"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env=os.environ | variables(place), cwd=place.root,
+        env=os.environ | variables(place) | (more or {}), cwd=place.root,
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
@@ -73,6 +75,8 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
         *("session", "ingest", "aggregate", "repair", "ledger", "publish")
     ]
 
+    _starts_no_java_where_nothing_is_new(place)
+
     place.land("2.json", SECOND)
     before = sorted_rows(place.gold())
     ran = tidemark_process(
@@ -90,6 +94,19 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
 
     _publishes_what_was_held(place, held)
     _tells_a_publish_that_fails(place, held)
+
+
+def _starts_no_java_where_nothing_is_new(place: Place) -> None:
+    nowhere = {"JAVA_HOME": "/no/java"}
+    before = sorted_rows(place.gold())
+    ran = tidemark_process(place, "run", "clicks", "--run-id", "idle", more=nowhere)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "clicks, run idle: succeeded and published" in ran.stdout
+    assert "no Spark was started: each file of the source was read before" in ran.stdout
+    assert row_of(ran.stdout, "per_10m")[:4] == ["per_10m", "0", "0", "1"]
+    result = read_result(RunResult, place.places.result("idle"), {})
+    assert list(result.seconds) == ["preflight", "publish"]
+    assert sorted_rows(place.gold()) == before
 
 
 def _publishes_what_was_held(place: Place, held: str) -> None:

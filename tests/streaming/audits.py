@@ -38,7 +38,7 @@ def audit(
     from tidemark.streaming.backfill.audit import Asked
     from tidemark.streaming.backfill.audit_job import audit_once
     from tidemark.streaming.progress import Progress
-    from tidemark.streaming.run import Run
+    from tidemark.tables.stream.run import Run
 
     run = Run(place.pipeline, place.settings, "audit", 0, "audit")
     progress = Progress(place.name, out=io.StringIO())
@@ -66,7 +66,7 @@ def backfill_warm(
     """A backfill, whatever comes of it."""
     from tidemark.streaming.backfill.backfill_job import Asked, backfill_once
     from tidemark.streaming.progress import Progress
-    from tidemark.streaming.run import Run
+    from tidemark.tables.stream.run import Run
 
     return backfill_once(
         Run(place.pipeline, place.settings, run_id, 0, "backfill"),

@@ -12,7 +12,7 @@ from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming import planned_columns as planning
 from tidemark.streaming.planned_columns import PlannedColumns, planned_columns
-from tidemark.streaming.run import Run
+from tidemark.tables.stream.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,9 +2,10 @@
 
 Its life:
 1. refuse what cannot work before a JVM starts (a cluster cannot write to a local root);
-2. submit the job as the provider does;
-3. read the result file that the job wrote, whatever spark-submit's exit status was;
-4. fail the task as the result says, or push a summary of it to XCom.
+2. end here where the subclass can do the run without the job;
+3. submit the job as the provider does;
+4. read the result file that the job wrote, whatever spark-submit's exit status was;
+5. fail the task as the result says, or push a summary of it to XCom.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class JobOperator(SparkSubmitOperator):
             check_master(settings, *self._master())
         pipeline, run_id = Path(self.pipeline_file).stem, self.job_run_id(context)
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
+        if (done := self.done_without_job(context, settings, uri)) is not None:
+            return self._decide(done, uri, None)
         self.application = job_file(self.job)
         self.application_args = [*self._arguments(run_id, uri), *self.job_arguments(context)]
         self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
@@ -90,6 +93,10 @@ class JobOperator(SparkSubmitOperator):
                 self._exit_status, f"{uri} is of an earlier run with this id."
             ) from submit_error
         return self._decide(result, uri, submit_error)
+
+    def done_without_job(self, context: Context, settings: Settings, uri: str) -> Any:
+        """The result, as it was written to `uri`, where no job is needed; None where one is."""
+        return None
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """Environment variables for spark-submit, besides the worker's own."""

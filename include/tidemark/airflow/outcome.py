@@ -71,8 +71,10 @@ def log_lines(result: RunResult) -> list[str]:
     """The run for people, as lines of a log."""
     rejected = ", ".join(f"{count} {reason}" for reason, count in result.rows.rejected.items())
     taken = [f"the lease was taken over: {result.took_over}"] if result.took_over else []
+    spared = [f"no Spark was started: {result.without_spark}"] if result.without_spark else []
     told = [
         *taken,
+        *spared,
         f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
         f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else ""),
     ]

@@ -1,8 +1,12 @@
-"""The task that runs a pipeline once, with `--hold`, so that publish is a task of its own."""
+"""The task that runs a pipeline once, held, so that publish is a task of its own.
+
+Where there is nothing for Spark to do, the run is done in the task itself, and no JVM starts.
+"""
 
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from tidemark.airflow.job import JobOperator
 from tidemark.airflow.outcome import log_lines, summary
 from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.errors import TidemarkError
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings import Settings
@@ -19,7 +24,7 @@ from tidemark.tables.results.result import RunResult
 
 
 class StreamOperator(JobOperator):
-    """Submits a pipeline's run, and decides from its result file."""
+    """Submits a pipeline's run where Spark is needed, and decides from its result file."""
 
     job = "tidemark.streaming.stream.job"
     doing = "The run"
@@ -29,7 +34,26 @@ class StreamOperator(JobOperator):
         return str(context["run_id"])
 
     def job_arguments(self, context: Context) -> list[str]:
-        return ["--hold", *_schedule(context)]
+        stands_for, trigger = _schedule(context)
+        return ["--hold", "--scheduled-time", stands_for.isoformat(), "--trigger", trigger]
+
+    def done_without_job(self, context: Context, settings: Settings, uri: str) -> RunResult | None:
+        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
+        from tidemark.tables.stream.preflight import SparkNeeded
+        from tidemark.tables.stream.run import Run
+        from tidemark.tables.stream.without_spark import run_without_spark
+
+        try:
+            pipeline = load_pipeline(Path(self.pipeline_file))
+        except TidemarkError:
+            return None  # The job says what is wrong with it, in its result.
+        stands_for, trigger = _schedule(context)
+        run = Run(pipeline, settings, self.job_run_id(context), epoch_ms(stands_for), trigger)
+        done = run_without_spark(run, datetime.now(UTC), uri)
+        if isinstance(done, SparkNeeded):
+            self.log.info("Spark is started: %s", done.because)
+            return None
+        return done
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """By how much there is to read, where this worker has set-up's flags for the JVM.
@@ -50,9 +74,9 @@ class StreamOperator(JobOperator):
         return summary(result, uri)
 
 
-def _schedule(context: Context) -> list[str]:
-    """The time that the run stands for: the end of its data interval where it has one."""
+def _schedule(context: Context) -> tuple[datetime, str]:
+    """The time that the run stands for, the end of its data interval where it has one, and what
+    started it."""
     dag_run = context["dag_run"]
     stands_for = dag_run.data_interval_end or dag_run.run_after
-    trigger = getattr(dag_run.run_type, "value", dag_run.run_type)
-    return ["--scheduled-time", stands_for.isoformat(), "--trigger", str(trigger)]
+    return stands_for, str(getattr(dag_run.run_type, "value", dag_run.run_type))

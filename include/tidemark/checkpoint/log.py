@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidemark.checkpoint.reading.log_formats import (
+    ListedFile,
     NotTheFormat,
     UnknownFormat,
     json_object,
@@ -101,20 +102,20 @@ class Checkpoint:
 
     def source_files(self, batch: int) -> tuple[SourceFile, ...]:
         """The files that `batch` reads, in the order of their URIs."""
-        end = self._log_offset(batch)
-        start = self._log_offset(batch - 1) if batch > 0 else -1
+        end = self.log_offset(batch)
+        start = self.log_offset(batch - 1) if batch > 0 else -1
         entries = [
             entry for number in range(start + 1, end + 1) for entry in self._file_log(number)
         ]
         return tuple(sorted(entries, key=lambda entry: entry.uri))
 
-    def batches(self, log: str) -> tuple[int, ...]:
+    def batches(self, log: str, ending: str = "") -> tuple[int, ...]:
         """The batches whose `offsets` or `commits` are kept, in order: the engine removes old
-        ones."""
-        names = [
-            place.rpartition("/")[2] for place in list_files(f"{self.uri}/{log}", self.options)
-        ]
-        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+        ones. With an ending (`.compact`), those of files that end so."""
+        places = list_files(f"{self.uri}/{log}", self.options)
+        names = [place.rpartition("/")[2] for place in places if place.endswith(ending)]
+        numbers = [name.removesuffix(ending) for name in names]
+        return tuple(sorted(int(number) for number in numbers if number.isdecimal()))
 
     def delta_version(self, batch: int) -> int:
         """The version of the Delta table that the batch after this one begins with.
@@ -134,7 +135,8 @@ class Checkpoint:
             )
         return offset.version
 
-    def _log_offset(self, batch: int) -> int:
+    def log_offset(self, batch: int) -> int:
+        """The entry of the file source's log that `batch` reads up to; -1 before the first."""
         name, sources = f"offsets/{batch}", self.offsets(batch).sources
         if not sources:
             raise self._cut_off(name, "no source's offset")
@@ -145,15 +147,20 @@ class Checkpoint:
             raise self._cut_off(name, repr(sources[0][:80]))
         return offset.log_offset
 
+    def listed_files(self, name: str) -> tuple[ListedFile, ...]:
+        """The entries of a list of the file source, `N` or `N.compact`."""
+        place = f"sources/0/{name}"
+        data = self._content(place)
+        return self._parsed(place, lambda: parse_listed_files(data))
+
     def _file_log(self, number: int) -> list[SourceFile]:
-        plain, compact = f"sources/0/{number}", f"sources/0/{number}.compact"
-        name = plain if self._read(plain) is not None else compact
-        data = self._content(name)
-        entries = self._parsed(name, lambda: parse_listed_files(data))
+        plain, compact = f"{number}", f"{number}.compact"
+        name = plain if self._read(f"sources/0/{plain}") is not None else compact
+        entries = self.listed_files(name)
         files = [SourceFile(one.uri, one.modified_ms) for one in entries if one.batch == number]
         if not files:
             # The engine writes no batch of no files.
-            raise self._cut_off(name, "no file")
+            raise self._cut_off(f"sources/0/{name}", "no file")
         return files
 
     def _content(self, name: str) -> bytes:

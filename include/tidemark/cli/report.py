@@ -27,6 +27,8 @@ def print_result(result: RunResult, uri: str) -> None:
     for name, told in result.tables.items():
         for line in repair_lines(told):
             console.print(f"{name}: {line}", soft_wrap=True)
+    if result.without_spark:
+        console.print(f"no Spark was started: {result.without_spark}", soft_wrap=True)
     if result.took_over:
         console.print(f"the lease was taken over: {result.took_over}", soft_wrap=True)
     seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())

@@ -1,9 +1,10 @@
 """`tidemark run`: the steps of the pipeline's Dag, in its order, without Airflow.
 
-1. Submit the job with `--hold`, as the Dag's stream task does; its progress passes through.
-2. Read the result file that it wrote.
-3. Publish in this process, unless the run is to be held, and say so in the result file.
-4. Print what happened.
+1. Look whether there is anything for Spark to do; where there is nothing, no job is submitted.
+2. Submit the job with `--hold`, as the Dag's stream task does; its progress passes through.
+3. Read the result file that it wrote.
+4. Publish in this process, unless the run is to be held, and say so in the result file.
+5. Print what happened.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shlex
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,9 +22,10 @@ from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.cli.exit_codes import INTERRUPTED, exit_code
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
+from tidemark.cli.spare_pandas import spare_pandas
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
-from tidemark.pipeline.instants import manual_run_id, utc_instant
+from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
@@ -31,6 +33,9 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
+
+if TYPE_CHECKING:
+    from tidemark.tables.stream.run import Run
 
 
 def run(
@@ -65,35 +70,53 @@ def run(
 ) -> None:
     """Run a pipeline once, and publish what it changed, as its Dag does.
 
+    Spark is started only where there is something for it to do.
     Exits with 0 when all went well, 1 when something must be mended first, 75 when running
     again can help. A run that was stopped anywhere is finished by the next one.
     """
+    spare_pandas()
+    # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.tables.publishing.publish import publish_and_record
+    from tidemark.tables.stream.preflight import SparkNeeded
+    from tidemark.tables.stream.run import Run
+    from tidemark.tables.stream.without_spark import run_without_spark
+
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     check_master(loaded, master, "--master")
-    environment = job_environment(os.environ)
-    new_bytes = new_input_bytes(found, loaded.root, loaded.storage_options)
-    environment |= jvm_variables(environment, new_bytes)
-    run_id = run_id or manual_run_id(datetime.now(UTC))
+    started = datetime.now(UTC)
+    run_id = run_id or manual_run_id(started)
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)
     named = [pipeline, "--result", uri, *(["--settings", str(settings)] if settings else [])]
-    arguments = ["--pipeline", *named, "--run-id", run_id, "--hold"]
-    if scheduled_time:
-        arguments += ["--scheduled-time", scheduled_time.isoformat()]
-    before = _result(uri, loaded)
-    status = _submit(submit_command(environment, master, arguments), environment)
-    outcome = _result(uri, loaded)
-    if outcome is None or outcome == before:
-        raise _without_result(uri, status, environment)
+    asked = Run(found, loaded, run_id, epoch_ms(scheduled_time or started))
+    outcome = run_without_spark(asked, started, uri)
+    if isinstance(outcome, SparkNeeded):
+        print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
+        arguments = ["--pipeline", *named, "--run-id", run_id, "--hold"]
+        if scheduled_time:
+            arguments += ["--scheduled-time", scheduled_time.isoformat()]
+        outcome = _run_job(asked, uri, master, arguments)
     if outcome.error is None and not hold:
-        from tidemark.tables.publishing.publish import publish_and_record
-
         outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)
     if outcome.error:
         raise typer.Exit(exit_code(outcome.error))
     if hold:
         print(f"To publish it:\n  {shlex.join(['tidemark', 'publish', *named])}")
+
+
+def _run_job(asked: Run, uri: str, master: str, arguments: list[str]) -> RunResult:
+    """The result that the job wrote; typer.Exit, which is told, where it wrote none."""
+    pipeline, settings = asked.pipeline, asked.settings
+    environment = job_environment(os.environ)
+    new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
+    environment |= jvm_variables(environment, new_bytes)
+    before = _result(uri, settings)
+    status = _submit(submit_command(environment, master, arguments), environment)
+    outcome = _result(uri, settings)
+    if outcome is None or outcome == before:
+        raise _without_result(uri, status, environment)
+    return outcome
 
 
 _STATE = "What was committed stays and is not done again; the next run goes on from there."

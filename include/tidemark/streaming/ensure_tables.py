@@ -6,11 +6,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.streaming.planned_columns import planned_columns
-from tidemark.streaming.run import GoldStates, Run
 from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
 from tidemark.tables.create import TableSpec, ensure_table
 from tidemark.tables.publishing.gold import gold_state
 from tidemark.tables.publishing.plan import GENERATION, GoldState
+from tidemark.tables.stream.run import GoldStates, Run
 
 _FIRST_GENERATION = 1
 

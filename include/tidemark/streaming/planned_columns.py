@@ -6,23 +6,31 @@ Spark or Tidemark is another. The file holds nothing else and may be removed at 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-import tidemark
 from tidemark.pipeline.model import Pipeline
-from tidemark.storage.files import FileMissing, read_bytes, write_bytes
+from tidemark.storage.files import write_bytes
 from tidemark.streaming.ingest.judge import judge, rules_of
-from tidemark.streaming.run import Run
-from tidemark.streaming.schemas import bronze_schema
+from tidemark.streaming.schemas import (
+    bronze_schema,
+    changes_schema,
+    gold_schema,
+    rejects_schema,
+)
 from tidemark.streaming.stream.aggregate import aggregate, with_event_time
+from tidemark.tables.stream.kept_columns import (
+    PLANNED_FROM,
+    fingerprint,
+    is_planned_from,
+    kept_columns,
+)
+from tidemark.tables.stream.run import Run
 
 
 @dataclass(frozen=True)
@@ -36,15 +44,14 @@ class PlannedColumns:
 def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
     """From the file where it is of this pipeline and these versions; else planned and written."""
     place, options = run.places.planned_columns, run.settings.storage_options
-    planned_from = _fingerprint(run.pipeline)
-    kept = _read(place, options)
-    if kept.get("planned_from") == planned_from:
+    kept = kept_columns(place, options)
+    if is_planned_from(kept, run.pipeline) and kept.get("spark") == pyspark.__version__:
         return PlannedColumns(
             StructType.fromJson(kept["bronze"]),
             {name: StructType.fromJson(columns) for name, columns in kept["aggregated"].items()},
         )
     columns = _plan(spark, run.pipeline)
-    _keep(place, columns, planned_from, options)
+    _keep(place, columns, run.pipeline, options)
     return columns
 
 
@@ -63,27 +70,21 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     )
 
 
-def _fingerprint(pipeline: Pipeline) -> str:
-    """Of all that the columns follow from."""
-    of = [pipeline.model_dump_json(), pyspark.__version__, tidemark.__version__]
-    return hashlib.sha256("\n".join(of).encode()).hexdigest()
-
-
-def _read(place: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """What the file holds; nothing where it is missing or is no such file."""
-    try:
-        found = json.loads(read_bytes(place, options))
-    except (FileMissing, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _keep(
-    place: str, columns: PlannedColumns, planned_from: str, options: Mapping[str, str]
+    place: str, columns: PlannedColumns, pipeline: Pipeline, options: Mapping[str, str]
 ) -> None:
     kept = {
-        "planned_from": planned_from,
+        PLANNED_FROM: fingerprint(pipeline),
+        "spark": pyspark.__version__,
         "bronze": columns.bronze.jsonValue(),
         "aggregated": {name: schema.jsonValue() for name, schema in columns.aggregated.items()},
+        # What tells whether the tables fit where there is no Spark to ask.
+        "rejects": rejects_schema().jsonValue(),
+        "changes": {
+            name: changes_schema(schema).jsonValue() for name, schema in columns.aggregated.items()
+        },
+        "gold": {
+            name: gold_schema(schema, {}).jsonValue() for name, schema in columns.aggregated.items()
+        },
     }
     write_bytes(place, json.dumps(kept).encode(), options)

@@ -24,13 +24,13 @@ from tidemark.streaming.backfill.windows_of import (
     windows_by_bronze,
     windows_in_gold,
 )
-from tidemark.streaming.run import Run
 from tidemark.tables.backfill.audit_range import audited_range
 from tidemark.tables.backfill.audit_result import TableAudit
 from tidemark.tables.backfill.differences import Differences
 from tidemark.tables.publishing.gold import gold_state
 from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
 from tidemark.tables.publishing.retention import frozen_before_ms
+from tidemark.tables.stream.run import Run
 from tidemark.tables.windows.window_range import WindowRange
 
 

@@ -29,10 +29,10 @@ from tidemark.streaming.entry import (
     say_early,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run import Run
 from tidemark.streaming.session import start_session
 from tidemark.tables.backfill.audit_result import AuditResult, TableAudit, audit_lines
 from tidemark.tables.results.result_file import RunError
+from tidemark.tables.stream.run import Run
 
 
 def main(argv: Sequence[str] | None = None) -> int:

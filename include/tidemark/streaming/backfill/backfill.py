@@ -32,7 +32,6 @@ from tidemark.streaming.backfill.windows_of import (
     windows_by_bronze,
     windows_in_gold,
 )
-from tidemark.streaming.run import Run
 from tidemark.tables.backfill.backfill_plan import (
     backfill_range,
     check_pending,
@@ -51,6 +50,7 @@ from tidemark.tables.publishing.retention import frozen_before_ms
 from tidemark.tables.repair.recomputed import append_recomputed
 from tidemark.tables.repair.repaired import BACKFILL, Recomputed
 from tidemark.tables.results.result import TableResult
+from tidemark.tables.stream.run import Run
 from tidemark.tables.windows.assignments import count_of_range
 from tidemark.tables.windows.window_range import WindowRange
 from tidemark.tables.windows.window_values import window_keys

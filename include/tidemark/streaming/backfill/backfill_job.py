@@ -32,13 +32,13 @@ from tidemark.streaming.entry import (
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run import Run
 from tidemark.streaming.session import start_session
 from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.results.result import RunResult, TableResult
 from tidemark.tables.results.result_file import RunError, write_result
 from tidemark.tables.results.runs import publish_note, record_interrupted_run, record_run
+from tidemark.tables.stream.run import Run
 
 StartSession = Callable[[Pipeline, Settings], SparkSession]
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from tidemark.errors import FAILED, RETRY, TidemarkError
-from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id, utc_instant
+from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -31,12 +31,12 @@ from tidemark.streaming.entry import (
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run import Outcome, Run
 from tidemark.streaming.session import start_session
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import RunError, write_result
 from tidemark.tables.results.runs import publish_note, record_run
+from tidemark.tables.stream.run import Outcome, Run, run_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,7 +101,7 @@ def run_once(
                     _publish(run, outcome, started, lease)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
-    result = _result(run, progress, outcome, started, error)
+    result = run_result(run, outcome, started, progress.batches, progress.seconds, error)
     _record(run, result, progress)
     return result
 
@@ -121,29 +121,6 @@ def _record(run: Run, result: RunResult, progress: Progress) -> None:
         record_run(run.places.runs, result, run.settings.storage_options)
     except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
         progress.say(f"the run's row in {run.places.runs} is missing: {error}")
-
-
-def _result(
-    run: Run, progress: Progress, outcome: Outcome, started: datetime, error: RunError | None
-) -> RunResult:
-    return RunResult(
-        pipeline=run.pipeline.name,
-        run_id=run.run_id,
-        outcome="failed" if error else "succeeded",
-        held=outcome.held,
-        trigger=run.trigger,
-        scheduled_at=instant_of(run.scheduled_ms),
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        rows=outcome.rows,
-        batches=progress.batches,
-        seconds=progress.seconds,
-        versions=outcome.versions,
-        tables=outcome.tables,
-        restart=outcome.restart,
-        took_over=outcome.took_over,
-        error=error,
-    )
 
 
 def _write_early_failure(

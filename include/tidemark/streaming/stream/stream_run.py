@@ -11,14 +11,14 @@ from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.ingest.source import check_source, source_of
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.queries import await_all
-from tidemark.streaming.run import GoldStates, Outcome, Run
-from tidemark.streaming.stream.accounts import account
 from tidemark.streaming.stream.aggregate import Aggregate, start_aggregate
-from tidemark.streaming.stream.pins import pins_of, state_before
 from tidemark.streaming.stream.repairs import repair_tables
 from tidemark.tables.publishing.plan import GoldState
 from tidemark.tables.results.result import TableResult
 from tidemark.tables.results.runs import record_interrupted_run
+from tidemark.tables.stream.accounts import account
+from tidemark.tables.stream.pins import pins_of, state_before
+from tidemark.tables.stream.run import GoldStates, Outcome, Run
 
 
 def run_stream(
@@ -33,7 +33,7 @@ def run_stream(
     check_source(source_of(run.pipeline, run.places))
     gold = ensure_tables(spark, run)
     record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
-    outcome.restart = _restart_cases(run, gold)
+    outcome.restart = run.restart_cases(gold)
     with progress.stage("ingest"), progress.tasks_of(spark):
         _ingest(spark, run, progress, outcome, lease)
     before = {name: state_before(run, name, state) for name, state in gold.items()}
@@ -46,13 +46,6 @@ def run_stream(
         progress.say(f"{name}: {_told(outcome.tables[name])}")
     with progress.stage("ledger"):
         account(run, gold, repaired)
-
-
-def _restart_cases(run: Run, gold: GoldStates) -> dict[str, str]:
-    """How each query finds its checkpoint."""
-    queries = {name: run.query_checkpoint(name, state.generation) for name, state in gold.items()}
-    queries["ingest"] = run.ingest_checkpoint()
-    return {name: checkpoint.restart_case() for name, checkpoint in queries.items()}
 
 
 def _ingest(

@@ -24,6 +24,8 @@ def emitted_by_batch(
     """The sums of each batch since the last publish; none in append mode, which has no equation."""
     if table.output_mode == "append":
         return {}
+    if table.output_mode == "update" and changes.version() <= state.changes:
+        return {}
     if table.output_mode == "complete":
         return of_complete(emitted_rows(changes, query, state.changes))
     return _of_update(gold, changes, state, table)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tidemark.errors import LedgerUnbalanced
@@ -142,11 +142,10 @@ def check_ledger(uri: str, pipeline: str, options: Mapping[str, str]) -> None:
     if table is None:
         return
     unbalanced = f"pipeline = '{pipeline}' AND difference <> 0"
-    with duckdb.connect() as connection:
-        connection.register("lines", table.to_pyarrow_dataset(file_pruning_predicate=unbalanced))
-        rows = connection.sql(f"SELECT * FROM lines WHERE {unbalanced} ORDER BY batch")
-        wrong = rows.to_arrow_table().to_pylist()
-    _refuse(pipeline, wrong, UNPUBLISHED)
+    lines = table.to_pyarrow_dataset(file_pruning_predicate=unbalanced)
+    same = (ds.field("pipeline") == pipeline) & (ds.field("difference") != 0)
+    wrong = lines.to_table(filter=same)
+    _refuse(pipeline, wrong.sort_by("batch").to_pylist(), UNPUBLISHED)
 
 
 def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]], advice: str) -> None:

@@ -77,7 +77,8 @@ class RunResult(Facts):
     """One run, as far as it came. `held`: the run's changes are left for a later publish.
 
     `scheduled_at` is the time that the run stands for on the scheduler's clock. `restart` says
-    of each query how it found its checkpoint; `took_over` whose lease the run took over.
+    of each query how it found its checkpoint; `took_over` whose lease the run took over;
+    `without_spark` why no Spark was started (None: it was).
     """
 
     format: Literal[1] = 1
@@ -96,6 +97,7 @@ class RunResult(Facts):
     tables: dict[str, TableResult] = Field(default_factory=dict)
     restart: dict[str, str] = Field(default_factory=dict)
     took_over: str | None = None
+    without_spark: str | None = None
     error: RunError | None = None
 
 

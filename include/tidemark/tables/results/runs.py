@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from pyarrow.dataset import field
 
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
@@ -126,14 +126,13 @@ def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
     """Is the row there? An interrupted run's is needed only where the run has no final one."""
     outcomes = [row["outcome"]] if row["outcome"] != INTERRUPTED else list(_FINAL)
     known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(pipeline, row["run"]))
-    with duckdb.connect() as connection:
-        connection.register("known", known)
-        ((count,),) = connection.execute(
-            "SELECT count(*) FROM known "
-            "WHERE run = ? AND started_at = ? AND list_contains(?, outcome)",
-            [row["run"], row["started_at"], outcomes],
-        ).fetchall()
-    return bool(count)
+    same = (
+        (field("pipeline") == pipeline)
+        & (field("run") == row["run"])
+        & (field("started_at") == pa.scalar(row["started_at"], _TIME))
+        & field("outcome").isin(outcomes)
+    )
+    return bool(known.count_rows(filter=same))
 
 
 def _of_run(pipeline: str, run: str) -> str:

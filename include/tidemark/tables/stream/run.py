@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.tables.create import existing_table
 from tidemark.tables.publishing.plan import GoldState
-from tidemark.tables.results.result import Rows, TableResult
+from tidemark.tables.results.result import Rows, RunResult, TableResult
+from tidemark.tables.results.result_file import RunError
 
 # The state of each gold table as a run found it, by the table's name.
 GoldStates = dict[str, GoldState]
@@ -67,6 +70,14 @@ class Run:
     def ingest_checkpoint(self) -> Checkpoint:
         return self.checkpoint(self.places.ingest_checkpoint)
 
+    def restart_cases(self, gold: GoldStates) -> dict[str, str]:
+        """How each query finds its checkpoint, by table; `ingest` is the source's."""
+        of_tables = {
+            name: self.query_checkpoint(name, state.generation) for name, state in gold.items()
+        }
+        queries = {**of_tables, "ingest": self.ingest_checkpoint()}
+        return {name: checkpoint.restart_case() for name, checkpoint in queries.items()}
+
 
 @dataclass
 class Outcome:
@@ -78,3 +89,34 @@ class Outcome:
     restart: dict[str, str] = field(default_factory=dict)
     took_over: str | None = None
     held: bool = True
+    without_spark: str | None = None
+
+
+def run_result(
+    run: Run,
+    outcome: Outcome,
+    started: datetime,
+    batches: dict[str, list[int]],
+    seconds: dict[str, float],
+    error: RunError | None = None,
+) -> RunResult:
+    """The result of a run that ends now."""
+    return RunResult(
+        pipeline=run.pipeline.name,
+        run_id=run.run_id,
+        outcome="failed" if error else "succeeded",
+        held=outcome.held,
+        trigger=run.trigger,
+        scheduled_at=instant_of(run.scheduled_ms),
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        rows=outcome.rows,
+        batches=batches,
+        seconds=seconds,
+        versions=outcome.versions,
+        tables=outcome.tables,
+        restart=outcome.restart,
+        took_over=outcome.took_over,
+        without_spark=outcome.without_spark,
+        error=error,
+    )

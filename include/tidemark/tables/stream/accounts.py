@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.streaming.run import GoldStates, Run
 from tidemark.tables.ledger.emitted import emitted_by_batch
 from tidemark.tables.ledger.ledger import (
     UNPUBLISHED,
@@ -17,6 +16,7 @@ from tidemark.tables.ledger.ledger import (
 from tidemark.tables.ledger.lines import ingest_lines, recomputed_lines, stream_lines
 from tidemark.tables.publishing.plan import GoldState
 from tidemark.tables.repair.repaired import Repaired
+from tidemark.tables.stream.run import GoldStates, Run
 
 
 def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> None:

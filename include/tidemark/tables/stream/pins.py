@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.streaming.run import Outcome, Run
 from tidemark.tables.commits import rows_appended
 from tidemark.tables.publishing.plan import GoldState
 from tidemark.tables.repair.repaired import LATE, Repaired
 from tidemark.tables.results.result import Late, TableResult
+from tidemark.tables.stream.run import Outcome, Run
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""A run's steps that need no Spark, and a run that needs none at all."""

@@ -1,0 +1,39 @@
+"""A run's own process never loads pandas, which pyarrow would."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pyarrow as pa
+
+from tidemark.cli.spare_pandas import spare_pandas
+
+PROGRAM = """
+import sys
+from tidemark.cli.spare_pandas import spare_pandas
+{call}
+import duckdb, pyarrow as pa
+numbers = pa.table({{"a": pa.array([1, 2])}})
+print(duckdb.sql("SELECT sum(a) FROM numbers").fetchall(), "pandas" in sys.modules)
+"""
+
+
+def printed(call: str) -> str:
+    program = PROGRAM.format(call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_pyarrow_and_duckdb_work_without_pandas() -> None:
+    assert printed("") == "[(3,)] True\n"
+    assert printed("spare_pandas()") == "[(3,)] False\n"
+
+
+def test_a_process_that_has_loaded_pyarrow_keeps_its_pandas() -> None:
+    assert pa.array([1]) is not None
+    spare_pandas()
+    assert importlib.util.find_spec("pandas") is not None
