@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from urllib.parse import quote
 
-from tidemark.pipeline.source_files import is_uri
+from tidemark.checkpoint.reading.reader import file_place
 from tidemark.storage.files import remove_files
 from tidemark.upkeep.plan import Plan
 
@@ -25,8 +24,4 @@ def carry_out(
     for start in range(0, len(going), _BETWEEN_CHECKS):
         check()
         names = going[start : start + _BETWEEN_CHECKS]
-        remove_files((_place(plan.uri, name) for name in names), options)
-
-
-def _place(uri: str, name: str) -> str:
-    return f"{uri.rstrip('/')}/{quote(name) if is_uri(uri) else name}"
+        remove_files((file_place(plan.uri, name) for name in names), options)

@@ -18,7 +18,7 @@ from tidemark.checkpoint.doctor.findings import Diagnosis, Severity, Verdict
 from tidemark.checkpoint.reading.checksums import twin_of
 from tidemark.checkpoint.reading.facts import SourceList
 from tidemark.checkpoint.reading.state_files import Store
-from tidemark.upkeep.expired_state import Expired, OpenedSnapshot, expired_files
+from tidemark.upkeep.expired_state import Expired, expired_files
 from tidemark.upkeep.plan import Kind, Plan, Share
 from tidemark.upkeep.taken import Taken, first_kept
 
@@ -111,7 +111,7 @@ class _Shares:
 
     def _state(self) -> Share:
         stores = self.taken.layout.stores.values()
-        found = {store.id: self._expired(store.id.folder, store) for store in stores}
+        found = {store.id: self._expired(store) for store in stores}
         going = [f"{key.folder}/{name}" for key, gone in found.items() for name in gone.names]
         reasons = []
         if going:
@@ -128,15 +128,10 @@ class _Shares:
         ]
         return self._share(Kind.STATE, every, going, reasons)
 
-    def _expired(self, folder: str, store: Store) -> Expired:
+    def _expired(self, store: Store) -> Expired:
         if self.first <= 0:
             return Expired()
-        opened: dict[str, OpenedSnapshot] = {
-            name.removeprefix(f"{folder}/"): found
-            for name, found in self.taken.snapshots.items()
-            if name.startswith(f"{folder}/")
-        }
-        return expired_files(store, self.first, opened)
+        return expired_files(store, self.first, self.taken.snapshots[store.id])
 
     def _sources(self) -> Share:
         lists = self.taken.layout.source_lists

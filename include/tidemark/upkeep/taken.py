@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
@@ -11,19 +11,20 @@ from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import Limits, read_files
 from tidemark.checkpoint.reading.read_state import shared_files
 from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.state_files import Store, StoreId
 from tidemark.storage.files import FileFacts
 from tidemark.upkeep.expired_state import OpenedSnapshot, snapshots_to_open
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A checkpoint as it was listed and read. `snapshots`, by their names from its folder on, are
-    those that were opened, to see whether older versions can do without theirs."""
+    """A checkpoint as it was listed and read. `snapshots`, by their names in each store's folder,
+    are those that were opened, to see whether older versions can do without theirs."""
 
     files: Mapping[str, FileFacts]
     layout: Layout
     facts: CheckpointFacts
-    snapshots: Mapping[str, OpenedSnapshot] = field(default_factory=dict)
+    snapshots: Mapping[StoreId, Mapping[str, OpenedSnapshot]] = field(default_factory=dict)
 
 
 def first_kept(facts: CheckpointFacts, keep: int) -> int:
@@ -40,14 +41,18 @@ def take_stock(uri: str, options: Mapping[str, str], keep: int) -> Taken:
     files = checkpoint_files(uri, options)
     layout, reader = sort_files(files), Reader(uri, options, files)
     facts = read_files(reader, layout, Limits())
-    return Taken(files, layout, facts, dict(_snapshots(reader, layout, first_kept(facts, keep))))
+    oldest = first_kept(facts, keep)
+    stores = layout.stores.values() if oldest > 0 else ()
+    opened = {store.id: _snapshots(reader, store, oldest) for store in stores}
+    return Taken(files, layout, facts, opened)
 
 
-def _snapshots(reader: Reader, layout: Layout, oldest: int) -> Iterator[tuple[str, OpenedSnapshot]]:
-    for store in layout.stores.values() if oldest > 0 else ():
-        for name in snapshots_to_open(store, oldest):
-            place = f"{store.id.folder}/{name}"
-            yield place, _opened(reader, place, bool(store.shared))
+def _snapshots(reader: Reader, store: Store, oldest: int) -> dict[str, OpenedSnapshot]:
+    shares = bool(store.shared)
+    return {
+        name: _opened(reader, f"{store.id.folder}/{name}", shares)
+        for name in snapshots_to_open(store, oldest)
+    }
 
 
 def _opened(reader: Reader, name: str, shares: bool) -> OpenedSnapshot:
