@@ -71,11 +71,12 @@ def copied_batches(
     table = open_table(uri, options)
     if table is None:
         return {}
-    known = table.to_pyarrow_dataset(partitions=[("pipeline", "=", pipeline)])
+    known = table.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
     with duckdb.connect() as connection:
         connection.register("known", known)
         rows = connection.execute(
-            "SELECT batch, bronze_end, watermark_ms FROM known WHERE query = ?", [query]
+            "SELECT batch, bronze_end, watermark_ms FROM known WHERE pipeline = ? AND query = ?",
+            [pipeline, query],
         ).fetchall()
     return {batch: ReadTo(end, watermark) for batch, end, watermark in rows}
 
