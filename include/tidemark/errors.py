@@ -65,6 +65,10 @@ class CheckpointUnreadable(TidemarkError):
     """A checkpoint file is missing, empty or not of a known format."""
 
 
+class HousekeepingRefused(TidemarkError):
+    """Nothing may be removed from a checkpoint as it is; the message says which one, and why."""
+
+
 class NotACheckpoint(TidemarkError):
     """A place holds no checkpoint; the message says what it holds, and what to give instead."""
 

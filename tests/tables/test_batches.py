@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.tables.repair.batches import batches_read
+from tidemark.tables.repair.batches import ReadTo, batches_read
 from tidemark.tables.repair.late_rows import BatchRead
 
 Planned = tuple[int, int]
@@ -81,6 +81,21 @@ def test_batches_that_the_engine_no_longer_keeps_are_one_of_unknown_number(
         (tmp_path / "offsets" / str(batch)).unlink()
     # Batch 2 begins where offsets/1 says: gone. No batch before it had a later watermark.
     assert read(log, -1) == [(None, 0, 3, 500), (3, 4, 6, 500)]
+
+
+def test_batches_that_were_copied_count_as_if_they_were_kept(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path, PLANNED, committed=5)
+    whole = batches_read(log, -1, lambda *_: 0)
+    copied = {batch: ReadTo(*planned) for batch, planned in enumerate(PLANNED)}
+    for batch in (0, 1, 2):
+        (tmp_path / "offsets" / str(batch)).unlink()
+    assert batches_read(log, -1, lambda *_: 0, copied) == whole
+    del copied[0]
+    # Batch 1 begins where offsets/0 says, and that is in neither: its rows and those before it
+    # count as one batch.
+    assert [_told(b) for b in batches_read(log, -1, lambda *_: 0, copied)] == [
+        (None, 0, 1, 500), (2, 2, 3, 500), (3, 4, 6, 500),
+    ]  # fmt: skip
 
 
 def test_where_no_batch_was_committed_nothing_was_read(tmp_path: Path) -> None:

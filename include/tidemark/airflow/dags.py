@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Asset, XComArg, get_parsing_context
 
 from tidemark.airflow.backfill_dag import backfill_dag, backfill_dag_id
 from tidemark.airflow.describe import describe
+from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.stream import StreamOperator
 from tidemark.errors import PipelineInvalid, SettingsInvalid
@@ -97,13 +98,14 @@ def _stream_dag(
         **_dag_arguments(pipeline, default_args),
     ) as dag:
         stream = StreamOperator(task_id="stream", **task)
-        PublishOperator(
+        files = {name: task[name] for name in ("pipeline_file", "settings_file")}
+        publish = PublishOperator(
             task_id="publish",
-            pipeline_file=task["pipeline_file"],
-            settings_file=task["settings_file"],
             result=XComArg(stream, key="result"),
             outlets=[gold_asset(table, places) for table in pipeline.tables],
+            **files,
         )
+        publish >> CheckpointHousekeepingOperator(task_id="checkpoint_housekeeping", **files)
     return dag
 
 

@@ -231,6 +231,12 @@ class Advanced(_Model):
 
     max_files_per_batch: int | None = Field(default=None, ge=1)
     shuffle_partitions: int | None = Field(default=None, ge=1)
+    keep_batches: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many committed batches of each query its checkpoint can go back to; the "
+        "engine keeps 100 (`spark.sql.streaming.minBatchesToRetain`), and the larger number counts",
+    )
     spark: SparkSettings = Field(default_factory=dict, description="Further settings of Spark")
 
 

@@ -78,6 +78,16 @@ class Places:
         """The Delta table of the runs of all pipelines."""
         return f"{self.root}/ops/runs"
 
+    @property
+    def batches(self) -> str:
+        """The Delta table of what offset logs said of the batches of all pipelines' tables."""
+        return f"{self.root}/ops/batches"
+
+    @property
+    def upkeep(self) -> str:
+        """The Delta table of the upkeep of all pipelines' checkpoints."""
+        return f"{self.root}/ops/upkeep"
+
     def source(self, files: str) -> str:
         """The pattern of a source's files, below the root unless it is a URI itself."""
         return files if is_uri(files) else f"{self.root}/{files}"

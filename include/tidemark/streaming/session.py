@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.errors import EngineMissing
+from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import Settings, spark_conf
 
@@ -66,6 +67,7 @@ def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
     conf = {**DEFAULTS, **spark_conf(settings), **pipeline.advanced.spark}
     if pipeline.advanced.shuffle_partitions is not None:
         conf["spark.sql.shuffle.partitions"] = str(pipeline.advanced.shuffle_partitions)
+    conf[KEPT_BY_ENGINE] = str(kept_batches(pipeline, settings))
     return {**conf, **FIXED}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
 from tidemark.checkpoint.reading.facts import CheckpointFacts
+from tidemark.storage.files import FileFacts
 
 # A file that is being written is younger; one of a dead run stays.
 _YOUNG = timedelta(hours=1)
@@ -18,6 +19,11 @@ def file_findings(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
     yield from _not_opened(facts)
     yield from _leftovers(facts, now)
     yield from _unknown(facts)
+
+
+def old_leftovers(leftovers: Mapping[str, FileFacts], now: datetime) -> tuple[str, ...]:
+    """Those that no query can still be writing: older than an hour at `now` (UTC)."""
+    return tuple(name for name, file in leftovers.items() if now - file.modified >= _YOUNG)
 
 
 def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -58,8 +64,8 @@ def _not_opened(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 def _leftovers(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
-    young = [name for name, file in facts.leftovers.items() if now - file.modified < _YOUNG]
-    old = [name for name in facts.leftovers if name not in set(young)]
+    old = old_leftovers(facts.leftovers, now)
+    young = [name for name in facts.leftovers if name not in set(old)]
     if old:
         size = sum(facts.leftovers[name].size for name in old)
         yield Finding(

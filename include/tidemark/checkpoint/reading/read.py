@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Log, Unreadable
-from tidemark.checkpoint.reading.layout import sort_files
+from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.log_formats import parse_commit, parse_metadata, parse_offsets
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read_sources import read_sources
@@ -46,16 +46,18 @@ def read_checkpoint(
     unreadable. `on_listed` is told the number of files as soon as it is known. NotACheckpoint
     where the place is none, StorageUnavailable where it cannot be listed.
     """
-    limits = limits or Limits()
     files = checkpoint_files(uri, options)
     on_listed(len(files))
-    layout = sort_files(files)
-    reader = Reader(uri, options, files)
+    return read_files(Reader(uri, options, files), sort_files(files), limits or Limits())
+
+
+def read_files(reader: Reader, layout: Layout, limits: Limits) -> CheckpointFacts:
+    """Read a checkpoint that was listed already; `layout` is what the listing says of its files."""
     offsets = _log(reader, "offsets", layout.logs["offsets"], parse_offsets, limits.log_files)
     commits = _log(reader, "commits", layout.logs["commits"], parse_commit, limits.log_files)
     newest = next((e for b in reversed(offsets.batches) if (e := offsets.entry(b))), None)
     facts = CheckpointFacts(
-        uri,
+        reader.uri,
         None if layout.metadata is None else reader.read("metadata", parse_metadata),
         offsets,
         commits,

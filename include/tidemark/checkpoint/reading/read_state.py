@@ -69,7 +69,7 @@ class _Opening:
         return gone
 
     def _missing_shared(self, store: Store, snapshot: str) -> tuple[str, ...]:
-        needed = self.reader.read(snapshot, _shared_files)
+        needed = self.reader.read(snapshot, shared_files)
         if isinstance(needed, Unreadable):
             return (f"{snapshot.rpartition('/')[2]}: {needed.held}",)
         return tuple(name for name, size in needed.items() if store.shared.get(name) != size)
@@ -112,7 +112,7 @@ def _schemas(
             yield name, found
 
 
-def _shared_files(data: bytes) -> dict[str, int]:
+def shared_files(data: bytes) -> dict[str, int]:
     """By name, the sizes of the files that a RocksDB snapshot shares with others.
 
     RocksDBCheckpointMetadata: the entry `metadata` of the zip, `v1` and a line of JSON.

@@ -66,8 +66,9 @@ class Reader:
             return False
 
     def _bytes(self, name: str) -> bytes:
-        return read_bytes(_place(self.uri, name), self.options)
+        return read_bytes(file_place(self.uri, name), self.options)
 
 
-def _place(uri: str, name: str) -> str:
+def file_place(uri: str, name: str) -> str:
+    """Where a file of a checkpoint lies, by its name from the checkpoint's folder on."""
     return f"{uri.rstrip('/')}/{quote(name) if is_uri(uri) else name}"

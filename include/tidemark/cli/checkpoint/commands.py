@@ -2,7 +2,8 @@
 
 Exit codes of `doctor`, the largest of several checkpoints: 0 clean end; 10 new; 11 no-data batch
 due; 12 killed in a batch, which runs again; 13 in a format that is not known here; 14 damaged.
-1 and 75 as everywhere: it could not be told.
+1 and 75 as everywhere: it could not be told. `housekeep` exits with 0, or with the doctor's code
+where it is refused for a checkpoint.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import typer
 from tidemark.cli.options import SettingsFile
 
 checkpoint = typer.Typer(
-    help="Checkpoints of Spark Structured Streaming, ours or not: read and judged, never changed.",
+    help="Checkpoints of Spark Structured Streaming, ours or not: read, judged and kept small.",
     no_args_is_help=True,
 )
 
@@ -49,3 +50,32 @@ def doctor(place: Place, json: Json = False, settings: SettingsFile = None) -> N
     from tidemark.cli.checkpoint.targets import find_targets
 
     raise typer.Exit(show_diagnoses(find_targets(place, settings), json))
+
+
+@checkpoint.command()
+def housekeep(
+    place: Place,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Remove what the plan says; else nothing is changed.")
+    ] = False,
+    keep_batches: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Of a path: how many committed batches it can be taken back to. Default: the "
+            "engine's 100. A pipeline's file says it under `advanced.keep_batches`.",
+        ),
+    ] = None,
+    json: Json = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Show what may go from a checkpoint, and with --apply remove it.
+
+    Never what a start needs, nor what a way back to a kept batch needs. Of a pipeline, --apply
+    takes the lease; of a path, let no query run. Killed and repeated, it finishes.
+    """
+    from tidemark.cli.checkpoint.housekeep import housekeep_place
+
+    raise typer.Exit(housekeep_place(place, apply, keep_batches, json, settings))

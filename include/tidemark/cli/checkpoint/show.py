@@ -23,7 +23,7 @@ _WIDTH_OF_A_FILE = 140
 
 def show_overviews(targets: Targets, in_json: bool) -> None:
     """Print what each checkpoint holds."""
-    console = _console()
+    console = report_console()
     documents: list[dict[str, object]] = []
     for target in targets.checkpoints:
         facts = _read(target, targets)
@@ -35,12 +35,12 @@ def show_overviews(targets: Targets, in_json: bool) -> None:
         else:
             print_overview(console, target.name, told)
     if in_json:
-        _print_json(documents)
+        print_json(documents)
 
 
 def show_diagnoses(targets: Targets, in_json: bool) -> int:
     """Print the verdict on each checkpoint; the exit code is the largest of those in use."""
-    console = _console()
+    console = report_console()
     documents: list[dict[str, object]] = []
     code = 0
     for target in targets.checkpoints:
@@ -52,7 +52,7 @@ def show_diagnoses(targets: Targets, in_json: bool) -> int:
         else:
             print_diagnosis(console, target.name, told, target.in_use)
     if in_json:
-        _print_json(documents)
+        print_json(documents)
     return code
 
 
@@ -78,7 +78,8 @@ def _read(target: Target, targets: Targets) -> CheckpointFacts | None:
         )
 
 
-def _console() -> Console:
+def report_console() -> Console:
+    """Where reports are printed: wide enough, also into a file or a pipe."""
     console = Console(highlight=False, markup=False)
     # A file or pipe has no width; a table that is cut would lose names.
     width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
@@ -93,6 +94,6 @@ def _head(target: Target) -> dict[str, object]:
     return {"name": target.name, "in_use": target.in_use, "uri": target.uri}
 
 
-def _print_json(documents: list[dict[str, object]]) -> None:
+def print_json(documents: list[dict[str, object]]) -> None:
     """A list, also of one checkpoint, so that a reader needs no second case."""
     print(json.dumps(documents, indent=2, ensure_ascii=False))

@@ -48,16 +48,24 @@ def find_targets(path_or_pipeline: str, settings: Path | None) -> Targets:
     A path needs no settings: anybody's checkpoint can be looked at. A name without a slash is a
     pipeline's where there is one, else a folder's.
     """
-    if _is_place(path_or_pipeline):
-        return _at(path_or_pipeline, settings)
+    found = place_or_pipeline(path_or_pipeline, settings)
+    if isinstance(found, Target):
+        return Targets((found,))
+    pipeline, loaded = found
+    return Targets(_of_pipeline(pipeline, loaded), pipeline.name)
+
+
+def place_or_pipeline(given: str, settings: Path | None) -> Target | tuple[Pipeline, Settings]:
+    """The checkpoint that a path or URI means, or the pipeline that a name means."""
+    if _is_place(given):
+        return _at(given, settings)
     try:
         loaded = load_settings(settings)
-        pipeline = find_pipeline(path_or_pipeline, loaded)
+        return find_pipeline(given, loaded), loaded
     except (PipelineNotFound, SettingsInvalid):
-        if Path(path_or_pipeline).exists():
-            return _at(path_or_pipeline, settings)
+        if Path(given).exists():
+            return _at(given, settings)
         raise
-    return Targets(_of_pipeline(pipeline, loaded), pipeline.name)
 
 
 def _is_place(given: str) -> bool:
@@ -67,9 +75,9 @@ def _is_place(given: str) -> bool:
     return path.suffix not in ENDINGS and (len(path.parts) > 1 or given in (".", ".."))
 
 
-def _at(given: str, settings: Path | None) -> Targets:
+def _at(given: str, settings: Path | None) -> Target:
     uri = absolute(given).rstrip("/") or "/"
-    return Targets((Target(uri, uri, _options(uri, settings)),))
+    return Target(uri, uri, _options(uri, settings))
 
 
 def _options(uri: str, settings: Path | None) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.tables.commits import close_frontiers, emitted_rows, ingest_commits
 from tidemark.tables.create import existing_table
+from tidemark.tables.ledger.copied_batches import copied_batches
 from tidemark.tables.ledger.emitted import Emitted, of_complete
 from tidemark.tables.ledger.ledger import INGEST, LedgerLine
 from tidemark.tables.ledger.lines import stream_line
@@ -86,9 +87,11 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     generation = gold_state(gold).generation
     checkpoint = Checkpoint(source.places.query_checkpoint(name, generation), source.options)
     query = str(checkpoint.query_id())
+    copied = copied_batches(source.places.batches, source.pipeline.name, query, source.options)
+    frontier = _frontier(source, name, gold, query)
     counted = {
         number: counts
-        for batch in batches_read(checkpoint, -1, _frontier(source, name, gold, query))
+        for batch in batches_read(checkpoint, -1, frontier, copied)
         if (number := batch.number) is not None
         for counts in _counts(source, table, batch)
     }

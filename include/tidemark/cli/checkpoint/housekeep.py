@@ -1,0 +1,71 @@
+"""`tidemark checkpoint housekeep`: plan, and with `--apply` remove what may go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from tidemark.cli.checkpoint.housekeep_report import plan_as_json, print_plan
+from tidemark.cli.checkpoint.show import print_json, report_console
+from tidemark.cli.checkpoint.targets import Target, place_or_pipeline
+from tidemark.cli.exit_codes import VERDICTS
+from tidemark.errors import SUCCESS
+from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.kept_batches import ENGINE_DEFAULT
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings import Settings
+from tidemark.upkeep.foreign_checkpoint import check_foreign, plan_checkpoint
+from tidemark.upkeep.housekeep import carry_out
+from tidemark.upkeep.plan import Plan
+
+
+def housekeep_place(
+    given: str, apply: bool, keep_batches: int | None, in_json: bool, settings: Path | None
+) -> int:
+    """Print the plans, carried out with `apply`; the exit code is the largest of those refused."""
+    found = place_or_pipeline(given, settings)
+    planned: dict[str, Plan | None]
+    if isinstance(found, Target):
+        planned = {found.name: _of_path(found, apply, keep_batches or ENGINE_DEFAULT)}
+    elif keep_batches is not None:
+        raise typer.BadParameter(
+            f"a pipeline's number stands in its file, as `advanced.keep_batches` of {found[0].name}"
+        )
+    else:
+        planned = _of_pipeline(*found, apply)
+    _show(planned, apply, in_json)
+    refused = (plan for plan in planned.values() if plan and plan.refused)
+    return max((VERDICTS[plan.verdict] for plan in refused), default=SUCCESS)
+
+
+def _of_path(target: Target, apply: bool, batches: int) -> Plan:
+    if apply:
+        check_foreign(target.uri, target.options)
+    plan = plan_checkpoint(target.uri, target.options, batches, datetime.now(UTC))
+    if apply:
+        carry_out(plan, target.options)
+    return plan
+
+
+def _of_pipeline(pipeline: Pipeline, settings: Settings, apply: bool) -> dict[str, Plan | None]:
+    # delta-rs, Arrow and DuckDB, which a path does without.
+    from tidemark.upkeep.pipeline_housekeeping import housekeep_pipeline, plan_pipeline
+
+    now = datetime.now(UTC)
+    if apply:
+        run_id = manual_run_id(now, "housekeeping")
+        kept = housekeep_pipeline(pipeline, settings, run_id, now)
+    else:
+        kept = plan_pipeline(pipeline, settings, now)
+    return {one.name: one.plan for one in kept}
+
+
+def _show(planned: dict[str, Plan | None], applied: bool, in_json: bool) -> None:
+    if in_json:
+        print_json([{"name": name} | plan_as_json(plan, applied) for name, plan in planned.items()])
+        return
+    console = report_console()
+    for name, plan in planned.items():
+        print_plan(console, name, plan, applied)

@@ -1,0 +1,1 @@
+"""Acts on checkpoints: what may go is planned purely, and then removed."""

@@ -1,0 +1,153 @@
+"""The housekeeping of a pipeline's checkpoints: that of the ingest, and each table's in use.
+
+The life of one that is carried out:
+1. take the pipeline's lease, which is never taken over for this;
+2. list and judge each checkpoint once, and plan (pure);
+3. copy to `ops/batches` what a ledger that is built anew needs of the offset logs;
+4. remove the files, in the plans' order;
+5. append a row for each checkpoint to `ops/upkeep`.
+Killed anywhere, all of it can be repeated; the next one removes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark.checkpoint.doctor.judge import Known, judge
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import CheckpointUnreadable, HousekeepingRefused
+from tidemark.pipeline.kept_batches import kept_batches
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.storage.files import list_folder
+from tidemark.tables.create import open_table
+from tidemark.tables.ledger.copied_batches import Query, copy_batches
+from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.tables.publishing.gold import gold_state
+from tidemark.upkeep.housekeep import carry_out
+from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
+from tidemark.upkeep.record import Kept, record_upkeep
+from tidemark.upkeep.taken import Taken, take_stock
+
+INGEST = "ingest"
+
+
+def plan_pipeline(pipeline: Pipeline, settings: Settings, now: datetime) -> tuple[Kept, ...]:
+    """What may go from each checkpoint in use; nothing is changed. `now` is in UTC.
+
+    Where a run works meanwhile, a plan may be out of date when it is there.
+    """
+    return tuple(kept for kept, _ in _Planning(pipeline, settings, now).all())
+
+
+def housekeep_pipeline(
+    pipeline: Pipeline, settings: Settings, run_id: str, now: datetime
+) -> tuple[Kept, ...]:
+    """Remove what may go, under the pipeline's lease; what was planned for each checkpoint.
+
+    A checkpoint for which it is refused is left as it is, and the others are kept all the same
+    (`check_none_refused` tells of it). LeaseHeld where another works on the pipeline or ended
+    without giving the lease back: the next run takes it over, this never does.
+    """
+    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    with pipeline_lease(pipeline, settings, run_id, "housekeeping", repairs=True) as lease:
+        planned = _Planning(pipeline, settings, now).all()
+        copy_batches(places.batches, [query for _, query in planned if query], options)
+        for kept, _ in planned:
+            if kept.plan is not None:
+                carry_out(kept.plan, options, lease.check)
+        found = tuple(kept for kept, _ in planned)
+        lease.check()
+        record_upkeep(places.upkeep, pipeline.name, run_id, now, found, options)
+    return found
+
+
+def check_none_refused(pipeline: str, kept: tuple[Kept, ...]) -> None:
+    """Raise HousekeepingRefused where it was refused for a checkpoint."""
+    refused = [(one, one.plan.refused) for one in kept if one.plan and one.plan.refused]
+    if refused:
+        told = " ".join(f"{one.name} ({one.uri}): {why}" for one, why in refused)
+        raise HousekeepingRefused(
+            f"Housekeeping of `{pipeline}` left {len(refused)} of {len(kept)} checkpoints as they "
+            f"are. {told} The others were kept."
+        )
+
+
+@dataclass(frozen=True)
+class _Planning:
+    """The plans of a pipeline's checkpoints, and the queries whose batches are copied before."""
+
+    pipeline: Pipeline
+    settings: Settings
+    now: datetime
+
+    def all(self) -> list[tuple[Kept, Query | None]]:
+        return [self._ingest(), *(self._table(name) for name in self.pipeline.tables)]
+
+    def _ingest(self) -> tuple[Kept, None]:
+        uri = self._places.ingest_checkpoint
+        taken = self._taken(uri)
+        plan = None if taken is None else self._plan(taken, Known(), None)
+        return Kept(INGEST, None, uri, plan), None
+
+    def _table(self, name: str) -> tuple[Kept, Query | None]:
+        gold = open_table(self._places.gold(name), self._options)
+        generation = gold_state(gold).generation if gold else 1
+        uri = self._places.query_checkpoint(name, generation)
+        taken = self._taken(uri)
+        if taken is None:
+            return Kept(name, generation, uri, None), None
+        checkpoint, batches = Checkpoint(uri, self._options), _committed(taken)
+        published = gold_state(gold).bronze if gold else -1
+        known = Known(output_mode=self.pipeline.tables[name].output_mode)
+        plan = self._plan(taken, known, first_unpublished(checkpoint, batches, published))
+        query_id = str(taken.facts.query_id)
+        query = Query(self.pipeline.name, name, generation, query_id, checkpoint, batches)
+        return Kept(name, generation, uri, plan), None if plan.refused else query
+
+    def _plan(self, taken: Taken, known: Known, logs_from: int | None) -> Plan:
+        # The lease says that no run works, so a batch that is not committed is of a dead one.
+        keep = Keep(self._batches, logs_from, nothing_runs=True)
+        return plan_housekeeping(taken, judge(taken.facts, self.now, known), keep, self.now)
+
+    def _taken(self, uri: str) -> Taken | None:
+        """None where no query has started."""
+        if not list_folder(uri, self._options):
+            return None
+        return take_stock(uri, self._options, self._batches)
+
+    @property
+    def _places(self) -> Places:
+        return Places(self.settings.root, self.pipeline.name)
+
+    @property
+    def _options(self) -> Mapping[str, str]:
+        return self.settings.storage_options
+
+    @property
+    def _batches(self) -> int:
+        return kept_batches(self.pipeline, self.settings)
+
+
+def first_unpublished(checkpoint: Checkpoint, batches: Sequence[int], published: int) -> int | None:
+    """The oldest batch whose offsets the next repair of late rows reads: the last one of a
+    table's query that ended at or before `published`, the version of bronze that gold has.
+
+    `batches` are those whose offsets are there. All count where one cannot be used.
+    """
+    for batch in reversed(batches):
+        try:
+            if checkpoint.delta_version(batch) <= published + 1:
+                return batch
+        except CheckpointUnreadable:
+            break
+    return batches[0] if batches else None
+
+
+def _committed(taken: Taken) -> tuple[int, ...]:
+    last = taken.facts.commits.newest
+    return tuple(b for b in taken.facts.offsets.batches if last is not None and b <= last)

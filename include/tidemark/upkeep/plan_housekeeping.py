@@ -1,0 +1,180 @@
+"""The plan of a checkpoint's housekeeping, from what was read and judged: pure.
+
+Kept are the newest N committed batches. To start anew after batch B, the engine reads `offsets/B`
+and `offsets/B-1`, `commits/B`, version B+1 of the state, and its sources' lists up to B
+(MicroBatchExecution.populateStartOffsets). So of the logs the newest N+1 stay, which is what the
+engine leaves as well (purge), and of the state what builds the versions from that of the log's
+oldest batch on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark.checkpoint.doctor.files import old_leftovers
+from tidemark.checkpoint.doctor.findings import Diagnosis, Severity, Verdict
+from tidemark.checkpoint.reading.checksums import twin_of
+from tidemark.checkpoint.reading.facts import SourceList
+from tidemark.checkpoint.reading.state_files import Store
+from tidemark.upkeep.expired_state import Expired, expired_files
+from tidemark.upkeep.plan import Kind, Plan, Share
+from tidemark.upkeep.taken import Taken, first_kept
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What has to stay: the newest `batches` committed batches, and the logs from batch
+    `logs_from` on where that is older (None: it is not).
+
+    `nothing_runs`: is it certain that no query works on the checkpoint?
+    """
+
+    batches: int
+    logs_from: int | None = None
+    nothing_runs: bool = False
+
+
+def plan_housekeeping(taken: Taken, told: Diagnosis, keep: Keep, now: datetime) -> Plan:
+    """What may go from a checkpoint that `told` judges. `now` (UTC) tells old leftovers from
+    files that are being written."""
+    first = first_kept(taken.facts, keep.batches)
+    last = taken.facts.commits.newest
+    kept = range(max(first, 0), 0 if last is None else last + 1)
+    refused = _refusal(told, keep)
+    shares = _Shares(taken, keep, first, now).all()
+    if refused is not None:
+        shares = [Share(share.kind, share.files, share.size) for share in shares]
+    return Plan(taken.facts.uri, told.verdict, kept, tuple(shares), refused)
+
+
+def _refusal(told: Diagnosis, keep: Keep) -> str | None:
+    worst = told.findings[0].known if told.findings else told.sentence
+    match told.verdict:
+        case Verdict.DAMAGED:
+            return (
+                f"The checkpoint is damaged: {worst} Older files may be what mends it, so nothing "
+                "is removed. See `tidemark checkpoint doctor`, mend it, then try again."
+            )
+        case Verdict.UNKNOWN:
+            unknown = (f.known for f in told.findings if f.severity is Severity.UNKNOWN)
+            return (
+                f"What decides is not known here: {next(unknown, worst)} It cannot be told which "
+                "older files it needs, so nothing is removed."
+            )
+        case Verdict.KILLED if not keep.nothing_runs:
+            return (
+                f"Batch {told.batch} is planned and not committed: a query was killed in it, or "
+                "works on it now, and the files do not tell which. Nothing is removed. Let the "
+                "query commit it, then try again."
+            )
+    return None
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """The shares of one checkpoint, each kind by itself. `first`: the oldest kept batch."""
+
+    taken: Taken
+    keep: Keep
+    first: int
+    now: datetime
+
+    def all(self) -> list[Share]:
+        state = self._state()
+        known = [self._log(Kind.COMMITS), self._log(Kind.OFFSETS), state, self._sources()]
+        known.append(self._leftovers())
+        files, size = sum(s.files for s in known), sum(s.size for s in known)
+        there = self.taken.files
+        others = Share(
+            Kind.OTHERS,
+            len(there) - files,
+            sum(one.size for one in there.values()) - size,
+            reasons=("metadata, schemas and files that are not known here stay",),
+        )
+        return [*known, others]
+
+    def _log(self, kind: Kind) -> Share:
+        batches = self.taken.layout.logs[kind.value]
+        oldest = self.first - 1
+        reasons = [f"the newest {self.keep.batches} batches and the one before them stay"]
+        if self.keep.logs_from is not None and self.keep.logs_from < oldest:
+            oldest = self.keep.logs_from
+            reasons = [f"batches after {oldest} are not published yet: they stay"]
+        # The oldest first, so that a repetition finds no gap between those that are left.
+        going = [f"{kind}/{batch}" for batch in sorted(batches) if batch < oldest]
+        if going:
+            reasons.insert(0, f"no kept batch needs those before batch {oldest}")
+        every = [f"{kind}/{batch}" for batch in batches]
+        return self._share(kind, every, going, reasons)
+
+    def _state(self) -> Share:
+        stores = self.taken.layout.stores.values()
+        found = {store.id: self._expired(store) for store in stores}
+        going = [f"{key.folder}/{name}" for key, gone in found.items() for name in gone.names]
+        reasons = []
+        if going:
+            reasons.append(f"no version from {self.first} on is built from them")
+        left = [gone.left for gone in found.values() if gone.left]
+        if self.first > 0:
+            reasons += [f"{left.count(why):,} stores: {why}" for why in dict.fromkeys(left)]
+        elif found:
+            reasons.append(f"no more than {self.keep.batches} batches are committed: all stays")
+        every = [
+            f"{store.id.folder}/{name}"
+            for store in stores
+            for name in (*(f.name for fs in store.files.values() for f in fs), *store.shared)
+        ]
+        return self._share(Kind.STATE, every, going, reasons)
+
+    def _expired(self, store: Store) -> Expired:
+        if self.first <= 0:
+            return Expired()
+        return expired_files(store, self.first, self.taken.snapshots[store.id])
+
+    def _sources(self) -> Share:
+        lists = self.taken.layout.source_lists
+        every = [f"sources/{source}/{name}" for source, files in lists.items() for name in files]
+        told = (source.file_list for source in self.taken.facts.sources)
+        return self._share(Kind.SOURCES, every, (), [_list_reason(one) for one in told if one])
+
+    def _leftovers(self) -> Share:
+        every = self.taken.layout.leftovers
+        going = old_leftovers(every, self.now)
+        reasons = []
+        if going:
+            reasons.append("a run that ended in the middle of writing left them")
+        if len(going) < len(every):
+            reasons.append("those younger than an hour may be being written: they stay")
+        size, gone = _size(self, every), _size(self, going)
+        return Share(Kind.LEFTOVERS, len(every), size, tuple(going), gone, tuple(reasons))
+
+    def _share(
+        self, kind: Kind, every: Iterable[str], going: Iterable[str], reasons: Iterable[str]
+    ) -> Share:
+        whole, gone = (tuple(self._with_checksums(names)) for names in (every, going))
+        return Share(kind, len(whole), _size(self, whole), gone, _size(self, gone), tuple(reasons))
+
+    def _with_checksums(self, names: Iterable[str]) -> Iterator[str]:
+        """Each file after its checksums: killed in between, none is left behind without it."""
+        for name in names:
+            own = f"{name}.crc"
+            yield from (one for one in (twin_of(own), own, twin_of(name)) if self._is_one(one))
+            yield name
+
+    def _is_one(self, name: str) -> bool:
+        return name in self.taken.layout.checksums
+
+
+def _size(shares: _Shares, names: Iterable[str]) -> int:
+    return sum(shares.taken.files[name].size for name in names)
+
+
+def _list_reason(lists: SourceList) -> str:
+    return (
+        f"{len(lists.lists):,} lists of the source's files and {len(lists.compacted):,} compacted "
+        f"ones, {lists.size:,} bytes: a start reads the newest compacted one and each list after "
+        "it, and so does a start from a kept batch; the engine removes older ones itself when it "
+        "writes a list"
+    )

@@ -1,0 +1,64 @@
+"""What a plan is made from: one listing of a checkpoint, and the few files that were opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
+from tidemark.checkpoint.reading.layout import Layout, sort_files
+from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.checkpoint.reading.read import Limits, read_files
+from tidemark.checkpoint.reading.read_state import shared_files
+from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.state_files import Store, StoreId
+from tidemark.storage.files import FileFacts
+from tidemark.upkeep.expired_state import OpenedSnapshot, snapshots_to_open
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A checkpoint as it was listed and read. `snapshots`, by their names in each store's folder,
+    are those that were opened, to see whether older versions can do without theirs."""
+
+    files: Mapping[str, FileFacts]
+    layout: Layout
+    facts: CheckpointFacts
+    snapshots: Mapping[StoreId, Mapping[str, OpenedSnapshot]] = field(default_factory=dict)
+
+
+def first_kept(facts: CheckpointFacts, keep: int) -> int:
+    """The oldest of the newest `keep` committed batches; may be below 0."""
+    last = facts.commits.newest
+    return (-1 if last is None else last) - keep + 1
+
+
+def take_stock(uri: str, options: Mapping[str, str], keep: int) -> Taken:
+    """List a checkpoint once and read of it what a plan needs.
+
+    NotACheckpoint where the place is none, StorageUnavailable where it cannot be listed.
+    """
+    files = checkpoint_files(uri, options)
+    layout, reader = sort_files(files), Reader(uri, options, files)
+    facts = read_files(reader, layout, Limits())
+    oldest = first_kept(facts, keep)
+    stores = layout.stores.values() if oldest > 0 else ()
+    opened = {store.id: _snapshots(reader, store, oldest) for store in stores}
+    return Taken(files, layout, facts, opened)
+
+
+def _snapshots(reader: Reader, store: Store, oldest: int) -> dict[str, OpenedSnapshot]:
+    shares = bool(store.shared)
+    return {
+        name: _opened(reader, f"{store.id.folder}/{name}", shares)
+        for name in snapshots_to_open(store, oldest)
+    }
+
+
+def _opened(reader: Reader, name: str, shares: bool) -> OpenedSnapshot:
+    found = reader.read(name, shared_files) if shares else reader.data(name)
+    if isinstance(found, Unreadable):
+        return OpenedSnapshot(f"{found.problem} {found.held}".strip())
+    if name in reader.wrong_checksums:
+        return OpenedSnapshot("does not match the checksum beside it")
+    return OpenedSnapshot(shared=frozenset(found) if isinstance(found, dict) else frozenset())

@@ -1,0 +1,56 @@
+"""Checkpoints that are kept: what goes is removed as far as wanted, and what stays is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild
+from tidemark.upkeep.housekeep import carry_out
+from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
+from tidemark.upkeep.taken import Taken, take_stock
+
+# Long after any checkpoint that a test makes, so that leftovers are old.
+NOW = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+class Stopped(Exception):
+    """The process died here."""
+
+
+def plan_of(folder: Path, keep: int, now: datetime = NOW) -> Plan:
+    taken = take_stock(str(folder), {}, keep)
+    return plan_housekeeping(taken, judge(taken.facts, now), Keep(keep), now)
+
+
+def keep_only(folder: Path, keep: int) -> Plan:
+    """Plan, and carry it out to its end."""
+    plan = plan_of(folder, keep)
+    carry_out(plan, {})
+    return plan
+
+
+def keep_in_part(folder: Path, keep: int, removed: int) -> None:
+    """Plan, and die after so many files were removed."""
+    for name in list(plan_of(folder, keep).going)[:removed]:
+        (folder / name).unlink()
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def builds(folder: Path, keep: int) -> dict[str, Rebuild]:
+    """By store and version, what each kept version is built from."""
+    return dict(_builds(take_stock(str(folder), {}, keep), keep))
+
+
+def _builds(taken: Taken, keep: int) -> Iterator[tuple[str, Rebuild]]:
+    last = taken.facts.commits.newest
+    assert last is not None
+    for store in taken.layout.stores.values():
+        for version in range(max(last - keep + 1, 1), last + 2):
+            yield f"{store.id.folder} {version}", rebuild(store, version)
