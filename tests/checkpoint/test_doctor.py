@@ -284,6 +284,30 @@ def test_an_empty_delta_is_damage_in_the_engines_words(aggregate: Path) -> None:
     assert "UNCATEGORIZED" in found.engine
 
 
+@pytest.mark.parametrize("keep", [3, 21, -1, -21])
+def test_a_cut_delta_is_damage_also_without_a_checksum(aggregate: Path, keep: int) -> None:
+    path = aggregate / "state/0/0/2.delta"
+    write(path, path.read_bytes()[:keep])
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.DAMAGED
+    assert finding_of(told, Kind.STATE).files == ("state/0/0/2.delta",)
+
+
+def test_of_another_compression_no_end_is_known(aggregate: Path) -> None:
+    for batch in range(4):
+        edit_offsets(aggregate, batch, conf={"spark.sql.shuffle.partitions": "2"})
+    path = aggregate / "state/0/0/2.delta"
+    write(path, path.read_bytes()[:-1])
+    assert diagnosis_of(aggregate).verdict is Verdict.CLEAN_END
+
+
+def test_whether_a_query_with_a_watermark_has_lost_its_state_is_unknown(aggregate: Path) -> None:
+    shutil.rmtree(aggregate / "state")
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "no folder `state`" in finding_of(told, Kind.STATE).known
+
+
 def test_a_batch_that_was_killed_needs_only_the_state_before_it(aggregate: Path) -> None:
     remove(aggregate / "commits/3")
     remove(aggregate / "state/0/1/4.delta")
@@ -390,8 +414,9 @@ def test_a_needed_file_that_does_not_match_its_checksum_is_damage(
     aggregate: Path, name: str
 ) -> None:
     path = aggregate / name
-    stamp = path.read_bytes()
-    path.write_bytes(stamp + b" ")
+    data = path.read_bytes()
+    # A change that none but the checksum tells.
+    path.write_bytes(b" " + data if "state" in name else data + b" ")
     told = diagnosis_of(aggregate)
     assert told.verdict is Verdict.DAMAGED
     assert finding_of(told, Kind.CHECKSUM).files == (name,)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
@@ -36,11 +37,29 @@ def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
         )
         return
     version = facts.version_needed
+    if not facts.operators and version and watermark_ms(facts):
+        yield _no_state(version)
     for operator in facts.operators:
         yield from _lost(facts, operator, version)
         yield from _missing_partitions(facts, operator, version)
         yield from _shared(operator)
+        yield from _cut(operator)
         yield from _own_files(operator)
+
+
+def _no_state(version: int) -> Finding:
+    """A watermark is of use to stateful operators only, but a query without them may have one."""
+    return Finding(
+        Kind.STATE,
+        Severity.UNKNOWN,
+        "The query has a watermark, and there is no folder `state`.",
+        f"If the query keeps state, it stops: version {version} of it cannot be loaded.",
+        "If the query keeps state: all of it, sums, windows and keys that are still open.",
+        "See whether the query keeps state (an aggregate, a join, a deduplication …). If it does, "
+        "restore the folder from a backup.",
+        ("state",),
+        1,
+    )
 
 
 def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[Finding]:
@@ -165,6 +184,20 @@ def _shared(operator: Operator) -> Iterator[Finding]:
             "The state of these partitions: sums, windows and keys that are still open.",
             _RESTORE,
             *examples(files),
+        )
+
+
+def _cut(operator: Operator) -> Iterator[Finding]:
+    if operator.cut:
+        yield Finding(
+            Kind.STATE,
+            Severity.DAMAGE,
+            f"Operator {operator.id}: {len(operator.cut):,} files of state do not end as the "
+            f"engine ends them, so they were cut: {shown(operator.cut)}.",
+            "It stops when it has read as far as the file goes (`CANNOT_LOAD_STATE_STORE`).",
+            "The state of these partitions: sums, windows and keys that are still open.",
+            _RESTORE,
+            *examples(operator.cut),
         )
 
 
