@@ -53,7 +53,8 @@ def _no_state(version: int) -> Finding:
         Kind.STATE,
         Severity.UNKNOWN,
         "The query has a watermark, and there is no folder `state`.",
-        f"If the query keeps state, it stops: version {version} of it cannot be loaded.",
+        "If the query keeps state, it stops: `STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY` "
+        f"(Spark 4.2), or version {version} of it cannot be loaded.",
         "If the query keeps state: all of it, sums, windows and keys that are still open.",
         "See whether the query keeps state (an aggregate, a join, a deduplication …). If it does, "
         "restore the folder from a backup.",
@@ -113,8 +114,9 @@ def _says(broken: list[tuple[Store, Rebuild]]) -> str:
     _, built = broken[0]
     if built.detour is not None:
         return (
-            "It stops at the empty snapshot, unless it may take an older one by itself "
-            "(`spark.sql.streaming.stateStore.autoSnapshotRepair.enabled`, Spark 4.1 or later)."
+            "Spark 4.2 takes an older snapshot and the changes after it by itself, unless "
+            "`spark.sql.streaming.stateStore.autoSnapshotRepair.enabled` is off; an older version "
+            "stops."
         )
     if not built.missing:
         return "It stops with an error of the class `CANNOT_LOAD_STATE_STORE`, `UNCATEGORIZED`."
@@ -194,7 +196,8 @@ def _cut(operator: Operator) -> Iterator[Finding]:
             Severity.DAMAGE,
             f"Operator {operator.id}: {len(operator.cut):,} files of state do not end as the "
             f"engine ends them, so they were cut: {shown(operator.cut)}.",
-            "It stops when it has read as far as the file goes (`CANNOT_LOAD_STATE_STORE`).",
+            "It stops when it has read as far as the file goes (`CANNOT_LOAD_STATE_STORE`). "
+            "Instead of a cut snapshot, Spark 4.2 may take an older one and the changes after it.",
             "The state of these partitions: sums, windows and keys that are still open.",
             _RESTORE,
             *examples(operator.cut),
@@ -203,12 +206,16 @@ def _cut(operator: Operator) -> Iterator[Finding]:
 
 def _own_files(operator: Operator) -> Iterator[Finding]:
     for found in operator.unreadable:
+        # A start compares the schemas, and does not read the operator's metadata.
+        schema = "schema" in found.name.lower()
+        needed = Severity.UNKNOWN if found.undecided else Severity.DAMAGE
         yield Finding(
             Kind.STATE_METADATA,
-            Severity.WARNING,
+            needed if schema else Severity.WARNING,
             f"{found.told}.",
-            "A start may stop when it compares the schema of the state; the readers `statestore` "
-            "and `state-metadata` do.",
+            "It stops when it compares the schema of the state (`EOFException`)."
+            if schema
+            else "It goes on; the readers `statestore` and `state-metadata` stop.",
             "None is known: the rows of the state lie in other files.",
             "Restore the file from a backup.",
             (found.name,),
