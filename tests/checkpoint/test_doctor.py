@@ -409,6 +409,16 @@ def test_a_cut_operator_file_is_a_warning(aggregate: Path) -> None:
     assert finding_of(told, Kind.STATE_METADATA).files == ("state/0/_metadata/metadata",)
 
 
+def test_a_cut_schema_stops_a_start_and_one_of_a_newer_version_is_unknown(aggregate: Path) -> None:
+    path = aggregate / "state/0/0/_metadata/schema"
+    write(path, path.read_bytes()[:20])
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.DAMAGED
+    assert "EOFException" in finding_of(told, Kind.STATE_METADATA).engine
+    write(path, b"\0\2v9")
+    assert diagnosis_of(aggregate).verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize("name", ["commits/3", "offsets/2", "metadata", "state/0/0/3.delta"])
 def test_a_needed_file_that_does_not_match_its_checksum_is_damage(
     aggregate: Path, name: str
@@ -464,6 +474,35 @@ def test_a_list_of_files_that_a_start_needs_is_damage_when_it_is_missing(tmp_pat
     told = diagnosis_of(folder)
     assert told.verdict is Verdict.DAMAGED
     assert finding_of(told, Kind.SOURCE_LIST).files == ("sources/0/10",)
+
+
+def test_a_missing_newest_list_is_told_as_rows_that_are_lost_in_silence(tmp_path: Path) -> None:
+    folder = copy_of("files_compacted", tmp_path)
+    move_source_files(folder, tmp_path / "landing")
+    remove(folder / "sources/0/11")
+    found = finding_of(diagnosis_of(folder), Kind.SOURCE_LIST)
+    assert found.files == ("sources/0/11",)
+    assert "in silence" in found.engine
+    assert "in no batch" in found.at_risk
+
+
+def test_a_file_source_that_goes_back_in_the_newest_batch_is_damage(tmp_path: Path) -> None:
+    folder = copy_of("files_compacted", tmp_path)
+    move_source_files(folder, tmp_path / "landing")
+    for batch in (10, 11):
+        path = folder / f"offsets/{batch}"
+        version, metadata, _ = path.read_text().split("\n")
+        write(path, "\n".join([version, metadata, '{"logOffset":3}']).encode())
+        told = diagnosis_of(folder)
+        found = [one for one in told.findings if one.kind is Kind.TWO_WRITERS]
+        assert [one.severity for one in found] == [Severity.WARNING], batch
+    write(path, "\n".join([version, metadata, '{"logOffset":2}']).encode())
+    told = diagnosis_of(folder)
+    assert told.verdict is Verdict.DAMAGED
+    assert [one.severity for one in told.findings if one.kind is Kind.TWO_WRITERS] == [
+        Severity.DAMAGE,
+        Severity.WARNING,
+    ]
 
 
 def test_without_the_compacted_list_the_lists_that_remain_have_a_gap(tmp_path: Path) -> None:
