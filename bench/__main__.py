@@ -18,6 +18,7 @@ from bench.figure import Figure, save, show
 from bench.figures import (
     airflow,
     cores,
+    doctor,
     fixed_cost,
     growth,
     late_repair,
@@ -40,6 +41,7 @@ FIGURES: dict[str, Measure] = {
     "cores": cores.measure,
     "state": state.measure,
     "publish": publish.measure,
+    "doctor": doctor.measure,
 }
 # In the order of the page; the first figure is told as two.
 FIGURES_TOLD = ("fixed_cost", "steps", *list(FIGURES)[1:])

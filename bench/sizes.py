@@ -18,6 +18,7 @@ class Sizes:
     cores_rows: int
     state_keys: int
     published_windows: int
+    checkpoint_files: int
     left_out: tuple[str, ...] = ()  # figures that are measured only when asked for
 
 
@@ -31,6 +32,7 @@ USUAL = Sizes(
     cores_rows=500_000,
     state_keys=1_000_000,
     published_windows=5_000_000,
+    checkpoint_files=100_000,
     left_out=("settings",),
 )
 LONG = replace(
@@ -52,4 +54,5 @@ SMALLEST = Sizes(
     cores_rows=2_000,
     state_keys=2_000,
     published_windows=2_000,
+    checkpoint_files=2_000,
 )

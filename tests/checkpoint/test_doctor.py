@@ -284,6 +284,30 @@ def test_an_empty_delta_is_damage_in_the_engines_words(aggregate: Path) -> None:
     assert "UNCATEGORIZED" in found.engine
 
 
+@pytest.mark.parametrize("keep", [3, 21, -1, -21])
+def test_a_cut_delta_is_damage_also_without_a_checksum(aggregate: Path, keep: int) -> None:
+    path = aggregate / "state/0/0/2.delta"
+    write(path, path.read_bytes()[:keep])
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.DAMAGED
+    assert finding_of(told, Kind.STATE).files == ("state/0/0/2.delta",)
+
+
+def test_of_another_compression_no_end_is_known(aggregate: Path) -> None:
+    for batch in range(4):
+        edit_offsets(aggregate, batch, conf={"spark.sql.shuffle.partitions": "2"})
+    path = aggregate / "state/0/0/2.delta"
+    write(path, path.read_bytes()[:-1])
+    assert diagnosis_of(aggregate).verdict is Verdict.CLEAN_END
+
+
+def test_whether_a_query_with_a_watermark_has_lost_its_state_is_unknown(aggregate: Path) -> None:
+    shutil.rmtree(aggregate / "state")
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "no folder `state`" in finding_of(told, Kind.STATE).known
+
+
 def test_a_batch_that_was_killed_needs_only_the_state_before_it(aggregate: Path) -> None:
     remove(aggregate / "commits/3")
     remove(aggregate / "state/0/1/4.delta")
@@ -385,13 +409,24 @@ def test_a_cut_operator_file_is_a_warning(aggregate: Path) -> None:
     assert finding_of(told, Kind.STATE_METADATA).files == ("state/0/_metadata/metadata",)
 
 
+def test_a_cut_schema_stops_a_start_and_one_of_a_newer_version_is_unknown(aggregate: Path) -> None:
+    path = aggregate / "state/0/0/_metadata/schema"
+    write(path, path.read_bytes()[:20])
+    told = diagnosis_of(aggregate)
+    assert told.verdict is Verdict.DAMAGED
+    assert "EOFException" in finding_of(told, Kind.STATE_METADATA).engine
+    write(path, b"\0\2v9")
+    assert diagnosis_of(aggregate).verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize("name", ["commits/3", "offsets/2", "metadata", "state/0/0/3.delta"])
 def test_a_needed_file_that_does_not_match_its_checksum_is_damage(
     aggregate: Path, name: str
 ) -> None:
     path = aggregate / name
-    stamp = path.read_bytes()
-    path.write_bytes(stamp + b" ")
+    data = path.read_bytes()
+    # A change that none but the checksum tells.
+    path.write_bytes(b" " + data if "state" in name else data + b" ")
     told = diagnosis_of(aggregate)
     assert told.verdict is Verdict.DAMAGED
     assert finding_of(told, Kind.CHECKSUM).files == (name,)
@@ -439,6 +474,35 @@ def test_a_list_of_files_that_a_start_needs_is_damage_when_it_is_missing(tmp_pat
     told = diagnosis_of(folder)
     assert told.verdict is Verdict.DAMAGED
     assert finding_of(told, Kind.SOURCE_LIST).files == ("sources/0/10",)
+
+
+def test_a_missing_newest_list_is_told_as_rows_that_are_lost_in_silence(tmp_path: Path) -> None:
+    folder = copy_of("files_compacted", tmp_path)
+    move_source_files(folder, tmp_path / "landing")
+    remove(folder / "sources/0/11")
+    found = finding_of(diagnosis_of(folder), Kind.SOURCE_LIST)
+    assert found.files == ("sources/0/11",)
+    assert "in silence" in found.engine
+    assert "in no batch" in found.at_risk
+
+
+def test_a_file_source_that_goes_back_in_the_newest_batch_is_damage(tmp_path: Path) -> None:
+    folder = copy_of("files_compacted", tmp_path)
+    move_source_files(folder, tmp_path / "landing")
+    for batch in (10, 11):
+        path = folder / f"offsets/{batch}"
+        version, metadata, _ = path.read_text().split("\n")
+        write(path, "\n".join([version, metadata, '{"logOffset":3}']).encode())
+        told = diagnosis_of(folder)
+        found = [one for one in told.findings if one.kind is Kind.TWO_WRITERS]
+        assert [one.severity for one in found] == [Severity.WARNING], batch
+    write(path, "\n".join([version, metadata, '{"logOffset":2}']).encode())
+    told = diagnosis_of(folder)
+    assert told.verdict is Verdict.DAMAGED
+    assert [one.severity for one in told.findings if one.kind is Kind.TWO_WRITERS] == [
+        Severity.DAMAGE,
+        Severity.WARNING,
+    ]
 
 
 def test_without_the_compacted_list_the_lists_that_remain_have_a_gap(tmp_path: Path) -> None:

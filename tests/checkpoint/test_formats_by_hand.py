@@ -29,6 +29,8 @@ from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.checkpoint.reading.state_metadata import StateSchema
 
 ID = "aaaaaaaa-0000-4000-8000-00000000000{}"
+# A stream of LZ4 without a block.
+CHANGES = b"LZ4Block\x15" + bytes(12)
 SST = "000008-0f1c2d3e-4a5b-6c7d-8e9f-001122334455.sst"
 
 
@@ -51,7 +53,7 @@ def rocksdb(tmp_path: Path) -> Path:
         store = folder / "state/0" / partition
         for version in range(1, 5):
             remove(store / f"{version}.delta")
-            (store / f"{version}.changelog").write_bytes(b"changes")
+            (store / f"{version}.changelog").write_bytes(CHANGES)
         snapshot(store / "2.zip")
         (store / "SSTs").mkdir()
         (store / "SSTs" / SST).write_bytes(b"sst")
@@ -127,7 +129,7 @@ def test_each_store_of_a_join_needs_its_files(tmp_path: Path) -> None:
         for name in names:
             (here / name).mkdir()
             for version in range(1, 5):
-                (here / name / f"{version}.delta").write_bytes(b"changes")
+                (here / name / f"{version}.delta").write_bytes(CHANGES)
         for path in list(here.glob("*.delta")):
             remove(path)
     assert diagnosis_of(folder).verdict is Verdict.CLEAN_END

@@ -16,6 +16,7 @@ from tidemark.storage.files import (
     list_files,
     list_folder,
     read_bytes,
+    read_end,
     remove_files,
     stat_files,
     write_bytes,
@@ -59,6 +60,12 @@ def test_facts_are_those_of_the_file_system(tmp_path: Path) -> None:
     assert found.modified.tzinfo is UTC or found.modified.utcoffset() is not None
     assert abs(found.modified.timestamp() - file.stat().st_mtime) < 0.001
     assert facts[missing] is None
+
+
+@pytest.mark.parametrize(("length", "end"), [(1, b"d"), (3, b"bcd"), (4, b"abcd"), (9, b"abcd")])
+def test_the_end_of_a_file_is_read_alone(tmp_path: Path, length: int, end: bytes) -> None:
+    write_bytes(f"{tmp_path}/a", b"abcd", {})
+    assert read_end(f"{tmp_path}/a", 4, length, {}) == end
 
 
 def test_files_are_listed_at_any_depth_and_none_where_no_folder_is(tmp_path: Path) -> None:

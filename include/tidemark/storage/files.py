@@ -63,6 +63,15 @@ def read_chunks(uri: str, options: Options) -> Iterator[bytes]:
             yield bytes(chunk)
 
 
+def read_end(uri: str, size: int, length: int, options: Options) -> bytes:
+    """The last `length` bytes of a file of `size` bytes, or all of a smaller one; FileMissing
+    when there is none."""
+    store, path = _located(uri, options)
+    start = max(0, size - length)
+    with _naming(uri, "read"):
+        return bytes(obstore.get_range(store, path, start=start, end=size))
+
+
 def write_bytes(uri: str, data: bytes, options: Options, create_only: bool = False) -> None:
     """Write a whole file at once, and its folders where they are missing.
 

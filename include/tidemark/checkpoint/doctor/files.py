@@ -40,7 +40,8 @@ def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
                 Kind.CHECKSUM,
                 severity,
                 f"{len(names):,} files do not match the checksum beside them: {shown(names)}.",
-                "It stops when it reads one: `ChecksumException`, or a wrong checksum.",
+                "It may stop when it reads one (`ChecksumException`, or a wrong checksum). Spark "
+                "4.2 was seen to read local files all the same.",
                 "What the files hold: they were cut, changed by hand, or restored without their "
                 "checksums.",
                 "Restore the files together with their checksum files. Where a file itself is "

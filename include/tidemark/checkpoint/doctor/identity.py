@@ -68,12 +68,16 @@ def writer_findings(facts: CheckpointFacts) -> Iterator[Finding]:
     entries = [entry for batch in facts.offsets.batches if (entry := facts.offsets.entry(batch))]
     for before, after in pairwise(entries):
         if after.batch == before.batch + 1 and (broken := _broken(facts, before, after)):
+            # A start asks each source for the last batch once more; a file source refuses.
+            stops = after.batch == facts.offsets.newest and _file_source_goes_back(before, after)
             yield Finding(
                 Kind.TWO_WRITERS,
-                Severity.WARNING,
+                Severity.DAMAGE if stops else Severity.WARNING,
                 f"offsets/{after.batch} does not follow from batch {before.batch}: "
                 f"{'; '.join(broken)}.",
-                "It does not compare them, and goes on.",
+                "It stops: `assertion failed` (FileStreamSource.getBatch)."
+                if stops
+                else "It does not compare them, and goes on.",
                 _OTHER_ROWS,
                 f"Two queries wrote here, or files of two copies were mixed, or the clock was set "
                 f"back. {_ONE_WRITER}",
@@ -100,6 +104,15 @@ def _broken(facts: CheckpointFacts, before: OffsetEntry, after: OffsetEntry) -> 
         # Only an offline repartition changes one of them on purpose.
         broken.append(f"the fixed configuration changes: {shown(changed)}")
     return broken
+
+
+def _file_source_goes_back(before: OffsetEntry, after: OffsetEntry) -> bool:
+    return any(
+        text is not None
+        and isinstance(source_offset(text), FileOffset)
+        and _goes_back(before.sources.get(name), text)
+        for name, text in after.sources.items()
+    )
 
 
 def _goes_back(before: str | None, after: str | None) -> bool:

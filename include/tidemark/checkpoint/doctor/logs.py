@@ -42,8 +42,9 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
             Kind.COMMIT_WITHOUT_OFFSET,
             Severity.DAMAGE,
             f"The folder `offsets` is empty or gone, but there is {held}.",
-            "It begins with batch 0 again and reads the sources from their start; with "
-            "`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart` (Spark 4.2) it refuses.",
+            "It begins with batch 0 again and reads the sources from their start, or stops: with a "
+            "file source by `assertion failed`, with "
+            "`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart` (Spark 4.2) by refusing.",
             "Rows may be written twice, or skipped by a sink that knows the batches' numbers.",
             "Restore `offsets` from a backup, or start the query in a new folder and decide from "
             "where it reads.",

@@ -26,6 +26,17 @@ from tidemark.pipeline.instants import epoch_ms
 
 _RESTORE = "Restore the files from a backup, or the whole checkpoint together with its tables."
 
+_WITHOUT_LISTS = "It stops: the batch, or the list's file, `doesn't exist`, or `assertion failed`."
+# FileStreamSource counts on from the newest list that it finds.
+_WITHOUT_NEWEST = (
+    "It goes on in silence: it writes these lists anew, with files that are new by then, and takes "
+    "them for the lists of batches that are done. A batch that runs again stops: the batch "
+    "`doesn't exist`."
+)
+_TAKEN_AGAIN = (
+    "With a list lost, the engine does not know that it took its files, and takes them again."
+)
+
 
 def source_findings(facts: CheckpointFacts, repeats: bool) -> Iterator[Finding]:
     """What is wrong with the sources' folders. `repeats`: the next start runs a batch again."""
@@ -47,14 +58,16 @@ def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
     first = max(lists.compacted, default=0) if lists else 0
     missing = missing_ranges(have, first, newest)
     if missing:
+        in_silence = have and max(have) < newest
         yield Finding(
             Kind.SOURCE_LIST,
             Severity.DAMAGE,
             f"Lists of the files of source {source.id} are missing: {spans(missing)}. A start "
             f"needs {first} to {newest}.",
-            "It stops: the batch, or the list's file, `doesn't exist`.",
-            "With a list lost, the engine does not know that it took its files, and takes them "
-            "again.",
+            _WITHOUT_NEWEST if in_silence else _WITHOUT_LISTS,
+            "Rows of the files that are new at the next start: they are in no batch."
+            if in_silence
+            else _TAKEN_AGAIN,
             _RESTORE,
             *numbered(f"sources/{source.id}/{{}}", missing),
         )
@@ -72,8 +85,7 @@ def _unreadable(source: Source, lists: SourceList) -> Iterator[Finding]:
             "It reads the newest compacted list and all after it at a start, and stops at this one."
             if number >= first
             else "It does not read this list at a start.",
-            "With a list lost, the engine does not know that it took its files, and takes them "
-            "again.",
+            _TAKEN_AGAIN,
             _RESTORE,
             (found.name,),
             1,
@@ -128,8 +140,8 @@ def _gone(
         f"Of the newest {looked_at} files that source {source.id} took, {len(gone)} are gone"
         f"{', which the batch that runs again reads' if needed else ''}: "
         f"{shown(one.uri for one in gone)}.",
-        "The batch stops at the first of them: the file does not exist (unless the query runs with"
-        " `ignoreMissingFiles`)."
+        "The batch runs without them: it warns in its log, and stops only where a file goes while "
+        "it is read."
         if needed
         else "It does not look for them: their batches are done.",
         "The rows of these files, as far as no sink has them."

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
@@ -36,11 +37,30 @@ def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
         )
         return
     version = facts.version_needed
+    if not facts.operators and version and watermark_ms(facts):
+        yield _no_state(version)
     for operator in facts.operators:
         yield from _lost(facts, operator, version)
         yield from _missing_partitions(facts, operator, version)
         yield from _shared(operator)
+        yield from _cut(operator)
         yield from _own_files(operator)
+
+
+def _no_state(version: int) -> Finding:
+    """A watermark is of use to stateful operators only, but a query without them may have one."""
+    return Finding(
+        Kind.STATE,
+        Severity.UNKNOWN,
+        "The query has a watermark, and there is no folder `state`.",
+        "If the query keeps state, it stops: `STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY` "
+        f"(Spark 4.2), or version {version} of it cannot be loaded.",
+        "If the query keeps state: all of it, sums, windows and keys that are still open.",
+        "See whether the query keeps state (an aggregate, a join, a deduplication …). If it does, "
+        "restore the folder from a backup.",
+        ("state",),
+        1,
+    )
 
 
 def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[Finding]:
@@ -94,8 +114,9 @@ def _says(broken: list[tuple[Store, Rebuild]]) -> str:
     _, built = broken[0]
     if built.detour is not None:
         return (
-            "It stops at the empty snapshot, unless it may take an older one by itself "
-            "(`spark.sql.streaming.stateStore.autoSnapshotRepair.enabled`, Spark 4.1 or later)."
+            "Spark 4.2 takes an older snapshot and the changes after it by itself, unless "
+            "`spark.sql.streaming.stateStore.autoSnapshotRepair.enabled` is off; an older version "
+            "stops."
         )
     if not built.missing:
         return "It stops with an error of the class `CANNOT_LOAD_STATE_STORE`, `UNCATEGORIZED`."
@@ -168,14 +189,33 @@ def _shared(operator: Operator) -> Iterator[Finding]:
         )
 
 
+def _cut(operator: Operator) -> Iterator[Finding]:
+    if operator.cut:
+        yield Finding(
+            Kind.STATE,
+            Severity.DAMAGE,
+            f"Operator {operator.id}: {len(operator.cut):,} files of state do not end as the "
+            f"engine ends them, so they were cut: {shown(operator.cut)}.",
+            "It stops when it has read as far as the file goes (`CANNOT_LOAD_STATE_STORE`). "
+            "Instead of a cut snapshot, Spark 4.2 may take an older one and the changes after it.",
+            "The state of these partitions: sums, windows and keys that are still open.",
+            _RESTORE,
+            *examples(operator.cut),
+        )
+
+
 def _own_files(operator: Operator) -> Iterator[Finding]:
     for found in operator.unreadable:
+        # A start compares the schemas, and does not read the operator's metadata.
+        schema = "schema" in found.name.lower()
+        needed = Severity.UNKNOWN if found.undecided else Severity.DAMAGE
         yield Finding(
             Kind.STATE_METADATA,
-            Severity.WARNING,
+            needed if schema else Severity.WARNING,
             f"{found.told}.",
-            "A start may stop when it compares the schema of the state; the readers `statestore` "
-            "and `state-metadata` do.",
+            "It stops when it compares the schema of the state (`EOFException`)."
+            if schema
+            else "It goes on; the readers `statestore` and `state-metadata` stop.",
             "None is known: the rows of the state lie in other files.",
             "Restore the file from a backup.",
             (found.name,),

@@ -107,7 +107,8 @@ class Operator:
     """A stateful operator: its stores, and what its own files say of it where they can be read.
 
     `missing_shared`: by store folder, files that a RocksDB snapshot needs and that are gone or of
-    another size. `opened`: were all files opened that build the version which is needed next?
+    another size. `cut`: files that do not end as a compressed stream ends. `opened`: were all files
+    opened that build the version which is needed next?
     """
 
     id: int
@@ -117,6 +118,7 @@ class Operator:
     unreadable: tuple[Unreadable, ...] = ()
     missing_shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     opened: bool = True
+    cut: tuple[str, ...] = ()
 
     @property
     def partitions(self) -> tuple[int, ...]:

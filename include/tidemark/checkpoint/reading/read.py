@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from tidemark.checkpoint.reading.compressed import is_lz4
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Log, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.log_formats import parse_commit, parse_metadata, parse_offsets
@@ -74,6 +75,7 @@ def read_files(reader: Reader, layout: Layout, limits: Limits) -> CheckpointFact
         facts.version_needed,
         commits.entry(facts.version_needed - 1),
         limits.state_files,
+        is_lz4(facts.conf),
     )
     return replace(
         facts,

@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Iterable
 
+from tidemark.checkpoint.reading.compressed import LZ4_END, ends_as_lz4
 from tidemark.checkpoint.reading.facts import Operator, Unreadable
 from tidemark.checkpoint.reading.layout import Layout
 from tidemark.checkpoint.reading.log_formats import CommitEntry, NotTheFormat
@@ -24,12 +25,18 @@ _VERSIONED = "_metadata/v2/"
 
 
 def read_operators(
-    reader: Reader, layout: Layout, version: int, commit: CommitEntry | None, files_opened: int
+    reader: Reader,
+    layout: Layout,
+    version: int,
+    commit: CommitEntry | None,
+    files_opened: int,
+    lz4: bool,
 ) -> tuple[Operator, ...]:
     """The operators with their stores. `version` is the one that the next start loads, `commit`
     that of the batch that left it. Of its files at most `files_opened` are opened: their checksums
-    are compared, and RocksDB's snapshots say what they share."""
-    opening = _Opening(reader, files_opened)
+    are compared, those compressed with LZ4 (`lz4`) must end as its streams do, and RocksDB's
+    snapshots say what they share."""
+    opening = _Opening(reader, files_opened, lz4)
     ids = sorted({key.operator for key in layout.stores} | layout.operator_files.keys())
     operators = []
     for number in ids:
@@ -42,9 +49,9 @@ def read_operators(
         for store in stores:
             if gone := opening.open(store, rebuild_after(store, version, commit)):
                 missing[store.id.folder] = gone
-        opened = opening.left >= 0
+        opened, cut = opening.left >= 0, opening.take_cut()
         operators.append(
-            Operator(number, stores, metadata, schemas, tuple(unreadable), missing, opened)
+            Operator(number, stores, metadata, schemas, tuple(unreadable), missing, opened, cut)
         )
     return tuple(operators)
 
@@ -52,8 +59,14 @@ def read_operators(
 class _Opening:
     """Opens files of state until so many were opened."""
 
-    def __init__(self, reader: Reader, files: int) -> None:
-        self.reader, self.left = reader, files
+    def __init__(self, reader: Reader, files: int, lz4: bool) -> None:
+        self.reader, self.left, self.lz4 = reader, files, lz4
+        self._cut: list[str] = []
+
+    def take_cut(self) -> tuple[str, ...]:
+        """The files that were cut, of those opened since the last call."""
+        found, self._cut = tuple(self._cut), []
+        return found
 
     def open(self, store: Store, built: Rebuild) -> tuple[str, ...]:
         """Compare the files that build a version with their checksums; of a RocksDB snapshot, what
@@ -62,10 +75,10 @@ class _Opening:
         gone: tuple[str, ...] = ()
         if snapshot and snapshot.rocksdb and snapshot.size and self._may():
             gone = self._missing_shared(store, f"{store.id.folder}/{snapshot.name}")
-        elif snapshot:
-            self._compare(f"{store.id.folder}/{snapshot.name}")
-        for file in reversed(built.changes):
-            self._compare(f"{store.id.folder}/{file.name}")
+        compressed = [*([snapshot] if snapshot and not snapshot.rocksdb else []), *built.changes]
+        for file in reversed(compressed):
+            if file.size:
+                self._compare(f"{store.id.folder}/{file.name}")
         return gone
 
     def _missing_shared(self, store: Store, snapshot: str) -> tuple[str, ...]:
@@ -75,9 +88,15 @@ class _Opening:
         return tuple(name for name, size in needed.items() if store.shared.get(name) != size)
 
     def _compare(self, name: str) -> None:
-        """Reading a file notes it where its checksum is wrong."""
-        if self.reader.has_checksum(name) and self._may():
-            self.reader.data(name)
+        """Reading a file notes it where its checksum is wrong; such a file has its own finding."""
+        summed = self.reader.has_checksum(name)
+        if not (summed or self.lz4) or not self._may():
+            return
+        end = self.reader.data(name) if summed else self.reader.end(name, LZ4_END)
+        if isinstance(end, Unreadable) or name in self.reader.wrong_checksums:
+            return
+        if self.lz4 and not ends_as_lz4(end[-LZ4_END:]):
+            self._cut.append(name)
 
     def _may(self) -> bool:
         self.left -= 1

@@ -12,7 +12,7 @@ from tidemark.checkpoint.reading.facts import Problem, Unreadable
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.source_files import is_uri
-from tidemark.storage.files import FileFacts, read_bytes
+from tidemark.storage.files import FileFacts, read_bytes, read_end
 
 T = TypeVar("T")
 
@@ -53,6 +53,14 @@ class Reader:
         except StorageUnavailable as error:
             return Unreadable(name, Problem.UNREADABLE, str(error))
         return data
+
+    def end(self, name: str, length: int) -> bytes | Unreadable:
+        """The last bytes of a file, which is compared with no checksum."""
+        place = file_place(self.uri, name)
+        try:
+            return read_end(place, self.files[name].size, length, self.options)
+        except StorageUnavailable as error:
+            return Unreadable(name, Problem.UNREADABLE, str(error))
 
     def _matches(self, name: str, data: bytes) -> bool:
         twin, checksum = twin_of(name), f"{name}.crc"

@@ -1,7 +1,7 @@
 """What an operator's own files say of it: its name, its stores, the schema of their rows.
 
-OperatorStateMetadata: `_metadata/metadata` (v1, Spark 3.5 or later) or `_metadata/v2/BATCH` (v2,
-arbitrary state of 4.0 or later). StateSchemaCompatibilityChecker with SchemaHelper: `schema` files,
+OperatorStateMetadata: `_metadata/metadata` (v1, Spark 4.0 or later) or `_metadata/v2/BATCH` (v2,
+arbitrary state). StateSchemaCompatibilityChecker with SchemaHelper: `schema` files,
 whose texts are Java's modified UTF-8 with a length before them.
 """
 
