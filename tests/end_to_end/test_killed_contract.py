@@ -25,7 +25,8 @@ def test_a_job_killed_between_two_contracts_leaves_nothing_that_binds(tmp_path: 
     assert read_contract(ingest, {}) is not None
     assert read_contract(table, {}) is None
     # No query ran by it, so another content may follow, though it would be refused later.
-    place.content = content(measures=dict(reversed(MEASURES.items())))
+    swapped = content(measures=dict(reversed(MEASURES.items())))
+    place.content = swapped | {"advanced": {"shuffle_partitions": 3}}
     ended = run_job(place, "next")
     assert ended.exit_code == 0, ended.output
     assert [(one["amount"], one["size"]) for one in place.gold().to_pylist()] == [(1, 100)]
@@ -33,6 +34,7 @@ def test_a_job_killed_between_two_contracts_leaves_nothing_that_binds(tmp_path: 
         recorded = read_contract(contract, {})
         assert recorded is not None
         assert recorded.is_of(place.pipeline)
+    assert recorded.settings == {"spark.sql.shuffle.partitions": "3"}
     before = files_of(place)
     place.content = content()
     refused = run_job(place, "refused")

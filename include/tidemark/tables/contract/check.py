@@ -12,7 +12,7 @@ recorded. Where only some contracts were written, no query ran by them yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,17 +58,21 @@ class Admitted:
 
 def compare(pipeline: Pipeline, settings: Settings) -> Comparison:
     """Compare without writing anything; of an unchanged pipeline one small file a query is read."""
+    queries: list[Query] = []
     found: list[Difference] = []
     unfinished: list[Query] = []
-    queries = queries_of(pipeline, settings)
-    for query in queries:
+    for query in queries_of(pipeline, settings):
         changes = () if query.recorded is None else differences(query.recorded, query.asked)
-        # What was recorded before a first batch was ever planned binds nobody.
-        if changes and query.checkpoint.query_id() is not None:
-            found.extend(changes)
-            if query.checkpoint.restart_case().startswith("repeats"):
-                unfinished.append(query)
-    return Comparison(queries, tuple(found), tuple(unfinished))
+        case = query.checkpoint.restart_case() if changes else ""
+        if case == "new":
+            # What was recorded before a first batch was ever planned binds nobody.
+            queries.append(replace(query, recorded=None))
+            continue
+        queries.append(query)
+        found.extend(changes)
+        if case.startswith("repeats"):
+            unfinished.append(query)
+    return Comparison(tuple(queries), tuple(found), tuple(unfinished))
 
 
 def admit(pipeline: Pipeline, settings: Settings) -> Admitted:

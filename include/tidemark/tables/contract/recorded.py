@@ -67,7 +67,7 @@ def column_types(table: DeltaTable) -> dict[str, str]:
 
 def _found(query: Query, gold: DeltaTable | None) -> Query:
     recorded = read_contract(query.place, query.checkpoint.options)
-    if recorded is not None or query.checkpoint.query_id() is None:
+    if recorded is not None or query.checkpoint.restart_case() == "new":
         return replace(query, recorded=recorded)
     told = query.asked if gold is None else _told_by_gold(query.asked, gold)
     return replace(query, recorded=told, adopted=True)
