@@ -206,7 +206,7 @@ ALLOWED: dict[str, tuple[Query, list[Value]]] = {
 }
 
 MODES = {
-    # The closed window is emitted again, by append mode's rule; what is open waits.
+    # What is open waits until it closes.
     ("update", "append"): [],
     # Open windows come again only when a row touches them.
     ("append", "update"): [RIGHT],

@@ -63,14 +63,12 @@ def compare(pipeline: Pipeline, settings: Settings) -> Comparison:
     unfinished: list[Query] = []
     for query in queries_of(pipeline, settings):
         changes = () if query.recorded is None else differences(query.recorded, query.asked)
-        case = query.checkpoint.restart_case() if changes else ""
-        if case == "new":
-            # What was recorded before a first batch was ever planned binds nobody.
+        if changes and not query.planned:
             queries.append(replace(query, recorded=None))
             continue
         queries.append(query)
         found.extend(changes)
-        if case.startswith("repeats"):
+        if changes and query.checkpoint.restart_case().startswith("repeats"):
             unfinished.append(query)
     return Comparison(tuple(queries), tuple(found), tuple(unfinished))
 

@@ -39,6 +39,12 @@ class Query:
     recorded: Contract | None
     adopted: bool = False
 
+    @property
+    def planned(self) -> bool:
+        """Was a batch ever planned here? What was recorded before that binds nobody."""
+        logs = ("offsets", "commits")
+        return any(self.checkpoint.last_batch(log) is not None for log in logs)
+
 
 def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[Query, ...]:
     """The ingest, and the query of each table in the generation that gold names."""
@@ -67,7 +73,7 @@ def column_types(table: DeltaTable) -> dict[str, str]:
 
 def _found(query: Query, gold: DeltaTable | None) -> Query:
     recorded = read_contract(query.place, query.checkpoint.options)
-    if recorded is not None or query.checkpoint.restart_case() == "new":
+    if recorded is not None or not query.planned:
         return replace(query, recorded=recorded)
     told = query.asked if gold is None else _told_by_gold(query.asked, gold)
     return replace(query, recorded=told, adopted=True)
