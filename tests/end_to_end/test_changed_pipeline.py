@@ -247,24 +247,6 @@ def test_a_refused_change_is_refused_before_a_batch_that_was_left_is_touched(
     assert [(one["amount"], one["size"]) for one in place.gold().to_pylist()] == [(1, 100)]
 
 
-def test_batches_that_two_contents_planned_are_not_finished_by_either(
-    ran: Place, tmp_path: Path
-) -> None:
-    """As after a table was taken out of the file with a batch left, and put back with a change."""
-    root = tmp_path / "left"
-    shutil.copytree(ran.root, root)
-    place = Place(root, changed("watermark", "delay", to="1 minute"))
-    offsets = Path(place.places.query_checkpoint("per_10m", 1)) / "offsets"
-    newest = max(offsets.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    shutil.copy(newest, offsets / "99")
-    ingest = Path(place.places.contract(INGEST, 1))
-    ingest.write_text(ingest.read_text().replace("size > 10", "size > 11"))
-    told = _refusal(place, dict(place.content))
-    assert "per_10m repeats batch 99" in told
-    assert "planned by another content" in told
-    assert place.places.contract("per_10m", 1) in told
-
-
 def contracts(place: Place) -> tuple[Any, Any]:
     """What is recorded of the ingest and of the table."""
     return tuple(
