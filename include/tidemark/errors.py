@@ -61,6 +61,10 @@ class TableMismatch(TidemarkError):
     """A Delta table does not have the columns that the pipeline file asks for."""
 
 
+class PipelineChanged(TidemarkError):
+    """A pipeline's file changed in a way that its tables and checkpoints cannot follow."""
+
+
 class CheckpointUnreadable(TidemarkError):
     """A checkpoint file is missing, empty or not of a known format."""
 

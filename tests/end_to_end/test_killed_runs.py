@@ -86,6 +86,8 @@ KILLS = [
     *both("table made", FIRST, "/ops/ledger'", table="ops/ledger"),
     *both("table made", FIRST, "/ops/runs'", table="ops/runs"),
     *both("columns added", COLUMN, "/bronze", table="bronze"),
+    *both("contract recorded", FIRST, call=2),
+    *both("contract recorded", COLUMN),
     *both("interrupted run recorded", UNRECORDED, table="ops/runs"),
     *both("query started"),
     *both("query started", call=3),

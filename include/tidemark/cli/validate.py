@@ -1,4 +1,7 @@
-"""`tidemark validate`: are the pipeline files good? Reads nothing else, and starts nothing."""
+"""`tidemark validate`: are the pipeline files good, and can their tables go on with them?
+
+Writes nothing, and starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,18 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.options import SettingsFile
-from tidemark.errors import FAILED, PipelineInvalid, PipelineNotFound
+from tidemark.errors import (
+    FAILED,
+    PipelineInvalid,
+    PipelineNotFound,
+    SettingsInvalid,
+    TidemarkError,
+)
 from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import load_settings
+from tidemark.storage.files import list_folder
 
 Load = Callable[[], Pipeline]
 
@@ -32,10 +43,11 @@ def validate(
     """Check pipeline files, and tell all that is wrong with each.
 
     Prints a line for each good file, and for a bad one every problem with its line and column.
-    Exits with 1 when any is bad.
+    Where a pipeline has run, also what changed in its file since, and what the next run will do
+    about it. Exits with 1 when any file is bad, or changed in a way that a run refuses.
     """
     loads = _named(pipelines, settings) if pipelines else _of_folder(settings)
-    verdicts = [_tell(load) for load in loads]
+    verdicts = [_tell(load, settings) for load in loads]
     bad = verdicts.count(False)
     if bad and len(verdicts) > 1:
         print(f"{bad} of {len(verdicts)} pipelines cannot be used.")
@@ -63,11 +75,36 @@ def _of_folder(settings: Path | None) -> Iterator[Load]:
         yield partial(load_pipeline, file)
 
 
-def _tell(load: Load) -> bool:
+def _tell(load: Load, settings: Path | None) -> bool:
     try:
         pipeline = load()
     except (PipelineInvalid, PipelineNotFound) as error:
         print(error)
         return False
     print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
+    return _tell_changes(pipeline, settings)
+
+
+def _tell_changes(pipeline: Pipeline, file: Path | None) -> bool:
+    """What changed since the last run; False where the next run refuses it."""
+    try:
+        settings = load_settings(file)
+        places = Places(settings.root, pipeline.name)
+        if not list_folder(places.checkpoints, settings.storage_options):
+            return True
+        # delta-rs, which files alone do without.
+        from tidemark.tables.contract.check import compare, refusal
+
+        compared = compare(pipeline, settings)
+        if compared.refused:
+            print(refusal(pipeline, settings, compared.refused))
+            return False
+    except SettingsInvalid:
+        # A file can be checked where there is no project yet.
+        return True
+    except TidemarkError as error:
+        print(f"  What changed since the last run could not be told: {error}")
+        return True
+    for found in compared.differences:
+        print(f"  {found}")
     return True

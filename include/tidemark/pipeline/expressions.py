@@ -57,6 +57,16 @@ def check_measure(text: str, scope: Scope) -> list[Fault]:
     return _in_order(faults)
 
 
+def same_expression(one: str, other: str) -> bool:
+    """Do two expressions differ in no more than their spelling (spaces, case of functions)?"""
+    return one == other or _normal(one) == _normal(other)
+
+
+def _normal(text: str) -> str:
+    root = _parse(text)[1]
+    return text if root is None else root.sql(DIALECT, comments=False)
+
+
 def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
     """The expression with its types, and the faults that rows and windows have in common."""
     tokens, root, fault = _parse(text)

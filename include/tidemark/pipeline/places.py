@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from tidemark.pipeline.source_files import is_uri
 
+# What the query that reads the source is called; tables' queries have the tables' names.
+INGEST = "ingest"
 _LONGEST_NAME = 180
 
 
@@ -37,13 +39,25 @@ class Places:
         return f"{self.folder}/rejects"
 
     @property
+    def checkpoints(self) -> str:
+        """The folder of the checkpoints of all queries, and of their contracts."""
+        return f"{self.folder}/checkpoints"
+
+    @property
     def ingest_checkpoint(self) -> str:
         """The checkpoint of the query that reads the source."""
-        return f"{self.folder}/checkpoints/ingest"
+        return f"{self.checkpoints}/ingest"
 
     def query_checkpoint(self, table: str, generation: int) -> str:
         """The checkpoint of a table's query; a new generation starts in a folder of its own."""
-        return f"{self.folder}/checkpoints/{table}/{generation}"
+        return f"{self.checkpoints}/{table}/{generation}"
+
+    def contract(self, query: str, generation: int) -> str:
+        """The file that says what a query was started with: beside its checkpoint's folder,
+        which is the engine's, and named like it. The ingest has one generation."""
+        if query == INGEST:
+            return f"{self.ingest_checkpoint}.contract.json"
+        return f"{self.query_checkpoint(query, generation)}.contract.json"
 
     def changes(self, table: str) -> str:
         """The append-only Delta table of changed windows."""

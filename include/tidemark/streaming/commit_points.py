@@ -65,6 +65,12 @@ COMMIT_POINTS = (
         "before and after: the next run adds the columns that are missing",
     ),
     CommitPoint(
+        "contract recorded",
+        "tidemark.checkpoint.contract.contract:write_contract",
+        "before and after: no batch was planned since; the next run compares with what is there, "
+        "and records what is missing",
+    ),
+    CommitPoint(
         "interrupted run recorded",
         "tidemark.tables.results.runs:record_interrupted_run",
         "before: the next run records it; after: the next run finds it recorded",

@@ -34,6 +34,7 @@ from tidemark.streaming.entry import (
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
 from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
+from tidemark.tables.contract.check import admit
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.results.result import RunResult, TableResult
 from tidemark.tables.results.result_file import RunError, write_result
@@ -108,6 +109,8 @@ def backfill_once(
     """
     done, error = Done(), None
     try:
+        # Closed windows would be computed by measures that the others were not.
+        admit(run.pipeline, run.settings)
         if asked.dry_run:
             _look(run, asked, progress, done, session)
         else:

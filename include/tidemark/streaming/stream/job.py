@@ -10,6 +10,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ from tidemark.streaming.entry import (
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
+from tidemark.tables.contract.check import admit
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import RunError, write_result
@@ -83,19 +85,25 @@ def run_once(
 ) -> RunResult:
     """Run a pipeline under its lease, and publish unless `hold`; what happened, errors included.
 
+    A pipeline whose file changed may be refused before a session starts, or run once more as it
+    was (`admit`).
     `on_lapse` is called when the lease is lost in the middle: a job ends itself.
     """
     outcome, error = Outcome(), None
     try:
         with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
             outcome.took_over = takeover_text(lease.took_over)
+            admitted = admit(run.pipeline, run.settings)
+            run = replace(run, pipeline=admitted.pipeline)
+            for line in admitted.told:
+                progress.say(line)
             with progress.stage("session"), ThreadPoolExecutor(1) as pool:
                 starting = pool.submit(session, run.pipeline, run.settings)
                 # Most of a second of imports, while the JVM makes the session.
                 from tidemark.streaming.stream.stream_run import run_stream
 
                 spark = starting.result()
-            run_stream(spark, run, progress, outcome, lease)
+            run_stream(spark, run, admitted, progress, outcome, lease)
             if not hold:
                 with progress.stage("publish"):
                     _publish(run, outcome, started, lease)

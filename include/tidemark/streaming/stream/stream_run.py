@@ -13,6 +13,7 @@ from tidemark.streaming.progress import Progress
 from tidemark.streaming.queries import await_all
 from tidemark.streaming.stream.aggregate import Aggregate, start_aggregate
 from tidemark.streaming.stream.repairs import repair_tables
+from tidemark.tables.contract.check import Admitted, record
 from tidemark.tables.publishing.plan import GoldState
 from tidemark.tables.results.result import TableResult
 from tidemark.tables.results.runs import record_interrupted_run
@@ -22,7 +23,12 @@ from tidemark.tables.stream.run import GoldStates, Outcome, Run
 
 
 def run_stream(
-    spark: SparkSession, run: Run, progress: Progress, outcome: Outcome, lease: Lease
+    spark: SparkSession,
+    run: Run,
+    admitted: Admitted,
+    progress: Progress,
+    outcome: Outcome,
+    lease: Lease,
 ) -> None:
     """Ingest what is new in the source and aggregate it into `changes`; gold stays as it is.
 
@@ -32,6 +38,7 @@ def run_stream(
     """
     check_source(source_of(run.pipeline, run.places))
     gold = ensure_tables(spark, run)
+    record(admitted, run.settings)
     record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
     outcome.restart = run.restart_cases(gold)
     with progress.stage("ingest"), progress.tasks_of(spark):

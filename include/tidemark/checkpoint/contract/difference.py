@@ -1,0 +1,36 @@
+"""A difference between two contracts, and what may be done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What becomes of a change when the pipeline runs."""
+
+    SAFE = "safe"
+    NO_EFFECT = "safe, without effect until a new generation"
+    NEW_GENERATION = "needs a new generation"
+    NOT_ALLOWED = "not allowed"
+
+    @property
+    def refused(self) -> bool:
+        """Does a run end before it writes anything?"""
+        return self in (Verdict.NEW_GENERATION, Verdict.NOT_ALLOWED)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One change: of which query, what, from what to what, the verdict, and why that one."""
+
+    query: str
+    what: str
+    before: str
+    after: str
+    verdict: Verdict
+    reason: str
+
+    def __str__(self) -> str:
+        change = f"{self.query}: {self.what}: {self.before} → {self.after}"
+        return f"{change}: {self.verdict}. {self.reason}"
