@@ -24,7 +24,7 @@ class Sizes:
 
 USUAL = Sizes(
     small_rows=2_000,
-    repetitions=3,
+    repetitions=2,
     growth_runs=60,
     throughput=((1_000_000, 2), (5_000_000, 1)),
     history=(1_000_000, 10_000_000),
