@@ -24,6 +24,7 @@ def versions(place: Place) -> dict[str, int]:
     for name in TABLES:
         uris |= {f"{name}/changes": places.changes(name), f"{name}/gold": places.gold(name)}
     uris |= {"ops/ledger": places.ledger, "ops/runs": places.runs}
+    uris |= {"ops/batches": places.batches, "ops/upkeep": places.upkeep}
     return {name: table.version() for name, uri in uris.items() if (table := open_table(uri, {}))}
 
 

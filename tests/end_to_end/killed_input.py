@@ -112,6 +112,12 @@ def nothing(place: Place) -> None:
     place.content = content(keep=True)
 
 
+def keep_one_batch(place: Place) -> None:
+    """So that there is much to remove."""
+    one = {"keep_batches": 1, "spark": {"spark.sql.streaming.minBatchesToRetain": "1"}}
+    place.content = content(keep=True) | {"advanced": one}
+
+
 def falsify_gold(place: Place) -> None:
     """Change a closed window, as an error would that a backfill mends."""
     nothing(place)

@@ -1,6 +1,6 @@
 """A job that ends or suspends itself, with all of its process group, at one point.
 
-`--job` says which: the stream, a backfill, or a command that builds the ledger anew.
+`--job` says which: the stream, a backfill, or a command: the ledger built anew, housekeeping.
 
 `--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
 whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
@@ -46,7 +46,18 @@ def rebuild_ledger(arguments: Sequence[str]) -> int:
     return int(app(["ledger", "rebuild", pipeline], standalone_mode=False) or 0)
 
 
-JOBS = {"stream": job.main, "backfill": backfill, "rebuild": rebuild_ledger}
+def housekeep(arguments: Sequence[str]) -> int:
+    pipeline = arguments[arguments.index("--pipeline") + 1]
+    given = ["checkpoint", "housekeep", pipeline, "--apply"]
+    return int(app(given, standalone_mode=False) or 0)
+
+
+JOBS = {
+    "stream": job.main,
+    "backfill": backfill,
+    "rebuild": rebuild_ledger,
+    "housekeep": housekeep,
+}
 
 
 def call_at(act: Callable[[], None], when: str, place: str, call: str, of: str) -> None:

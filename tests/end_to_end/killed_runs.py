@@ -20,6 +20,7 @@ from tests.end_to_end.killed_input import (
     MORNING,
     content,
     falsify_gold,
+    keep_one_batch,
     land_first,
     land_second,
     land_with_column,
@@ -69,6 +70,7 @@ BACKFILL = Scenario(
     arguments=("--table", "updated", *RANGE),
 )
 REBUILD = Scenario("a rebuilding of the ledger", "second", nothing, job="rebuild")
+HOUSEKEEPING = Scenario("housekeeping", "second", keep_one_batch, job="housekeep")
 UNRECORDED = Scenario("a run after one killed before it was recorded", "unrecorded", nothing)
 
 

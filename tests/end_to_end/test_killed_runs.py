@@ -17,6 +17,7 @@ from tests.end_to_end.killed_runs import (
     BACKFILL,
     COLUMN,
     FIRST,
+    HOUSEKEEPING,
     REBUILD,
     SEALING,
     SECOND,
@@ -107,6 +108,9 @@ KILLS = [
     *both("ledger", BACKFILL, table="ops/ledger"),
     *both("gold", BACKFILL, "/updated/gold", table="updated/gold"),
     *both("ledger rebuilt", REBUILD, table="ops/ledger"),
+    *both("batches copied", HOUSEKEEPING, table="ops/batches"),
+    *both("checkpoint files removed", HOUSEKEEPING, "/updated/"),
+    *both("upkeep recorded", HOUSEKEEPING, table="ops/upkeep"),
 ]
 
 
@@ -120,10 +124,10 @@ def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_
     if at.point == "lease renewed":
         monkeypatch.setenv("TIDEMARK_LEASE_SECONDS", "10")
     kill(place, at)
-    if at.scenario is REBUILD:
-        # It is a repair and takes nothing over: the next run of the pipeline does.
+    if at.scenario in (REBUILD, HOUSEKEEPING):
+        # These take nothing over: the next run of the pipeline does.
         again(place, run_id="next")
-        run(place, "again", REBUILD)
+        run(place, "again", at.scenario)
     else:
         again(place, at.scenario)
     assert facts_of(place) == undisturbed.facts

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 
-MOTO = Path(sys.executable).parent / "moto_server"
+MOTO = Path(__file__).with_name("atomic_moto.py")
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def s3_server() -> Iterator[dict[str, str]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        [MOTO, "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, MOTO, str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

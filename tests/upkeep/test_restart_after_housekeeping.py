@@ -15,12 +15,11 @@ from tests.checkpoint.make_checkpoints import (
     CHANGELOG,
     FORMAT_2,
     ROCKSDB,
-    UNLOAD,
-    Made,
     aggregate,
     joined,
     plain,
 )
+from tests.upkeep.made import UNLOAD, Made
 from tests.upkeep.stores import builds, keep_in_part, keep_only, names, plan_of
 from tidemark.upkeep.plan import Kind
 
@@ -33,7 +32,7 @@ KINDS = {
     "hdfs": (aggregate, "update", UNLOAD),
     "join": (joined, "append", UNLOAD),
     "rocksdb": (aggregate, "update", ROCKSDB),
-    "changelog": (aggregate, "update", ROCKSDB | CHANGELOG | UNLOAD),
+    "changelog": (aggregate, "update", CHANGELOG | UNLOAD),
 }
 OLD_SNAPSHOTS = ("hdfs", "rocksdb", "changelog")
 
@@ -155,7 +154,7 @@ def test_dying_after_any_file_a_repetition_finishes(ran: Query, tmp_path: Path) 
 def test_state_in_checkpoint_format_2_is_left_with_the_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    query = run_some_times(spark, tmp_path, "rocksdb", ROCKSDB | CHANGELOG | FORMAT_2 | UNLOAD)
+    query = run_some_times(spark, tmp_path, "rocksdb", FORMAT_2 | UNLOAD)
     before = names(query.made.checkpoint)
     plan = keep_only(query.made.checkpoint, 3)
     state = {share.kind: share for share in plan.shares}[Kind.STATE]

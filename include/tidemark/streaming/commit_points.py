@@ -1,6 +1,7 @@
 """The commit points of a run: each call that changes something which outlives the process.
 
-A backfill reaches points of a run, an audit none. What only a command does comes last.
+A backfill reaches points of a run, an audit none. What only a command does, or housekeeping, comes
+last.
 
 Killed before or after any of them and started again, a pipeline comes to what an undisturbed run
 gives. A function that writes and is not listed fails a test, and so does a point here without a
@@ -137,5 +138,20 @@ COMMIT_POINTS = (
         "ledger rebuilt",
         "tidemark.tables.ledger.ledger:replace_ledger",
         "before: the ledger is as it was; after: it is the new one, and a repeat writes it again",
+    ),
+    CommitPoint(
+        "batches copied",
+        "tidemark.tables.ledger.copied_batches:copy_batches",
+        "before: housekeeping has removed nothing; after: a repeat finds the batches copied",
+    ),
+    CommitPoint(
+        "checkpoint files removed",
+        "tidemark.upkeep.housekeep:carry_out",
+        "before, after and in between: no start needs what is gone; a repeat removes what is left",
+    ),
+    CommitPoint(
+        "upkeep recorded",
+        "tidemark.upkeep.record:record_upkeep",
+        "before: what was removed is told nowhere; after: a repeat finds nothing to remove",
     ),
 )
