@@ -65,6 +65,10 @@ class PipelineChanged(TidemarkError):
     """A pipeline's file changed in a way that its tables and checkpoints cannot follow."""
 
 
+class GoldNotFound(TidemarkError):
+    """A pipeline has no gold table of this name yet; the message says which ones it has."""
+
+
 class CheckpointUnreadable(TidemarkError):
     """A checkpoint file is missing, empty or not of a known format."""
 

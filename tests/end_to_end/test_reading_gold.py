@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -25,11 +26,11 @@ DAY = """
 """
 
 
-def example(title: str, language: str = "python") -> str:
+def example(title: str, language: str = "python", number: int = 0) -> str:
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    found = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     assert found, f"no {language} under {title}"
-    return found[1]
+    return str(found[number])
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,12 @@ def expected(folder: Path) -> list[tuple[int, int, int]]:
 
 def output_of(code: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=os.environ | {"TIDEMARK_ROOT": "warehouse", "TIDEMARK_PIPELINES": "pipelines"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -67,7 +73,7 @@ def numbers(text: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, row)) for row in rows if len(row) == 3]
 
 
-@pytest.mark.parametrize("title", ["pandas", "Polars", "DuckDB"])
+@pytest.mark.parametrize("title", ["`tidemark.read`", "pandas", "Polars", "DuckDB"])
 def test_the_example_gives_what_the_source_files_say(
     title: str, folder: Path, expected: list[tuple[int, int, int]]
 ) -> None:
@@ -79,6 +85,11 @@ def test_the_spark_sql_example_gives_what_the_source_files_say(
 ) -> None:
     sql = example("Spark SQL", "sql").replace("`warehouse/", f"`{folder}/warehouse/")
     assert [tuple(row) for row in spark.sql(sql).collect()] == expected
+
+
+def test_the_lazy_example_reads_the_same_gold(folder: Path) -> None:
+    told = output_of(example("`tidemark.read`", number=1), folder)
+    assert told.startswith("[(10000, ")
 
 
 @pytest.mark.parametrize("title", ["Only what is final", "What was rejected, and why"])

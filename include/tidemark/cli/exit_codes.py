@@ -1,4 +1,5 @@
-"""Exit codes: whether starting again can help, and what the doctor says of a checkpoint."""
+"""Exit codes: whether starting again can help, what the doctor says of a checkpoint, and how
+pipelines stand."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import Protocol
 
 from tidemark.checkpoint.doctor.findings import Verdict
 from tidemark.errors import FAILED, RETRY, SUCCESS
+from tidemark.tables.status.state import State
 
 INTERRUPTED = 130
 
@@ -18,6 +20,21 @@ VERDICTS = {
     Verdict.KILLED: 12,
     Verdict.UNKNOWN: 13,
     Verdict.DAMAGED: 14,
+}
+
+# Of several pipelines the largest one is given. The next run sets right what is below 23; from
+# there on somebody must act.
+STATES = {
+    State.WELL: SUCCESS,
+    State.WORKING: SUCCESS,
+    State.NEW: SUCCESS,
+    State.HELD: 20,
+    State.KILLED: 21,
+    State.FAILED: 22,
+    State.OVERDUE: 23,
+    State.STOPPED: 24,
+    State.INVALID: 25,
+    State.UNKNOWN: 26,
 }
 
 

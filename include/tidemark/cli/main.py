@@ -2,7 +2,7 @@
 
 Exit codes are those of the job: 0 success; 1 failed, and a retry will not help; 75 failed, and
 a retry can help. 2 is a wrong command line, 130 an interrupt. `checkpoint doctor` has a code for
-each verdict, from 10 on.
+each verdict, from 10 on, and `status` one for each state of a pipeline, from 20 on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
+from tidemark.cli.status import status
 from tidemark.cli.validate import validate
 from tidemark.errors import TidemarkError
 
@@ -48,6 +49,7 @@ app = typer.Typer(
 app.command()(validate)
 app.command()(run)
 app.command()(publish)
+app.command()(status)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")

@@ -38,6 +38,25 @@ def check_schedule(text: str) -> None:
     _ask_croniter(text)
 
 
+def last_but_one_time(schedule: str, now: datetime) -> datetime | None:
+    """The time before the last one that a schedule names, both before `now`; in UTC.
+
+    A run that began after it is not overdue, though the last one's may not have begun yet. None
+    where nobody can tell: without Airflow, which brings croniter, or for a preset unknown to it.
+    """
+    try:
+        croniter = importlib.import_module("croniter")
+    except ImportError:
+        return None
+    try:
+        times = croniter.croniter(schedule, now)
+        times.get_prev(datetime)
+        before: datetime = times.get_prev(datetime)
+    except croniter.CroniterError:
+        return None
+    return before
+
+
 def _check_item(position: int, item: str) -> None:
     low, high = _RANGES[position]
     match = _ITEM.match(item)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -48,6 +50,29 @@ def append_once(
         # Another process noted one of these sources since the table was read.
         table.update_incremental()
         _append_new(table, schema, rows)
+
+
+def newest_rows(table: DeltaTable, pipeline: str, time: str, number: int) -> list[dict[str, Any]]:
+    """A pipeline's newest rows by a column of times that is never null, newest first.
+
+    At least `number` of them where there are as many: all of the files that hold those. Which
+    files that are is told by their statistics, so this does not grow with the table.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return []
+    own = files.filter(ds.field("partition.pipeline") == pipeline)
+    newest: list[dict[str, Any]] = own.sort_by([(f"max.{time}", "descending")]).to_pylist()
+    if not newest:
+        return []
+    counts = accumulate(file["num_records"] for file in newest)
+    enough = next((at for at, rows in enumerate(counts) if rows >= number), -1)
+    since = newest[enough][f"max.{time}"].isoformat()
+    # A literal of SQL would be in nanoseconds, which delta-rs does not compare with its own.
+    predicate = f"pipeline = '{pipeline}' AND {time} >= '{since}'"
+    known = table.to_pyarrow_dataset(file_pruning_predicate=predicate)
+    found = known.to_table(filter=ds.field("pipeline") == pipeline)
+    return found.sort_by([(time, "descending")]).to_pylist()
 
 
 def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> None:

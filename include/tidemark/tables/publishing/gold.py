@@ -6,6 +6,9 @@ from deltalake import DeltaTable
 
 from tidemark.tables.publishing.plan import BRONZE, CHANGES, CLOSE, GENERATION, GoldState
 
+# The status of a window that is still open.
+PROVISIONAL = "provisional"
+
 
 def gold_state(gold: DeltaTable) -> GoldState:
     """What gold's transactions say; the state before the first publish where there are none."""

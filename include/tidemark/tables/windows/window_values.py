@@ -20,6 +20,7 @@ from pyarrow.dataset import Dataset
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Table
 from tidemark.tables.history import schema_of
+from tidemark.tables.publishing.gold import PROVISIONAL
 from tidemark.tables.publishing.plan import PublishPlan
 from tidemark.tables.repair.repaired import SEAL
 
@@ -144,7 +145,7 @@ def _written(plan: PublishPlan) -> str:
     return f"""
         CREATE TEMP TABLE written AS SELECT *,
             _differs AND window_end <= {before} AS _corrects,
-            CASE WHEN window_end > {after} THEN 'provisional'
+            CASE WHEN window_end > {after} THEN '{PROVISIONAL}'
                  WHEN _old_status = 'corrected' OR _corrects THEN 'corrected'
                  ELSE 'final' END AS status,
             _old_revision + _corrects::BIGINT AS revision,

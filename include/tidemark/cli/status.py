@@ -1,0 +1,65 @@
+"""`tidemark status`: how pipelines stand, and what is to be done, on one screen.
+
+Exit codes, the largest of several pipelines: 0 well, working, or not run yet; 20 held, 21 killed,
+22 failed, which the next run sets right; 23 overdue, 24 stopped, 25 an invalid file, 26 unknown,
+where somebody must act.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.cli.exit_codes import STATES
+from tidemark.cli.options import SettingsFile
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.problems import PipelineFileInvalid
+from tidemark.pipeline.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from tidemark.tables.status.pipeline_status import PipelineStatus
+
+
+def status(
+    pipeline: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PIPELINE",
+            show_default=False,
+            help="Its name, or the path of its file; all of the settings' folder where none is "
+            "given.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Show how pipelines stand: runs, watermark, open windows, late rows, rejects, what to do.
+
+    Of one pipeline, also its tables and its last ten runs. Writes nothing and starts nothing. Exits
+    with 0 where nothing is amiss, else from 20 on, by the pipeline that is worst off.
+    """
+    # delta-rs and Arrow, which the other commands do without.
+    from tidemark.cli.status_report import print_json, print_overview, print_pipeline
+    from tidemark.tables.status.pipeline_status import all_statuses
+
+    loaded, now = load_settings(settings), datetime.now(UTC)
+    told = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now)
+    if json:
+        print_json(told)
+    elif pipeline is None:
+        print_overview(told, loaded.pipelines, now)
+    else:
+        print_pipeline(told[0])
+    if code := max((STATES[one.state] for one in told), default=0):
+        raise typer.Exit(code)
+
+
+def _of_one(name: str, settings: Settings, now: datetime) -> PipelineStatus:
+    from tidemark.tables.status.pipeline_status import invalid_file, pipeline_status
+
+    try:
+        return pipeline_status(find_pipeline(name, settings), settings, now)
+    except PipelineFileInvalid as error:
+        return invalid_file(error)

@@ -1,0 +1,178 @@
+"""`tidemark status`, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.storage.lease_files import time_text
+from tidemark.tables.status.pipeline_status import RECENT, PipelineStatus
+from tidemark.tables.status.recent_runs import RecentRun
+from tidemark.tables.status.state import State
+from tidemark.tables.status.table_status import TableStatus
+
+_WIDTH_OF_A_FILE = 160
+_NONE = "–"
+_TEXTS = ("pipeline", "state", "last run", "outcome", "table", "run", "began", "watermark",
+          "closed up to")  # fmt: skip
+_WORDS = (
+    "behind: the watermark, behind the newest event; open, unpublished, published, corrected: "
+    "windows; read, rejected, late: rows"
+)
+_RECENTLY = (
+    f"read to corrected: of the last {RECENT} runs; state bytes: after the last housekeeping"
+)
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def print_overview(told: Sequence[PipelineStatus], folder: str, now: datetime) -> None:
+    """A line for each pipeline, and below it what is to be done about those not well."""
+    console = _console()
+    if not told:
+        console.print(f"There is no pipeline yet: {folder} holds no pipeline file.", soft_wrap=True)
+        return
+    console.print(_table([_overview(one, now) for one in told]))
+    console.print(f"{_WORDS}\n{_RECENTLY}", soft_wrap=True)
+    for one in told:
+        if one.state is not State.WELL:
+            console.print(f"{one.name}: {one.next_step}", soft_wrap=True)
+
+
+def print_pipeline(told: PipelineStatus) -> None:
+    """What to do, the tables, and the recent runs."""
+    console = _console()
+    console.print(f"{told.name}: {told.state}\nTo do: {told.next_step}", soft_wrap=True)
+    if told.problem is not None:
+        console.print(f"\n{told.problem}", soft_wrap=True)
+    if not told.runs:
+        return
+    size = "not known" if told.state_bytes is None else f"{told.state_bytes:,} bytes"
+    console.print(f"Newest event: {_time(told.newest_event)}. State: {size}.\n", soft_wrap=True)
+    console.print(_table([_of_table(table, told.newest_event) for table in told.tables]))
+    console.print()
+    console.print(_table([_of_run(run) for run in told.runs]))
+    console.print(_WORDS, soft_wrap=True)
+    if error := told.runs[0].error:
+        console.print(f"\n{told.runs[0].run}: {told.runs[0].error_class}: {error}", soft_wrap=True)
+
+
+def print_json(told: Sequence[PipelineStatus]) -> None:
+    """A list, also of one pipeline, so that a reader needs no second case. Times are ISO 8601."""
+    print(json.dumps([_document(one) for one in told], indent=2, ensure_ascii=False, default=_iso))
+
+
+def _document(told: PipelineStatus) -> dict[str, Any]:
+    lag = None
+    if told.watermark and told.newest_event:
+        lag = (told.newest_event - told.watermark).total_seconds()
+    last = told.runs[0] if told.runs else None
+    behind_schedule = None
+    if last and last.scheduled_at and told.watermark:
+        behind_schedule = (last.scheduled_at - told.watermark).total_seconds()
+    return asdict(told) | {
+        "watermark": told.watermark,
+        "seconds_behind_newest_event": lag,
+        "seconds_behind_scheduled_time": behind_schedule,
+    }
+
+
+def _overview(told: PipelineStatus, now: datetime) -> dict[str, str]:
+    last = told.runs[0] if told.runs else None
+    read = sum(run.read for run in told.runs)
+    rejected = sum(run.rejected for run in told.runs)
+    ran = bool(told.runs)
+    return {
+        "pipeline": told.name,
+        "state": told.state,
+        "last run": f"{span_text(now - last.started_at)} ago" if last else _NONE,
+        "watermark": _time(told.watermark),
+        "behind": _between(told.watermark, told.newest_event),
+        "open": _sum(ran, (table.open_windows for table in told.tables)),
+        "read": _sum(ran, [read]),
+        "rejected": _share(rejected, read) if ran else _NONE,
+        "late": _sum(ran, (run.late_rows for run in told.runs)),
+        "corrected": _sum(ran, (run.corrected_windows for run in told.runs)),
+        "state bytes": _NONE if told.state_bytes is None else f"{told.state_bytes:,}",
+    }
+
+
+def _of_table(table: TableStatus, newest_event: datetime | None) -> dict[str, str]:
+    return {
+        "table": table.name,
+        "watermark": _time(table.watermark),
+        "behind": _between(table.watermark, newest_event),
+        "closed up to": _time(table.closed_to),
+        "open": f"{table.open_windows:,}",
+        "unpublished": f"{table.unpublished:,}",
+        "late": f"{table.late_rows:,}",
+        "corrected": f"{table.corrected_windows:,}",
+    }
+
+
+def _of_run(run: RecentRun) -> dict[str, str]:
+    took = (run.ended_at - run.started_at).total_seconds() if run.ended_at else None
+    return {
+        "run": run.run,
+        "outcome": f"{run.outcome}: {run.error_class}" if run.error_class else run.outcome,
+        "began": _time(run.started_at),
+        "seconds": _NONE if took is None else f"{took:,.0f}",
+        "read": f"{run.read:,}",
+        "rejected": _share(run.rejected, run.read),
+        "published": f"{run.windows_published:,}",
+        "late": f"{run.late_rows:,}",
+        "corrected": f"{run.corrected_windows:,}",
+    }
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name in _TEXTS else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    return table
+
+
+def _time(instant: datetime | None) -> str:
+    return _NONE if instant is None else time_text(instant)
+
+
+def _between(earlier: datetime | None, later: datetime | None) -> str:
+    return _NONE if earlier is None or later is None else span_text(later - earlier)
+
+
+def span_text(span: timedelta) -> str:
+    """A length of time in its two largest units that are not 0; below 0 it is 0."""
+    rest, parts = max(0, round(span.total_seconds())), []
+    for unit, seconds in _UNITS:
+        number, rest = divmod(rest, seconds)
+        if number:
+            parts.append(f"{number} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def _share(part: int, whole: int) -> str:
+    """A count with its share; without one where it is nothing, or of nothing."""
+    return f"{part:,} ({part / whole:.1%})" if part and whole else f"{part:,}"
+
+
+def _sum(known: bool, numbers: Iterable[int]) -> str:
+    return f"{sum(numbers):,}" if known else _NONE
+
+
+def _iso(value: datetime) -> str:
+    return value.isoformat()
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False)
+    # A file or pipe has no width; a table that is cut would lose numbers.
+    width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
+    return Console(highlight=False, markup=False, width=width)

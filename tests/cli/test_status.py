@@ -1,0 +1,180 @@
+"""`tidemark status`: the screens, the JSON, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.end_to_end.pages import page
+from tests.runs import Place, clicks
+from tests.storage.leases import leave, left_by_another
+from tests.tables.pipelines import BEGAN, bronze, ended, housekept, windows_of
+from tests.tables.windows import at
+from tidemark.cli.exit_codes import STATES
+from tidemark.cli.main import app
+from tidemark.cli.status_report import print_overview, print_pipeline, span_text
+from tidemark.errors import RunFailed, TableMismatch
+from tidemark.tables.results.result import Late
+from tidemark.tables.status.pipeline_status import PipelineStatus, all_statuses
+from tidemark.tables.status.state import State
+
+NOW = BEGAN + timedelta(minutes=94)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pipelines in several states; `clicks` is well."""
+    root = tmp_path_factory.mktemp("status")
+    places = {
+        name: Place(root, name=name) for name in ("clicks", "held", "killed", "new", "stopped")
+    }
+    for place in places.values():
+        place.write_file()
+    well = places["clicks"]
+    windows_of(well)
+    bronze(well, at(10, 50))
+    ended(well, error=RunFailed("The query clicks failed.\nMore."))
+    ended(well, "next", BEGAN + timedelta(minutes=10), late=Late())
+    housekept(well, at(12), ingest=0, per_10m=4_000)
+    windows_of(places["held"])
+    ended(places["held"], held=True)
+    ended(places["killed"])
+    leave(places["killed"].places.lease, left_by_another())
+    ended(places["stopped"], error=TableMismatch("The table gold does not fit:\n  a: int"))
+    broken = Place(root, clicks(watermrk={"delay": "1 minute"}), name="broken")
+    broken.write_file()
+    return root
+
+
+@pytest.fixture(scope="module")
+def statuses(root: Path) -> dict[str, PipelineStatus]:
+    return {one.name: one for one in all_statuses(Place(root).settings, NOW)}
+
+
+def tidemark(root: Path, *arguments: str) -> Result:
+    variables = {"TIDEMARK_ROOT": str(root), "TIDEMARK_PIPELINES": str(root / "pipelines")}
+    return CliRunner().invoke(app, ["status", *arguments], env=variables)
+
+
+def screen(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed, without the spaces at the ends of its lines."""
+    lines = capsys.readouterr().out.splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def on_the_page(command: str) -> str:
+    """What docs/status.md shows under a command."""
+    (shown,) = re.findall(rf"```\n\$ {command}\n(.*?)```", page("status.md"), re.DOTALL)
+    return str(shown)
+
+
+def test_all_pipelines_are_on_one_screen(
+    statuses: dict[str, PipelineStatus], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = [statuses[name] for name in ("clicks", "held", "killed", "new", "stopped")]
+    print_overview(shown, "/pipelines", NOW)
+    assert screen(capsys) == on_the_page("tidemark status")
+
+
+def test_a_pipeline_is_shown_with_its_tables_and_runs(
+    statuses: dict[str, PipelineStatus], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_pipeline(statuses["clicks"])
+    assert screen(capsys) == on_the_page("tidemark status clicks")
+
+
+def test_the_error_of_the_last_run_is_shown_whole(root: Path) -> None:
+    shown = tidemark(root, "stopped")
+    assert shown.exit_code == STATES[State.STOPPED]
+    assert shown.output.endswith("run: TableMismatch: The table gold does not fit:\n  a: int\n")
+
+
+def test_a_broken_file_is_a_line_of_the_screen_and_told_whole_when_it_is_asked_for(
+    root: Path,
+) -> None:
+    file, code = root / "pipelines" / "broken.yaml", STATES[State.INVALID]
+    overview, alone = tidemark(root), tidemark(root, "broken")
+    assert (overview.exit_code, alone.exit_code) == (code, code)
+    assert f"\nbroken: Mend {file}: watermrk: is not a known key" in overview.output
+    assert f"\n{file}: 1 problem\n" in alone.output
+
+
+def test_json_is_a_list_with_times_in_utc(root: Path) -> None:
+    (told,) = json.loads(tidemark(root, "clicks", "--json").stdout)
+    assert (told["name"], told["state"], told["state_bytes"]) == ("clicks", "well", 4_000)
+    assert told["watermark"] == "2026-07-01T10:40:00+00:00"
+    assert told["seconds_behind_newest_event"] == 600
+    assert told["seconds_behind_scheduled_time"] == 5_400
+    assert [run["outcome"] for run in told["runs"]] == ["succeeded", "failed"]
+    assert told["runs"][0]["tables"]["per_10m"]["windows_published"] == 3
+    names = [one["name"] for one in json.loads(tidemark(root, "--json").stdout)]
+    assert names == ["broken", "clicks", "held", "killed", "new", "stopped"]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "state"),
+    [
+        ("clicks", State.WELL),
+        ("new", State.NEW),
+        ("held", State.HELD),
+        ("killed", State.KILLED),
+        ("stopped", State.STOPPED),
+    ],
+)
+def test_the_exit_code_is_that_of_the_state(root: Path, pipeline: str, state: State) -> None:
+    assert tidemark(root, pipeline).exit_code == STATES[state]
+
+
+def test_the_states_that_need_somebody_have_codes_of_their_own_and_grow_worse() -> None:
+    codes = [STATES[state] for state in State]
+    assert codes == sorted(codes)
+    assert [code for code in codes if code] == list(range(20, 27))
+
+
+def test_the_page_has_the_code_of_each_state() -> None:
+    table = re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page("status.md"), re.MULTILINE)
+    assert table == [(state.value, str(STATES[state])) for state in State]
+
+
+def test_a_pipeline_that_has_not_run_is_a_sentence(root: Path) -> None:
+    assert tidemark(root, "new").output == (
+        "new: not run yet\nTo do: It has not run yet: `tidemark run new` runs it.\n"
+    )
+
+
+def test_a_folder_without_a_pipeline_is_a_sentence(tmp_path: Path) -> None:
+    shown = tidemark(tmp_path)
+    told = f"There is no pipeline yet: {tmp_path}/pipelines holds no pipeline file.\n"
+    assert (shown.exit_code, shown.output) == (0, told)
+
+
+def test_a_pipeline_that_nobody_knows_is_an_error(root: Path) -> None:
+    shown = tidemark(root, "click")
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("PipelineNotFound: There is no pipeline `click`")
+
+
+def test_asking_changes_nothing(root: Path) -> None:
+    before = {file: file.stat().st_mtime_ns for file in root.rglob("*")}
+    tidemark(root)
+    tidemark(root, "clicks")
+    assert {file: file.stat().st_mtime_ns for file in root.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (timedelta(seconds=0.2), "0 s"),
+        (timedelta(seconds=-5), "0 s"),
+        (timedelta(seconds=61), "1 min 1 s"),
+        (timedelta(hours=2), "2 h"),
+        (timedelta(days=3, seconds=59), "3 d 59 s"),
+    ],
+)
+def test_a_length_of_time_is_told_in_its_two_largest_units(span: timedelta, text: str) -> None:
+    assert span_text(span) == text
