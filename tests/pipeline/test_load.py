@@ -458,14 +458,14 @@ def test_a_pipeline_is_found_by_name_and_by_path(tmp_path: Path, good: str) -> N
 def test_loading_is_quick_and_imports_nothing_heavy() -> None:
     code = f"""
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 from pathlib import Path
 import tidemark.pipeline.load
 assert len(tidemark.pipeline.load.load_pipelines(Path({str(SAMPLES)!r}))[0]) == 2
 import tidemark.pipeline.settings
 heavy = ("pyspark", "pandas", "deltalake", "great_expectations", "duckdb", "pyarrow", "airflow")
 assert not [name for name in heavy if name in sys.modules]
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 """
     seconds = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
