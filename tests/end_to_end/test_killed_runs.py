@@ -108,9 +108,9 @@ KILLS = [
     *both("ledger", BACKFILL, table="ops/ledger"),
     *both("gold", BACKFILL, "/updated/gold", table="updated/gold"),
     *both("ledger rebuilt", REBUILD, table="ops/ledger"),
-    *both("batches copied", HOUSEKEEPING, table="ops/batches"),
+    *both("batches copied", HOUSEKEEPING),
     *both("checkpoint files removed", HOUSEKEEPING, "/updated/"),
-    *both("upkeep recorded", HOUSEKEEPING, table="ops/upkeep"),
+    *both("upkeep recorded", HOUSEKEEPING),
 ]
 
 
