@@ -69,6 +69,11 @@ class PartitionCheck:
     figure: Figure
     reason: str
 
+    @property
+    def badness(self) -> tuple[int, float]:
+        """The larger, the worse."""
+        return _ORDER.index(self.verdict), self.figure.share
+
 
 @dataclass(frozen=True)
 class StoreCheck:
@@ -79,7 +84,7 @@ class StoreCheck:
 
     @property
     def worst(self) -> PartitionCheck:
-        return max(self.partitions, key=_badness)
+        return max(self.partitions, key=lambda one: one.badness)
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,3 @@ def _whole(
 def _told(worst: PartitionCheck) -> str:
     lost = worst.verdict is StateVerdict.LOST
     return worst.reason if lost else f"{worst.partition.id.folder}: {worst.reason}"
-
-
-def _badness(one: PartitionCheck) -> tuple[int, float]:
-    return _ORDER.index(one.verdict), one.figure.share
