@@ -3,7 +3,9 @@ what the rule of `rebuild` says of each version."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -111,17 +113,20 @@ def test_deltas_without_a_snapshot_are_all_replayed(tmp_path: Path) -> None:
     assert [one.versions for one in store.partitions] == [(range(1, 9),)] * 2
 
 
-def test_of_a_rocksdb_snapshot_what_it_shares_counts_and_nothing_is_replayed(
-    tmp_path: Path,
-) -> None:
-    store = of("4.2.0/aggregate-rocksdb", tmp_path)
+def test_of_a_rocksdb_snapshot_only_what_it_shares_itself_is_read(tmp_path: Path) -> None:
+    folder = unpack("4.2.0/aggregate-rocksdb", tmp_path)
+    for number in (0, 1):
+        (folder / f"state/0/{number}/SSTs/of-an-older-snapshot.sst").write_bytes(b"older")
+    (store,) = inventory(facts_of(folder)).stores
     assert (store.provider, store.longest) == (Provider.ROCKSDB, 0)
     for partition in store.partitions:
-        # Older snapshots share files of their own, which are there as well.
-        assert 0 < partition.shared.files <= partition.held.files - 8
-        zipped = partition.built.snapshot
-        assert zipped is not None
-        assert partition.snapshot.size == zipped.size + partition.shared.size
+        place = folder / partition.id.folder / "8.zip"
+        with zipfile.ZipFile(place) as snapshot:
+            metadata = json.loads(snapshot.read("metadata").split(b"\n", 1)[1])
+        sizes = [file["sizeBytes"] for file in metadata["sstFiles"]]
+        sizes += [file["sizeBytes"] for file in metadata.get("logFiles") or ()]
+        assert partition.shared == Section(len(sizes), sum(sizes))
+        assert partition.snapshot.size == place.stat().st_size + sum(sizes)
 
 
 def test_format_2_and_changelogs_are_told_by_the_file_of_the_last_commit(tmp_path: Path) -> None:
