@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import DATA, remove
+from tests.end_to_end.pages import examples_under, page
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.pipeline.load import load_pipeline
@@ -109,6 +110,17 @@ def test_a_held_lease_does_not_keep_it_from_looking_and_nothing_is_changed(
         assert check(ran)["page_1h"]["verdict"] == "due"
     after = {path for path in (tmp_path / "root/visits").rglob("*") if "lease" not in path.parts}
     assert after == set(files)
+
+
+def test_the_query_of_the_page_shows_growth(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check(ran)
+    check(ran)
+    capsys.readouterr()
+    (query,) = examples_under(page("state.md"), "Between runs", "python")
+    exec(query.replace("warehouse/", f"{tmp_path}/root/"), {})
+    assert capsys.readouterr().out.count("page_1h") == 2
 
 
 def test_it_takes_less_than_a_second(ran: Path) -> None:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.checkpoint.archives import unpack
 from tests.checkpoint.damage_table import answers
 from tests.checkpoint.damaged import DATA, edit_offsets, facts_of
 from tests.checkpoint.damages import CHANGELOG, DAMAGES, HDFS, ROCKSDB, SNAPSHOTS
+from tests.end_to_end.pages import examples_under, page
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.rebuild import rebuild_after
 from tidemark.checkpoint.reading.state_files import StateFile, Store, StoreId
@@ -22,7 +24,7 @@ from tidemark.checkpoint.state.inventory import (
     StoreInventory,
     inventory,
 )
-from tidemark.pipeline.model import StateLimits
+from tidemark.pipeline.model import Advanced, StateLimits
 
 Verdict = StateVerdict
 DEFAULT = StateLimits()
@@ -181,6 +183,12 @@ def test_a_missing_snapshot_whose_deltas_are_there_makes_the_chain_longer(tmp_pa
     assert whole.longest < told.longest == 8
 
 
+def test_state_that_is_gone_though_there_is_a_watermark_is_unknown(tmp_path: Path) -> None:
+    folder = unpack(HDFS, tmp_path)
+    DAMAGES["state-missing"].act(folder)
+    assert check_of(folder).verdict is Verdict.UNKNOWN
+
+
 def test_files_of_another_state_store_are_not_judged(tmp_path: Path) -> None:
     folder = unpack(HDFS, tmp_path)
     edit = {"spark.sql.streaming.stateStore.providerClass": "com.example.OtherProvider"}
@@ -193,6 +201,12 @@ def test_files_of_another_state_store_are_not_judged(tmp_path: Path) -> None:
 def test_a_query_without_state_is_healthy() -> None:
     told = check_of(DATA / "files_compacted")
     assert (told.verdict, told.reason) == (Verdict.HEALTHY, "the query keeps no state yet")
+
+
+def test_the_page_tells_the_default_limits() -> None:
+    (text,) = examples_under(page("state.md"), "Limits", "yaml")
+    content = YAML(typ="safe").load(text)
+    assert Advanced.model_validate(content["advanced"]) == Advanced()
 
 
 def test_a_store_in_many_partitions_is_checked_in_one_pass() -> None:

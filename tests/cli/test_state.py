@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import DATA, copy_of, edit_offsets, remove
+from tests.end_to_end.pages import page
 from tests.runs import Place, clicks
 from tidemark.cli.main import app
 from tidemark.pipeline.model import Pipeline
@@ -53,6 +54,12 @@ def test_a_screen_shows_stores_chains_schemas_and_what_a_start_replays(tmp_path:
         "version 8: it reads 0 files of snapshots (0 bytes) and replays 16 deltas or changelogs",
     ):
         assert told in shown.output, told
+
+
+def test_the_page_shows_what_the_command_prints(tmp_path: Path) -> None:
+    printed = show(unpack("4.2.0/aggregate-hdfs-snapshots", tmp_path)).output.splitlines()
+    block = page("state.md").split("```\ncheckpoint: healthy\n")[1].split("```")[0]
+    assert block.splitlines() == [line.rstrip() for line in printed[2:]]
 
 
 def test_all_stores_of_a_join_are_shown_with_their_whole_names(tmp_path: Path) -> None:
