@@ -18,12 +18,8 @@ from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.rebuild import rebuild_after
 from tidemark.checkpoint.reading.state_files import StateFile, Store, StoreId
 from tidemark.checkpoint.state.check import StateCheck, StateVerdict, check_state
-from tidemark.checkpoint.state.inventory import (
-    Partition,
-    StateInventory,
-    StoreInventory,
-    inventory,
-)
+from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.stores import Partition, StateInventory, StoreInventory
 from tidemark.pipeline.model import Advanced, StateLimits
 
 Verdict = StateVerdict
@@ -102,6 +98,13 @@ def test_the_worst_partition_decides_and_is_named_with_its_figure() -> None:
     assert (told.longest, told.replayed, told.snapshots) == (
         120, Section(183, 1_830), Section(3, 300),
     )  # fmt: skip
+
+
+def test_the_figure_nearest_to_its_limit_is_told_of_healthy_state() -> None:
+    told = check_state(state(partition(0, 3), partition(1, 40)), DEFAULT)
+    assert (told.verdict, told.reason[:11]) == (Verdict.HEALTHY, "state/0/1: ")
+    told = check_state(state(partition(0, 3), partition(1, 40)), StateLimits(max_files=44))
+    assert told.reason == "43 files in all to replay, limit 44"
 
 
 def test_what_cannot_be_loaded_is_worse_than_any_length() -> None:

@@ -17,7 +17,8 @@ from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.rebuild import rebuild, versions_that_build
 from tidemark.checkpoint.reading.state_files import Provider
-from tidemark.checkpoint.state.inventory import StateInventory, StoreInventory, inventory
+from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.stores import StateInventory, StoreInventory
 
 STATEFUL = [name for name in names() if answers(name)["operators"]]
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.reading.layout import Section
-from tidemark.checkpoint.state.inventory import (
+from tidemark.checkpoint.state.stores import (
     Partition,
     StateInventory,
     StoreInventory,
@@ -139,16 +139,16 @@ def _check(partition: Partition, limits: StateLimits) -> PartitionCheck:
 def _whole(
     state: StateInventory, stores: tuple[StoreCheck, ...], files: Figure
 ) -> tuple[StateVerdict, str]:
-    found = [(StateVerdict.UNKNOWN, one.known) for one in state.unknown]
-    found += [(one.worst.verdict, _told(one.worst)) for one in stores]
-    found += [(StateVerdict.LOST, one.known) for one in state.damage]
+    """The worst verdict with its reason; of several, the figure that is beyond its limit most."""
+    found = [(StateVerdict.UNKNOWN, 0.0, one.known) for one in state.unknown]
+    found += [(w.verdict, w.figure.share, _told(w)) for w in (one.worst for one in stores)]
+    found += [(StateVerdict.LOST, 0.0, one.known) for one in state.damage]
     if stores:
-        found.append((files.verdict, files.told))
-    return max(
-        found,
-        key=lambda one: _ORDER.index(one[0]),
-        default=(StateVerdict.HEALTHY, "the query keeps no state yet"),
-    )
+        found.append((files.verdict, files.share, files.told))
+    if not found:
+        return StateVerdict.HEALTHY, "the query keeps no state yet"
+    verdict, _, reason = max(found, key=lambda one: (_ORDER.index(one[0]), one[1]))
+    return verdict, reason
 
 
 def _told(worst: PartitionCheck) -> str:

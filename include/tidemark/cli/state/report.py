@@ -10,7 +10,7 @@ from tidemark.checkpoint.doctor.findings import shown, spans
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.state_metadata import StateSchema
 from tidemark.checkpoint.state.check import PartitionCheck, StateCheck, StateVerdict, StoreCheck
-from tidemark.checkpoint.state.inventory import StoreInventory
+from tidemark.checkpoint.state.stores import StoreInventory
 from tidemark.pipeline.model import StateLimits
 
 # Of more stores or partitions the worst ones are shown; `--json` holds all.
