@@ -97,6 +97,14 @@ def test_the_exit_code_is_the_verdict_by_the_pipelines_own_limits(
     assert (ingest["name"], "verdict" in ingest, table["verdict"]) == ("ingest", False, verdict)
 
 
+def test_the_limits_hold_for_every_query_of_the_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = pipeline(tmp_path, monkeypatch, max_changes=3).name
+    shutil.copytree(DATA / "aggregate", tmp_path / name / "checkpoints/ingest")
+    assert [told["verdict"] for told in documents(name)] == ["due", "due"]
+
+
 def test_a_generation_that_gold_does_not_name_is_shown_and_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
