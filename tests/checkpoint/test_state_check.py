@@ -74,7 +74,9 @@ def test_bytes_count_where_they_are_more_than_the_limit_and_the_snapshot() -> No
     assert verdict_of(partition(0, 10, 201), limits) is Verdict.OVERDUE
     # A compaction would only write as much as it spares the next start.
     assert verdict_of(partition(0, 10, 201, snapshot=2_010), limits) is Verdict.HEALTHY
-    assert verdict_of(partition(0, 10, 201, snapshot=2_009), limits) is Verdict.DUE
+    told = check_state(state(partition(0, 10, 201, snapshot=2_009)), limits)
+    assert told.verdict is Verdict.DUE
+    assert told.reason == "state/0/0: 2,010 bytes to replay, the snapshot has 2,009"
 
 
 def test_files_count_over_all_partitions_though_each_is_healthy() -> None:

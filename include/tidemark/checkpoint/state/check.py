@@ -38,11 +38,12 @@ _ORDER = tuple(StateVerdict)
 
 @dataclass(frozen=True)
 class Figure:
-    """A number that was compared with its limit; `what` names it in a sentence."""
+    """A number that was compared with its limit; `what` and `bound` name both in a sentence."""
 
     what: str
     value: int
     limit: int
+    bound: str = "limit"
 
     @property
     def share(self) -> float:
@@ -57,7 +58,7 @@ class Figure:
 
     @property
     def told(self) -> str:
-        return f"{self.value:,} {self.what} to replay, limit {self.limit:,}"
+        return f"{self.value:,} {self.what} to replay, {self.bound} {self.limit:,}"
 
 
 @dataclass(frozen=True)
@@ -107,33 +108,35 @@ class StateCheck:
 
 def check_state(state: StateInventory, limits: StateLimits) -> StateCheck:
     """Compare an inventory with limits. Pure."""
-    stores = tuple(StoreCheck(s, _partitions(s, limits)) for s in state.stores)
-    held, snapshots, replayed = (
-        total(getattr(one.store, name) for one in stores)
-        for name in ("held", "snapshots", "replayed")
+    stores = tuple(
+        StoreCheck(store, tuple(_check(partition, limits) for partition in store.partitions))
+        for store in state.stores
     )
-    verdict, reason = _whole(
-        state, stores, Figure("files in all", replayed.files, limits.max_files)
-    )
+    replayed = total(store.replayed for store in state.stores)
+    files = Figure("files in all", replayed.files, limits.max_files)
+    verdict, reason = _whole(state, stores, files)
+    held = total(store.held for store in state.stores)
+    snapshots = total(store.snapshots for store in state.stores)
     return StateCheck(state.version, verdict, reason, stores, held, snapshots, replayed)
 
 
-def _partitions(store: StoreInventory, limits: StateLimits) -> tuple[PartitionCheck, ...]:
-    return tuple(_check(partition, limits) for partition in store.partitions)
-
-
 def _check(partition: Partition, limits: StateLimits) -> PartitionCheck:
-    replayed = partition.replayed
-    # Where changes take no more than the snapshot that a compaction writes, it would spare nothing.
-    most = max(limits.max_bytes, partition.snapshot.size)
     figures = (
-        Figure("deltas or changelogs", replayed.files, limits.max_changes),
-        Figure("bytes", replayed.size, most),
+        Figure("deltas or changelogs", partition.replayed.files, limits.max_changes),
+        _bytes(partition, limits.max_bytes),
     )
     figure = max(figures, key=lambda one: one.share)
     if partition.lost:
         return PartitionCheck(partition, StateVerdict.LOST, figure, shown(partition.lost))
     return PartitionCheck(partition, figure.verdict, figure, figure.told)
+
+
+def _bytes(partition: Partition, limit: int) -> Figure:
+    """Where changes take no more than the snapshot that a compaction writes, it spares nothing."""
+    replayed, snapshot = partition.replayed.size, partition.snapshot.size
+    if snapshot > limit:
+        return Figure("bytes", replayed, snapshot, "the snapshot has")
+    return Figure("bytes", replayed, limit)
 
 
 def _whole(
