@@ -15,6 +15,7 @@ from tests.checkpoint.damaged import DATA, copy_of, facts_of, remove
 from tests.checkpoint.damages import DAMAGES
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.layout import Section
+from tidemark.checkpoint.reading.read import Limits
 from tidemark.checkpoint.reading.rebuild import rebuild, versions_that_build
 from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.checkpoint.state.inventory import inventory
@@ -128,6 +129,15 @@ def test_of_a_rocksdb_snapshot_only_what_it_shares_itself_is_read(tmp_path: Path
         sizes += [file["sizeBytes"] for file in metadata.get("logFiles") or ()]
         assert partition.shared == Section(len(sizes), sum(sizes))
         assert partition.snapshot.size == place.stat().st_size + sum(sizes)
+
+
+def test_of_a_snapshot_that_was_not_opened_all_that_is_shared_counts(tmp_path: Path) -> None:
+    folder = unpack("4.2.0/aggregate-rocksdb", tmp_path)
+    (folder / "state/0/1/SSTs/of-an-older-snapshot.sst").write_bytes(b"older")
+    (store,) = inventory(facts_of(folder, Limits(state_files=1))).stores
+    assert not store.opened
+    # Five of each are the snapshot's own.
+    assert [partition.shared.files for partition in store.partitions] == [5, 6]
 
 
 def test_format_2_and_changelogs_are_told_by_the_file_of_the_last_commit(tmp_path: Path) -> None:
