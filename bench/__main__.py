@@ -25,6 +25,7 @@ from bench.figures import (
     publish,
     settings,
     state,
+    state_check,
     throughput,
 )
 from bench.report import write_report
@@ -42,6 +43,7 @@ FIGURES: dict[str, Measure] = {
     "state": state.measure,
     "publish": publish.measure,
     "doctor": doctor.measure,
+    "state_check": state_check.measure,
 }
 # In the order of the page; the first figure is told as two.
 FIGURES_TOLD = ("fixed_cost", "steps", *list(FIGURES)[1:])

@@ -18,7 +18,6 @@ FILES_A_BATCH = 2 * (2 + PARTITIONS + PARTITIONS // SNAPSHOT_EVERY)
 _MINUTE = 60_000
 _BEGIN = 1_780_000_000_000
 _CONF = {
-    "spark.sql.shuffle.partitions": str(PARTITIONS),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
@@ -30,27 +29,31 @@ _NO_ROWS = b"LZ4Block\x15" + bytes(12)
 
 def write_checkpoint(folder: Path, files: int) -> int:
     """Write a checkpoint that ended cleanly, of about so many files; the exact number."""
-    for name in ("offsets", "commits", *(f"state/0/{p}" for p in range(PARTITIONS))):
+    return write_batches(folder, max(1, files // FILES_A_BATCH), PARTITIONS)
+
+
+def write_batches(folder: Path, batches: int, partitions: int) -> int:
+    """Write a checkpoint that ended cleanly after so many batches; the number of its files."""
+    for name in ("offsets", "commits", *(f"state/0/{p}" for p in range(partitions))):
         (folder / name).mkdir(parents=True)
     written = _write(folder / "metadata", b'{"id":"4f1c2d3e-4a5b-4c7d-8e9f-001122334455"}')
-    batches = max(1, files // FILES_A_BATCH)
     for batch in range(batches):
-        written += _write(folder / "offsets" / str(batch), _offsets(batch))
+        written += _write(folder / "offsets" / str(batch), _offsets(batch, partitions))
         mark = json.dumps({"nextBatchWatermarkMs": _BEGIN + batch * _MINUTE})
         written += _write(folder / "commits" / str(batch), f"v1\n{mark}".encode())
         endings = ["delta", "snapshot"] if batch % SNAPSHOT_EVERY == 0 else ["delta"]
-        for partition in range(PARTITIONS):
+        for partition in range(partitions):
             for ending in endings:
                 state = folder / f"state/0/{partition}/{batch + 1}.{ending}"
                 written += _write(state, _NO_ROWS)
     return written
 
 
-def _offsets(batch: int) -> bytes:
+def _offsets(batch: int, partitions: int) -> bytes:
     metadata = {
         "batchWatermarkMs": _BEGIN + batch * _MINUTE,
         "batchTimestampMs": _BEGIN + (batch + 10) * _MINUTE,
-        "conf": _CONF,
+        "conf": _CONF | {"spark.sql.shuffle.partitions": str(partitions)},
     }
     source = {
         "sourceVersion": 1,

@@ -19,6 +19,7 @@ class Sizes:
     state_keys: int
     published_windows: int
     checkpoint_files: int
+    checked_state: tuple[int, int]  # partitions, versions
     left_out: tuple[str, ...] = ()  # figures that are measured only when asked for
 
 
@@ -33,6 +34,7 @@ USUAL = Sizes(
     state_keys=1_000_000,
     published_windows=5_000_000,
     checkpoint_files=100_000,
+    checked_state=(1_000, 100),
     left_out=("settings",),
 )
 LONG = replace(
@@ -55,4 +57,5 @@ SMALLEST = Sizes(
     state_keys=2_000,
     published_windows=2_000,
     checkpoint_files=2_000,
+    checked_state=(20, 30),
 )

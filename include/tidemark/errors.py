@@ -77,6 +77,10 @@ class HousekeepingRefused(TidemarkError):
     """Nothing may be removed from a checkpoint as it is; the message says which one, and why."""
 
 
+class StateLost(TidemarkError):
+    """State that the next start loads cannot be built from the files that are there."""
+
+
 class NotACheckpoint(TidemarkError):
     """A place holds no checkpoint; the message says what it holds, and what to give instead."""
 

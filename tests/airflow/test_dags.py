@@ -77,11 +77,13 @@ def test_publish_follows_stream_and_announces_every_gold_table(
     write_pipeline: Write, tmp_path: Path
 ) -> None:
     write_pipeline("visits")
-    stream, publish, housekeeping = pipeline_dags()["visits"].tasks
+    stream, publish, housekeeping, check = pipeline_dags()["visits"].tasks
     assert (stream.task_id, publish.task_id) == ("stream", "publish")
     assert publish.upstream_task_ids == {"stream"}
     assert housekeeping.task_id == "checkpoint_housekeeping"
     assert housekeeping.upstream_task_ids == {"publish"}
+    assert check.task_id == "state_check"
+    assert check.upstream_task_ids == {"checkpoint_housekeeping"}
     (asset,) = publish.outlets
     assert asset.name == "tidemark/visits/page_1h"
     assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()

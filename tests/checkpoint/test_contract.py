@@ -102,6 +102,7 @@ SAME = {
         at=of["source"]["columns"].pop("at")
     ),
     "a new table": lambda of: of["tables"].update(other=of["tables"]["per_10m"]),
+    "limits of the state": advanced(state={"limits": {"max_changes": 5}}),
     "memory": advanced(spark={"spark.sql.files.maxPartitionBytes": "1m"}),
 }
 SAFE = {

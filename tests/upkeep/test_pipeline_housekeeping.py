@@ -48,7 +48,7 @@ def run(spark: SparkSession, place: Place, number: int) -> None:
 
 def housekeep(place: Place, run_id: str) -> dict[str, Kept]:
     kept = housekeep_pipeline(place.pipeline, place.settings, run_id, NOW)
-    return {one.table: one for one in kept}
+    return {one.checkpoint.table: one for one in kept}
 
 
 def test_a_pipeline_that_is_housekept_gives_what_one_gives_that_is_not(

@@ -13,6 +13,7 @@ from tidemark.airflow.backfill_dag import backfill_dag, backfill_dag_id
 from tidemark.airflow.describe import describe
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.publish import PublishOperator
+from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.airflow.stream import StreamOperator
 from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
@@ -105,7 +106,8 @@ def _stream_dag(
             outlets=[gold_asset(table, places) for table in pipeline.tables],
             **files,
         )
-        publish >> CheckpointHousekeepingOperator(task_id="checkpoint_housekeeping", **files)
+        housekeeping = CheckpointHousekeepingOperator(task_id="checkpoint_housekeeping", **files)
+        publish >> housekeeping >> StateCheckOperator(task_id="state_check", **files)
     return dag
 
 

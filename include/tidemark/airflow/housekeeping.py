@@ -44,18 +44,18 @@ class CheckpointHousekeepingOperator(BaseOperator):
             for one in kept:
                 self._tell(one)
             check_none_refused(pipeline.name, kept)
-        return {one.table: _summary(one) for one in kept}
+        return {one.checkpoint.table: _summary(one) for one in kept}
 
     def _tell(self, kept: Kept) -> None:
-        plan = kept.plan
+        plan, name = kept.plan, kept.checkpoint.name
         if plan is None:
-            self.log.info("%s: no query has started yet", kept.name)
+            self.log.info("%s: no query has started yet", name)
             return
-        self.log.info("%s: %s", kept.name, plan.refused or plan.verdict)
+        self.log.info("%s: %s", name, plan.refused or plan.verdict)
         for share in plan.shares:
             self.log.info(
                 "%s: %s: %s of %s files removed, %s of %s bytes; %s",
-                kept.name,
+                name,
                 share.kind,
                 len(share.going),
                 share.files,

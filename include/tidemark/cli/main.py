@@ -1,8 +1,8 @@
 """The entry point: the commands, and how an error of ours ends one of them.
 
 Exit codes are those of the job: 0 success; 1 failed, and a retry will not help; 75 failed, and
-a retry can help. 2 is a wrong command line, 130 an interrupt. `checkpoint doctor` has a code for
-each verdict, from 10 on, and `status` one for each state of a pipeline, from 20 on.
+a retry can help. 2 is a wrong command line, 130 an interrupt. `checkpoint doctor` and `state show`
+have a code for each verdict, from 10 on, and `status` one for each state of a pipeline, from 20 on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
+from tidemark.cli.state.commands import state
 from tidemark.cli.status import status
 from tidemark.cli.validate import validate
 from tidemark.errors import TidemarkError
@@ -53,6 +54,7 @@ app.command()(status)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")
+app.add_typer(state, name="state")
 
 
 def _print_version(asked: bool) -> None:

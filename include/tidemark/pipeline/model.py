@@ -226,6 +226,36 @@ class Table(_Model):
     )
 
 
+class StateLimits(_Model):
+    """How much of a query's state a start may have to replay before a compaction is due; from
+    twice a limit on it is overdue. A compaction writes a new snapshot of each partition."""
+
+    max_changes: int = Field(
+        default=50,
+        ge=1,
+        description="Deltas or changelogs after the newest snapshot, in each partition of a store; "
+        "a query that runs for long has a snapshot every 10 "
+        "(`spark.sql.streaming.stateStore.minDeltasForSnapshot`)",
+    )
+    max_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1,
+        description="Their bytes, in each partition of a store, where they are more than the "
+        "snapshot's",
+    )
+    max_files: int = Field(
+        default=10_000,
+        ge=1,
+        description="Deltas or changelogs of a query in all: 200 partitions with 50 each",
+    )
+
+
+class State(_Model):
+    """The state stores of the tables' queries."""
+
+    limits: StateLimits = StateLimits()
+
+
 class Advanced(_Model):
     """Overrides of defaults that are good for most pipelines."""
 
@@ -237,6 +267,7 @@ class Advanced(_Model):
         description="How many committed batches of each query its checkpoint can go back to; the "
         "engine keeps 100 (`spark.sql.streaming.minBatchesToRetain`), and the larger number counts",
     )
+    state: State = State()
     spark: SparkSettings = Field(default_factory=dict, description="Further settings of Spark")
 
 

@@ -23,17 +23,14 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.storage.files import list_folder
-from tidemark.tables.create import open_table
 from tidemark.tables.ledger.copied_batches import Query, copy_batches
 from tidemark.tables.pipeline_lease import pipeline_lease
-from tidemark.tables.publishing.gold import gold_state
+from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.housekeep import carry_out
 from tidemark.upkeep.plan import Plan
 from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
 from tidemark.upkeep.record import Kept, record_upkeep
 from tidemark.upkeep.taken import Taken, take_stock
-
-INGEST = "ingest"
 
 
 def plan_pipeline(pipeline: Pipeline, settings: Settings, now: datetime) -> tuple[Kept, ...]:
@@ -70,7 +67,9 @@ def check_none_refused(pipeline: str, kept: tuple[Kept, ...]) -> None:
     """Raise HousekeepingRefused where it was refused for a checkpoint."""
     refused = [(one, one.plan.refused) for one in kept if one.plan and one.plan.refused]
     if refused:
-        told = " ".join(f"{one.name} ({one.uri}): {why}" for one, why in refused)
+        told = " ".join(
+            f"{one.checkpoint.name} ({one.checkpoint.uri}): {why}" for one, why in refused
+        )
         raise HousekeepingRefused(
             f"Housekeeping of `{pipeline}` left {len(refused)} of {len(kept)} checkpoints as they "
             f"are. {told} The others were kept."
@@ -86,28 +85,20 @@ class _Planning:
     now: datetime
 
     def all(self) -> list[tuple[Kept, Query | None]]:
-        return [self._ingest(), *(self._table(name) for name in self.pipeline.tables)]
+        return [self._kept(one) for one in checkpoints_in_use(self.pipeline, self.settings)]
 
-    def _ingest(self) -> tuple[Kept, None]:
-        uri = self._places.ingest_checkpoint
-        taken = self._taken(uri)
-        plan = None if taken is None else self._plan(taken, Known(), None)
-        return Kept(INGEST, None, uri, plan), None
-
-    def _table(self, name: str) -> tuple[Kept, Query | None]:
-        gold = open_table(self._places.gold(name), self._options)
-        generation = gold_state(gold).generation if gold else 1
-        uri = self._places.query_checkpoint(name, generation)
-        taken = self._taken(uri)
+    def _kept(self, one: InUse) -> tuple[Kept, Query | None]:
+        taken = self._taken(one.uri)
         if taken is None:
-            return Kept(name, generation, uri, None), None
-        checkpoint, batches = Checkpoint(uri, self._options), _committed(taken)
-        published = gold_state(gold).bronze if gold else -1
-        known = Known(output_mode=self.pipeline.tables[name].output_mode)
-        plan = self._plan(taken, known, first_unpublished(checkpoint, batches, published))
+            return Kept(one, None), None
+        if one.generation is None:
+            return Kept(one, self._plan(taken, Known(), None)), None
+        checkpoint, batches = Checkpoint(one.uri, self._options), _committed(taken)
+        known = Known(output_mode=self.pipeline.tables[one.table].output_mode)
+        plan = self._plan(taken, known, first_unpublished(checkpoint, batches, one.published))
         query_id = str(taken.facts.query_id)
-        query = Query(self.pipeline.name, name, generation, query_id, checkpoint, batches)
-        return Kept(name, generation, uri, plan), None if plan.refused else query
+        query = Query(self.pipeline.name, one.table, one.generation, query_id, checkpoint, batches)
+        return Kept(one, plan), None if plan.refused else query
 
     def _plan(self, taken: Taken, known: Known, logs_from: int | None) -> Plan:
         # The lease says that no run works, so a batch that is not committed is of a dead one.
@@ -119,10 +110,6 @@ class _Planning:
         if not list_folder(uri, self._options):
             return None
         return take_stock(uri, self._options, self._batches)
-
-    @property
-    def _places(self) -> Places:
-        return Places(self.settings.root, self.pipeline.name)
 
     @property
     def _options(self) -> Mapping[str, str]:

@@ -1,4 +1,5 @@
-"""`ops/upkeep`: a row for each checkpoint that upkeep looked at, written without a JVM."""
+"""`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
+housekept, and one for each state store that was checked."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from tidemark.tables.ops import ensure_ops_table
+from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import Plan
 
-HOUSEKEEPING = "housekeeping"
+HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 _SHARE = pa.struct(
     [
         ("kind", pa.string()),
@@ -22,6 +24,29 @@ _SHARE = pa.struct(
         ("files_deleted", pa.int64()),
         ("bytes_deleted", pa.int64()),
         ("reasons", pa.list_(pa.string())),
+    ]
+)
+# Of a state check: one store of one operator, in all of its partitions. `changes` are its deltas or
+# changelogs that the next start replays, `longest_chain` those of the partition with most, and
+# `query_verdict` is that of the whole state.
+_STATE = pa.struct(
+    [
+        ("operator", pa.int64()),
+        ("operator_name", pa.string()),
+        ("store", pa.string()),
+        ("provider", pa.string()),
+        ("version", pa.int64()),
+        ("partitions", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("snapshot_files", pa.int64()),
+        ("snapshot_bytes", pa.int64()),
+        ("changes", pa.int64()),
+        ("change_bytes", pa.int64()),
+        ("longest_chain", pa.int64()),
+        ("skew", pa.float64()),
+        ("reason", pa.string()),
+        ("query_verdict", pa.string()),
     ]
 )
 _FIELDS: list[pa.Field[Any]] = [
@@ -40,6 +65,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("files_after", pa.int64()),
     pa.field("bytes_after", pa.int64()),
     pa.field("shares", pa.list_(_SHARE)),
+    pa.field("state", _STATE),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints of all pipelines"
@@ -47,18 +73,11 @@ _DESCRIPTION = "The upkeep of the checkpoints of all pipelines"
 
 @dataclass(frozen=True)
 class Kept:
-    """A pipeline's checkpoint and what was planned for it: `table` is `ingest` for the query that
-    reads the source, which has no generations. The plan is None where no query has started."""
+    """A pipeline's checkpoint and what was planned for it; the plan is None where no query has
+    started."""
 
-    table: str
-    generation: int | None
-    uri: str
+    checkpoint: InUse
     plan: Plan | None
-
-    @property
-    def name(self) -> str:
-        of = "" if self.generation is None else f", generation {self.generation}"
-        return f"{self.table}{of}"
 
 
 def record_upkeep(
@@ -75,19 +94,32 @@ def record_upkeep(
     crash counts in none. No row where no query has started.
     """
     rows = [_row(pipeline, run_id, time, one, one.plan) for one in kept if one.plan is not None]
+    append_rows(uri, rows, options)
+
+
+def append_rows(uri: str, rows: Sequence[Mapping[str, Any]], options: Mapping[str, str]) -> None:
+    """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
         table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
-        write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
+        write_deltalake(table, pa.Table.from_pylist(list(rows), SCHEMA), mode="append")
 
 
-def _row(pipeline: str, run_id: str, time: datetime, kept: Kept, plan: Plan) -> dict[str, Any]:
+def row_head(
+    pipeline: str, run_id: str, time: datetime, kind: str, checkpoint: InUse
+) -> dict[str, Any]:
+    """The columns that every kind of upkeep fills."""
     return {
         "pipeline": pipeline,
         "run": run_id,
         "time": time,
-        "kind": HOUSEKEEPING,
-        "checkpoint": kept.table,
-        "generation": kept.generation,
+        "kind": kind,
+        "checkpoint": checkpoint.table,
+        "generation": checkpoint.generation,
+    }
+
+
+def _row(pipeline: str, run_id: str, time: datetime, kept: Kept, plan: Plan) -> dict[str, Any]:
+    return row_head(pipeline, run_id, time, HOUSEKEEPING, kept.checkpoint) | {
         "verdict": str(plan.verdict),
         "refused": plan.refused,
         "files_before": plan.files,

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.missing_stores import missing_stores, partition_count
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _KNOWN_PROVIDERS = ("HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider")
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _RESTORE = (
     "Restore the files from a backup. Without one, the state is lost: start the query in a new "
     "folder and let it read again what the open windows and keys need."
@@ -139,36 +139,18 @@ def _advice(broken: list[tuple[Store, Rebuild]]) -> str:
 def _missing_partitions(
     facts: CheckpointFacts, operator: Operator, version: int
 ) -> Iterator[Finding]:
-    """Partitions or stores whose folder is gone. An operator without keys has only partition 0,
-    whatever the recorded number of partitions."""
-    there = {(store.id.partition, store.id.store) for store in operator.stores}
-    if version == 0 or not there or (operator.partitions == (0,) and not _has_keys(operator)):
-        return
-    recorded = facts.conf.get(_PARTITIONS, "")
-    count = int(recorded) if recorded.isdecimal() else operator.partitions[-1] + 1
-    gone = [
-        StoreId(operator.id, partition, store).folder
-        for partition in range(count)
-        for store in operator.store_names
-        if (partition, store) not in there
-    ]
+    gone = [store.folder for store in missing_stores(facts, operator)]
     if gone:
         yield Finding(
             Kind.STATE,
             Severity.DAMAGE,
-            f"Operator {operator.id} has {count} partitions, of which the state of "
-            f"{len(gone):,} is missing: {shown(gone)}.",
+            f"Operator {operator.id} has {partition_count(facts, operator)} partitions, of which "
+            f"the state of {len(gone):,} is missing: {shown(gone)}.",
             f"It cannot load version {version} of them, and stops.",
             "The state of these partitions: sums, windows and keys that are still open.",
             _RESTORE,
             *examples(gone),
         )
-
-
-def _has_keys(operator: Operator) -> bool:
-    """Do the schemas say that rows have keys? A limit's key is of the type void."""
-    keys = {column for schema in operator.schemas.values() for column in schema.key}
-    return bool(keys - {"key: void"})
 
 
 def _shared(operator: Operator) -> Iterator[Finding]:

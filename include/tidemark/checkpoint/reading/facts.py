@@ -106,9 +106,10 @@ class Source:
 class Operator:
     """A stateful operator: its stores, and what its own files say of it where they can be read.
 
-    `missing_shared`: by store folder, files that a RocksDB snapshot needs and that are gone or of
-    another size. `cut`: files that do not end as a compressed stream ends. `opened`: were all files
-    opened that build the version which is needed next?
+    `shared`: by store folder, how many files the RocksDB snapshot that the next start loads shares
+    with others, and their bytes. `missing_shared`: those of them that are gone or of another size.
+    `cut`: files that do not end as a compressed stream ends. `opened`: were all files opened that
+    build the version which is needed next?
     """
 
     id: int
@@ -117,6 +118,7 @@ class Operator:
     schemas: Mapping[str, StateSchema] = field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
     missing_shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shared: Mapping[str, Section] = field(default_factory=dict)
     opened: bool = True
     cut: tuple[str, ...] = ()
 

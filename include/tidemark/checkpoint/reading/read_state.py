@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidemark.checkpoint.reading.compressed import LZ4_END, ends_as_lz4
 from tidemark.checkpoint.reading.facts import Operator, Unreadable
-from tidemark.checkpoint.reading.layout import Layout
+from tidemark.checkpoint.reading.layout import Layout, Section
 from tidemark.checkpoint.reading.log_formats import CommitEntry, NotTheFormat
 from tidemark.checkpoint.reading.reader import Reader
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
@@ -49,9 +49,18 @@ def read_operators(
         for store in stores:
             if gone := opening.open(store, rebuild_after(store, version, commit)):
                 missing[store.id.folder] = gone
-        opened, cut = opening.left >= 0, opening.take_cut()
         operators.append(
-            Operator(number, stores, metadata, schemas, tuple(unreadable), missing, opened, cut)
+            Operator(
+                number,
+                stores,
+                metadata,
+                schemas,
+                tuple(unreadable),
+                missing,
+                opening.take_shared(),
+                opening.left >= 0,
+                opening.take_cut(),
+            )
         )
     return tuple(operators)
 
@@ -62,10 +71,16 @@ class _Opening:
     def __init__(self, reader: Reader, files: int, lz4: bool) -> None:
         self.reader, self.left, self.lz4 = reader, files, lz4
         self._cut: list[str] = []
+        self._shared: dict[str, Section] = {}
 
     def take_cut(self) -> tuple[str, ...]:
         """The files that were cut, of those opened since the last call."""
         found, self._cut = tuple(self._cut), []
+        return found
+
+    def take_shared(self) -> Mapping[str, Section]:
+        """What the snapshots share that were opened since the last call, by store folder."""
+        found, self._shared = self._shared, {}
         return found
 
     def open(self, store: Store, built: Rebuild) -> tuple[str, ...]:
@@ -85,6 +100,7 @@ class _Opening:
         needed = self.reader.read(snapshot, shared_files)
         if isinstance(needed, Unreadable):
             return (f"{snapshot.rpartition('/')[2]}: {needed.held}",)
+        self._shared[store.id.folder] = Section(len(needed), sum(needed.values()))
         return tuple(name for name, size in needed.items() if store.shared.get(name) != size)
 
     def _compare(self, name: str) -> None:

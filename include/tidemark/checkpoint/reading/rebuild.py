@@ -70,6 +70,30 @@ def rebuild(store: Store, version: int, unique_ids: tuple[str, ...] = ()) -> Reb
     )
 
 
+def versions_that_build(store: Store) -> tuple[range, ...]:
+    """The versions of a store that can be built, by the names and sizes of its files; of version
+    0, which is empty, nothing is said."""
+    found: list[range] = []
+    last = 0
+    for version in sorted(store.files):
+        if not _builds(store.files[version], after=last == version - 1):
+            continue
+        if found and last == version - 1:
+            found[-1] = range(found[-1].start, version + 1)
+        else:
+            found.append(range(version, version + 1))
+        last = version
+    return tuple(found)
+
+
+def _builds(files: tuple[StateFile, ...], after: bool) -> bool:
+    """Do a version's files build it? `after`: can the version before it be built?"""
+    fulls = [file.size for file in files if file.full]
+    if fulls:
+        return max(fulls) > 0
+    return after and files[-1].size > 0
+
+
 def _from(
     store: Store, version: int, snapshot: StateFile | None, unique_ids: tuple[str, ...]
 ) -> Rebuild:

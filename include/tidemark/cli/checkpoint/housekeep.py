@@ -59,7 +59,7 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings, apply: bool) -> dict[st
         kept = housekeep_pipeline(pipeline, settings, run_id, now)
     else:
         kept = plan_pipeline(pipeline, settings, now)
-    return {one.name: one.plan for one in kept}
+    return {one.checkpoint.name: one.plan for one in kept}
 
 
 def _show(planned: dict[str, Plan | None], applied: bool, in_json: bool) -> None:

@@ -26,10 +26,10 @@ def show_overviews(targets: Targets, in_json: bool) -> None:
     console = report_console()
     documents: list[dict[str, object]] = []
     for target in targets.checkpoints:
-        facts = _read(target, targets)
+        facts = read_target(target, targets)
         told = None if facts is None else _overview(facts, target)
         if in_json:
-            documents.append(_head(target) | ({} if told is None else told.as_json()))
+            documents.append(head(target) | ({} if told is None else told.as_json()))
         elif told is None:
             console.print(f"\n{target.name}: no query has started yet")
         else:
@@ -48,7 +48,7 @@ def show_diagnoses(targets: Targets, in_json: bool) -> int:
         if target.in_use:
             code = max(code, VERDICTS[told.verdict])
         if in_json:
-            documents.append(_head(target) | as_json(told))
+            documents.append(head(target) | as_json(told))
         else:
             print_diagnosis(console, target.name, told, target.in_use)
     if in_json:
@@ -57,13 +57,13 @@ def show_diagnoses(targets: Targets, in_json: bool) -> int:
 
 
 def _diagnosis(target: Target, targets: Targets) -> Diagnosis:
-    facts = _read(target, targets)
+    facts = read_target(target, targets)
     if facts is None:
         return Diagnosis(Verdict.NEW, 0, "No query has started here yet.", ())
     return judge(facts, datetime.now(UTC), target.known)
 
 
-def _read(target: Target, targets: Targets) -> CheckpointFacts | None:
+def read_target(target: Target, targets: Targets) -> CheckpointFacts | None:
     """The facts; None for a checkpoint of a pipeline that no query has begun."""
     if targets.pipeline is not None and not list_folder(target.uri, target.options):
         return None
@@ -90,7 +90,8 @@ def _overview(facts: CheckpointFacts, target: Target) -> Overview:
     return overview(facts, target.known.newest_event_ms, target.newest_version)
 
 
-def _head(target: Target) -> dict[str, object]:
+def head(target: Target) -> dict[str, object]:
+    """With what the document of a checkpoint begins, whatever is told of it."""
     return {"name": target.name, "in_use": target.in_use, "uri": target.uri}
 
 

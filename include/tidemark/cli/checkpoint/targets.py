@@ -10,7 +10,7 @@ from tidemark.checkpoint.doctor.judge import Known
 from tidemark.cli.options import absolute
 from tidemark.errors import PipelineNotFound, SettingsInvalid
 from tidemark.pipeline.load import ENDINGS, find_pipeline
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import Pipeline, StateLimits
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.pipeline.source_files import is_uri
@@ -24,6 +24,7 @@ class Target:
 
     `in_use` is False for a generation that gold no longer names, or does not name yet.
     `newest_version`: of the Delta table that the query reads; None where it is not known.
+    `limits`: those of the pipeline, or the defaults.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Target:
     known: Known = field(default_factory=Known)
     in_use: bool = True
     newest_version: int | None = None
+    limits: StateLimits = field(default_factory=StateLimits)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
     places, options = Places(settings.root, pipeline.name), settings.storage_options
-    targets = [Target("ingest", places.ingest_checkpoint, options)]
+    limits = pipeline.advanced.state.limits
+    targets = [Target("ingest", places.ingest_checkpoint, options, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, places, options)
     for table, model in pipeline.tables.items():
         known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
@@ -107,6 +110,7 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
                 known,
                 generation == in_use,
                 newest_version,
+                limits,
             )
             for generation in _generations(places, table, options, in_use)
         ]

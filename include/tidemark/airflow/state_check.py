@@ -1,0 +1,66 @@
+"""The task that looks at the state of a pipeline's queries, without a JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, Context
+
+from tidemark.airflow.outcome import as_task_failure
+from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import load_settings
+
+if TYPE_CHECKING:
+    from tidemark.upkeep.state_check import Checked
+
+
+class StateCheckOperator(BaseOperator):
+    """Checks what the next start of each query has to replay; it only reads, and takes no lease.
+
+    Verdict, reason and figures go to XCom, by table, and to `ops/upkeep`, by store. A state that is
+    due for compaction is no failure. The task fails for good, once all of it is recorded, where
+    the state of a query cannot be rebuilt.
+    """
+
+    def __init__(
+        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipeline_file = pipeline_file
+        self.settings_file = settings_file
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Check and record; a repeat looks again."""
+        # delta-rs and Arrow, which parsing a Dag must not load.
+        from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
+
+        with as_task_failure("The state check"):
+            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
+            pipeline = load_pipeline(Path(self.pipeline_file))
+            run_id, upkeep = str(context["run_id"]), Places(settings.root, pipeline.name).upkeep
+            checked = check_pipeline(pipeline, settings)
+            options = settings.storage_options
+            record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked, options)
+            for one in checked:
+                told = f"{one.check.verdict}: {one.check.reason}" if one.check else "no query yet"
+                self.log.info("%s: %s", one.checkpoint.name, told)
+            check_none_lost(pipeline.name, checked)
+        return {one.checkpoint.table: _summary(one) for one in checked}
+
+
+def _summary(one: Checked) -> dict[str, Any] | None:
+    check = one.check
+    if check is None:
+        return None
+    return {
+        "verdict": str(check.verdict),
+        "reason": check.reason,
+        "longest_chain": check.longest,
+        "changes": check.replayed.files,
+        "change_bytes": check.replayed.size,
+        "files": check.held.files,
+        "bytes": check.held.size,
+    }
