@@ -15,8 +15,9 @@ from tidemark.checkpoint.doctor.findings import Verdict
 from tidemark.tables.results.result import Late, Rows, RunResult, TableResult
 from tidemark.tables.results.result_file import RunError
 from tidemark.tables.results.runs import record_run
+from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import Kind, Plan, Share
-from tidemark.upkeep.record import Kept, record_upkeep
+from tidemark.upkeep.record import STATE_CHECK, Kept, append_rows, record_upkeep, row_head
 
 BEGAN = at(12)
 TABLE = TableResult(
@@ -85,9 +86,7 @@ def housekept(place: Place, time: datetime, **state: int) -> None:
     """A housekeeping of each table's checkpoint, with the bytes of state that it left."""
     kept = [
         Kept(
-            table,
-            1,
-            f"{place.places.checkpoints}/{table}/1",
+            InUse(table, 1, f"{place.places.checkpoints}/{table}/1"),
             Plan(
                 "",
                 Verdict.CLEAN_END,
@@ -98,3 +97,10 @@ def housekept(place: Place, time: datetime, **state: int) -> None:
         for table, left in state.items()
     ]
     record_upkeep(place.places.upkeep, place.name, "run", time, kept, {})
+
+
+def checked(place: Place, time: datetime, *stores: int) -> None:
+    """A state check that found stores of these bytes."""
+    query = InUse("per_10m", 1, "")
+    head = row_head(place.name, "run", time, STATE_CHECK, query) | {"verdict": "healthy"}
+    append_rows(place.places.upkeep, [head | {"state": {"bytes": size}} for size in stores], {})

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from tests.runs import Place, clicks
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
-from tests.tables.pipelines import BEGAN, bronze, ended, housekept, windows_of
+from tests.tables.pipelines import BEGAN, bronze, checked, ended, housekept, windows_of
 from tests.tables.windows import Windows, at, window
 from tidemark.errors import LeaseHeld, RunFailed, TableMismatch
 from tidemark.tables.fence import fence_tables, pipeline_tables
@@ -255,13 +255,15 @@ def test_open_windows_are_looked_for_in_the_newest_dates_only(place: Place) -> N
     assert told(place).tables[0].open_windows == 1
 
 
-def test_the_state_is_what_the_last_housekeeping_left(place: Place) -> None:
+def test_the_state_is_what_the_last_upkeep_left_or_found(place: Place) -> None:
     windows_of(place)
     ended(place)
     assert told(place).state_bytes is None
     housekept(place, at(11), ingest=0, per_10m=5_000)
     housekept(place, at(12), ingest=0, per_10m=4_000)
     assert told(place).state_bytes == 4_000
+    checked(place, at(13), 1_000, 2_500)
+    assert told(place).state_bytes == 3_500
 
 
 def test_a_broken_file_and_a_broken_table_keep_no_other_pipeline_from_being_told(

@@ -26,9 +26,7 @@ _WORDS = (
     "behind: the watermark, behind the newest event; open, unpublished, published, corrected: "
     "windows; read, rejected, late: rows"
 )
-_RECENTLY = (
-    f"read to corrected: of the last {RECENT} runs; state bytes: after the last housekeeping"
-)
+_RECENTLY = f"read to corrected: of the last {RECENT} runs; state bytes: after the last upkeep"
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 

@@ -151,7 +151,7 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "upkeep recorded",
-        "tidemark.upkeep.record:record_upkeep",
+        "tidemark.upkeep.record:append_rows",
         "before: what was removed is told nowhere; after: a repeat finds nothing to remove",
     ),
 )

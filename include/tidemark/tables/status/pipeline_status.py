@@ -37,7 +37,7 @@ RECENT = 10
 class PipelineStatus:
     """How a pipeline stands, and what is to be done. Times are in UTC; None: none yet.
 
-    `state_bytes` is what the last housekeeping left. `runs` are the recent ones, newest first.
+    `state_bytes` is what the last upkeep left. `runs` are the recent ones, newest first.
     `problem` says all that is wrong where the file is invalid or the status cannot be told; there
     are no further facts then.
     """
