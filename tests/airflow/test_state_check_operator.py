@@ -118,7 +118,7 @@ def test_the_query_of_the_page_shows_growth(
     check(ran)
     capsys.readouterr()
     (query,) = examples_under(page("state.md"), "Between runs", "python")
-    exec(query.replace("warehouse/", f"{tmp_path}/root/"), {})
+    exec(query.replace("warehouse", str(tmp_path / "root")), {})
     assert capsys.readouterr().out.count("page_1h") == 2
 
 

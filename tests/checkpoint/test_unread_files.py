@@ -155,7 +155,7 @@ def test_a_folder_that_is_not_there_cannot_be_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["{a", "a}", "[]", "[z-a]", "{a/b}"])
 def test_a_pattern_that_hadoop_does_not_read_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no pattern that Hadoop reads"):
-        file_pattern(SourceFiles(f"/root/{name}", False, "*"))
+        file_pattern(SourceFiles(f"/landing/{name}", False, "*"))
 
 
 def test_hidden_names_are_the_engines() -> None:
