@@ -229,14 +229,16 @@ def _surely_text(name: str) -> SparkColumn:
 
     Spark reads a number, a boolean or an object into a string column too, and changes it
     (1.50 becomes 1.5). Where the key stands once and a quote follows, it is text for certain;
-    but a key with an escape in it could be the same key, beside one of a nested object.
+    but a key with an escape in it could be the same key, beside one of a nested object, or one
+    that merely ends like it (`\\"key"`).
     Without regular expressions, which would make each line a Java string first.
     """
     value, key = F.col("_value"), f'"{name}"'
     first = F.instr(value, key)
     followed = (F.instr(value, f'{key}:"') == first) | (F.instr(value, f'{key}: "') == first)
     once = _locate(key, first + len(key)) == 0
-    may_hide = value.contains(r"\u") & (_locate("{", F.instr(value, "{") + 1) > 0)
+    nested = _locate("{", F.instr(value, "{") + 1) > 0
+    may_hide = value.contains(r"\u") & (nested | value.contains(f"\\{key}"))
     return (first > 0) & followed & once & ~may_hide
 
 
