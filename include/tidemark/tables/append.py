@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -19,13 +22,20 @@ def append_rows(
     another commit of the same transaction: StorageUnavailable, which calls the rows `what`.
     """
     schema = schema_of(table)
-    try:
+    with appending(table, what):
         write_deltalake(
             table,
             rows.select(schema.names).cast(schema),
             mode="append",
             commit_properties=properties,
         )
+
+
+@contextmanager
+def appending(table: DeltaTable, what: str) -> Iterator[None]:
+    """Turn a commit of `what` that another commit excluded into StorageUnavailable."""
+    try:
+        yield
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{table.table_uri} was changed while {what} were appended to it ({error}): did "

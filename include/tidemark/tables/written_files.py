@@ -18,13 +18,13 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.files import FileFacts, list_files
+from tidemark.tables.append import appending
 from tidemark.tables.commits import ROWS_ADDED
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -84,7 +84,7 @@ def add_files(
     # delta-rs counts rows for its own writes only.
     metadata = {"userMetadata": note, ROWS_ADDED: str(sum(file.rows for file in files))}
     properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
-    try:
+    with appending(table, what):
         table.create_write_transaction(
             [_added(file) for file in files],
             "append",
@@ -92,12 +92,6 @@ def add_files(
             table.metadata().partition_columns,
             commit_properties=properties,
         )
-    except CommitFailedError as error:
-        raise StorageUnavailable(
-            f"{table.table_uri} was changed while {what} were appended to it ({error}): did "
-            "another run take the lease over? None of them was appended. Try again: the next run "
-            "appends them."
-        ) from error
 
 
 def _written(path: str, facts: FileFacts, footer: pq.FileMetaData) -> WrittenFile:

@@ -141,8 +141,7 @@ def _of_many(
     if repeated:
         accepted, accepted_number = None, rows.count()
     else:
-        one_file = lines <= _ONE_FILE_ROWS
-        rows = rows.coalesce(1) if one_file else rows
+        rows = rows.coalesce(1) if lines <= _ONE_FILE_ROWS else rows
         accepted = write_rows(rows, batch.bronze, batch.options, number)
         accepted_number = accepted.number
     verdicts = rejected_files(files, number, time_ms)
@@ -151,9 +150,12 @@ def _of_many(
         return JudgedBatch(accepted, verdicts, files, counts)
     rejected = rejected_rows(judged, source, number, time_ms).persist()
     try:
-        by_reason: dict[str | None, int] = dict(rejected.groupBy("reason").count().collect())
+        told = rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
+        by_reason: dict[str | None, int] = {reason: rows for reason, rows, _ in told}
         counts = _rows(lines, Counter({None: accepted_number, **by_reason}), files)
-        together = _with_files(spark, rejected, sum(by_reason.values()), verdicts)
+        size = sum(size or 0 for *_, size in told)
+        few = sum(by_reason.values()) <= FEW_ROWS and size <= _FEW_BYTES
+        together = _with_files(spark, rejected, few, verdicts)
     except BaseException:
         rejected.unpersist()
         raise
@@ -161,11 +163,10 @@ def _of_many(
 
 
 def _with_files(
-    spark: SparkSession, rejected: DataFrame, number: int, verdicts: pa.Table
+    spark: SparkSession, rejected: DataFrame, few: bool, verdicts: pa.Table
 ) -> BatchRows:
     """Rejected lines with the verdicts on files: in the driver where they are few."""
-    size = rejected.agg(F.sum(F.octet_length("raw"))).collect()[0][0] or 0
-    if number <= FEW_ROWS and size <= _FEW_BYTES:
+    if few:
         return _with_verdicts(rejected.toArrow(), verdicts)
     if verdicts.num_rows:
         # From Arrow: a list of rows would be read by Python workers, which take a second to start.
