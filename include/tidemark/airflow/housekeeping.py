@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from tidemark.airflow.outcome import as_task_failure
-from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import load_settings
+from tidemark.airflow.pipeline_operator import PipelineOperator
 
 if TYPE_CHECKING:
     from tidemark.upkeep.record import Kept
 
 
-class CheckpointHousekeepingOperator(BaseOperator):
+class CheckpointHousekeepingOperator(PipelineOperator):
     """Keeps a pipeline's checkpoints small, under its lease; safe to repeat.
 
     Files and bytes go to XCom, by checkpoint; the reasons stand in the task's log and in
@@ -24,21 +22,13 @@ class CheckpointHousekeepingOperator(BaseOperator):
     done, where a checkpoint must not be touched (no retry can).
     """
 
-    def __init__(
-        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.pipeline_file = pipeline_file
-        self.settings_file = settings_file
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove what may go; a repeat removes what is left."""
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.upkeep.pipeline_housekeeping import check_none_refused, housekeep_pipeline
 
         with as_task_failure("Housekeeping"):
-            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
-            pipeline = load_pipeline(Path(self.pipeline_file))
+            pipeline, settings = self.load()
             run_id = str(context["run_id"])
             kept = housekeep_pipeline(pipeline, settings, run_id, datetime.now(UTC))
             for one in kept:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from tidemark.airflow.outcome import as_task_failure, failure
-from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import load_settings
+from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 
 
-class PublishOperator(BaseOperator):
+class PublishOperator(PipelineOperator):
     """Publishes a run into gold: one commit for each table, safe to repeat.
 
     `result` is the place of the run's result file, usually from the stream task's XCom. The
@@ -24,18 +22,9 @@ class PublishOperator(BaseOperator):
 
     template_fields = ("result",)
 
-    def __init__(
-        self,
-        *,
-        pipeline_file: str,
-        result: Any,
-        settings_file: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, result: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipeline_file = pipeline_file
         self.result = result
-        self.settings_file = settings_file
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish; a repeat finds nothing to do."""
@@ -43,8 +32,7 @@ class PublishOperator(BaseOperator):
         from tidemark.tables.publishing.publish import publish_and_record
 
         with as_task_failure("Publishing"):
-            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
-            pipeline = load_pipeline(Path(self.pipeline_file))
+            pipeline, settings = self.load()
             held = read_result(RunResult, self.result, settings.storage_options)
             published = publish_and_record(pipeline, held, self.result, settings)
         if published.error is not None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from tidemark.airflow.outcome import as_task_failure
-from tidemark.pipeline.load import load_pipeline
+from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
 
 if TYPE_CHECKING:
     from tidemark.upkeep.state_check import Checked
 
 
-class StateCheckOperator(BaseOperator):
+class StateCheckOperator(PipelineOperator):
     """Checks what the next start of each query has to replay; it only reads, and takes no lease.
 
     Verdict, reason and figures go to XCom, by table, and to `ops/upkeep`, by store. A state that is
@@ -25,21 +23,13 @@ class StateCheckOperator(BaseOperator):
     the state of a query cannot be rebuilt.
     """
 
-    def __init__(
-        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.pipeline_file = pipeline_file
-        self.settings_file = settings_file
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Check and record; a repeat looks again."""
         # delta-rs and Arrow, which parsing a Dag must not load.
         from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
 
         with as_task_failure("The state check"):
-            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
-            pipeline = load_pipeline(Path(self.pipeline_file))
+            pipeline, settings = self.load()
             run_id, upkeep = str(context["run_id"]), Places(settings.root, pipeline.name).upkeep
             checked = check_pipeline(pipeline, settings)
             options = settings.storage_options

@@ -1,0 +1,31 @@
+"""A task that acts on one pipeline in Airflow's own process, without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings import Settings, load_settings
+
+
+class PipelineOperator(BaseOperator):
+    """Knows its pipeline's file and the settings'; both are read when the task runs.
+
+    Without `settings_file` the settings are those that `load_settings` finds.
+    """
+
+    def __init__(
+        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipeline_file = pipeline_file
+        self.settings_file = settings_file
+
+    def load(self) -> tuple[Pipeline, Settings]:
+        """Raises PipelineInvalid or SettingsInvalid: a task's `as_task_failure` tells of it."""
+        settings = load_settings(Path(self.settings_file) if self.settings_file else None)
+        return load_pipeline(Path(self.pipeline_file)), settings
