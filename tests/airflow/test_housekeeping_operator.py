@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from deltalake import DeltaTable
 
-from tests.checkpoint.damaged import DATA, remove
+from tests.airflow.between_runs import checkpoints_of, upkeep_rows
+from tests.checkpoint.damaged import remove
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings import load_settings
@@ -28,22 +27,15 @@ def housekeep(pipeline: Path) -> dict[str, Any]:
 def ran(write_pipeline: Write, tmp_path: Path) -> Path:
     """A pipeline whose checkpoints are copies of real ones."""
     file = write_pipeline("visits", advanced=KEPT_1)
-    checkpoints = tmp_path / "root/visits/checkpoints"
-    shutil.copytree(DATA / "aggregate", checkpoints / "ingest")
-    shutil.copytree(DATA / "aggregate", checkpoints / "page_1h/1")
+    checkpoints_of(tmp_path / "root", "aggregate", "aggregate")
     return file
-
-
-def upkeep(tmp_path: Path) -> list[dict[str, Any]]:
-    table = DeltaTable(str(tmp_path / "root/ops/upkeep")).to_pyarrow_dataset().to_table()
-    return sorted(table.to_pylist(), key=lambda row: str(row["checkpoint"]))
 
 
 def test_old_logs_go_and_the_numbers_come_back_and_are_recorded(ran: Path, tmp_path: Path) -> None:
     told = housekeep(ran)
     wanted = {"verdict": "clean end", "files": 30, "files_removed": 8}
     assert told["ingest"].items() >= wanted.items()
-    ingest, table = upkeep(tmp_path)
+    ingest, table = upkeep_rows(tmp_path / "root")
     assert (ingest["run"], ingest["kind"], ingest["generation"]) == (
         "scheduled__1", "housekeeping", None,
     )  # fmt: skip
@@ -55,7 +47,7 @@ def test_old_logs_go_and_the_numbers_come_back_and_are_recorded(ran: Path, tmp_p
     assert "not published" in offsets["reasons"][0]
     again = housekeep(ran)
     assert again["ingest"]["files_removed"] == 0
-    assert len(upkeep(tmp_path)) == 4
+    assert len(upkeep_rows(tmp_path / "root")) == 4
 
 
 def test_a_damaged_checkpoint_fails_the_task_for_good_once_the_others_are_kept(
@@ -68,7 +60,7 @@ def test_a_damaged_checkpoint_fails_the_task_for_good_once_the_others_are_kept(
         housekeep(ran)
     assert "left 1 of 2 checkpoints" in str(raised.value)
     assert sorted(checkpoint.rglob("*")) == before
-    ingest, table = upkeep(tmp_path)
+    ingest, table = upkeep_rows(tmp_path / "root")
     assert (ingest["files_deleted"], table["files_deleted"]) == (8, 0)
     assert table["verdict"] == "damaged"
     assert "offsets/2" in table["refused"]

@@ -9,8 +9,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from deltalake import DeltaTable, write_deltalake
 
+from tests.airflow.between_runs import checkpoints_of, upkeep_rows
 from tests.checkpoint.archives import unpack
-from tests.checkpoint.damaged import DATA, remove
+from tests.checkpoint.damaged import remove
 from tests.end_to_end.pages import examples_under, page
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.state_check import StateCheckOperator
@@ -31,15 +32,8 @@ def check(pipeline: Path) -> dict[str, Any]:
 def ran(write_pipeline: Write, tmp_path: Path) -> Path:
     """A pipeline whose checkpoints are copies of real ones: no state, and four deltas each."""
     file = write_pipeline("visits", advanced=DUE_AT_4)
-    checkpoints = tmp_path / "root/visits/checkpoints"
-    shutil.copytree(DATA / "files_compacted", checkpoints / "ingest")
-    shutil.copytree(DATA / "aggregate", checkpoints / "page_1h/1")
+    checkpoints_of(tmp_path / "root", "files_compacted", "aggregate")
     return file
-
-
-def upkeep(tmp_path: Path) -> list[dict[str, Any]]:
-    rows = DeltaTable(str(tmp_path / "root/ops/upkeep")).to_pyarrow_dataset().to_table().to_pylist()
-    return sorted(rows, key=lambda row: row["time"])
 
 
 def test_a_state_that_is_due_is_told_and_recorded_and_is_no_failure(
@@ -51,7 +45,7 @@ def test_a_state_that_is_due_is_told_and_recorded_and_is_no_failure(
     due = {"verdict": "due", "longest_chain": 4, "changes": 8, "files": 8}
     assert told["page_1h"].items() >= due.items()
     assert told["page_1h"]["reason"].endswith("4 deltas or changelogs to replay, limit 3")
-    (row,) = upkeep(tmp_path)
+    (row,) = upkeep_rows(tmp_path / "root")
     head = {"run": "scheduled__1", "kind": "state check", "checkpoint": "page_1h"}
     assert row.items() >= (head | {"generation": 1, "verdict": "due"}).items()
     state = {"operator": 0, "store": "default", "provider": "HDFS-backed", "version": 4}
@@ -69,7 +63,7 @@ def test_a_row_is_for_a_store_and_stands_beside_those_of_housekeeping(
     housekeep = CheckpointHousekeepingOperator(task_id="housekeep", pipeline_file=str(ran))
     housekeep.execute({"run_id": "scheduled__1"})  # type: ignore[arg-type]
     check(ran)
-    rows = upkeep(tmp_path)
+    rows = upkeep_rows(tmp_path / "root")
     assert [row["kind"] for row in rows] == ["housekeeping"] * 2 + ["state check"] * 4
     assert {row["state"]["store"] for row in rows[2:]} == {
         f"{side}-{store}"
@@ -87,7 +81,7 @@ def test_a_table_from_before_state_checks_gets_their_column(ran: Path, tmp_path:
     shutil.rmtree(place)
     write_deltalake(str(place), before, partition_by=["pipeline"])
     check(ran)
-    assert [row["kind"] for row in upkeep(tmp_path)][-1] == "state check"
+    assert [row["kind"] for row in upkeep_rows(tmp_path / "root")][-1] == "state check"
 
 
 def test_state_that_is_lost_is_recorded_and_then_fails_the_task_for_good(
@@ -96,7 +90,7 @@ def test_state_that_is_lost_is_recorded_and_then_fails_the_task_for_good(
     remove(tmp_path / "root/visits/checkpoints/page_1h/1/state/0/1/2.delta")
     with pytest.raises(AirflowFailException, match=r"StateLost.*state/0/1/2.delta is missing"):
         check(ran)
-    (row,) = upkeep(tmp_path)
+    (row,) = upkeep_rows(tmp_path / "root")
     assert (row["verdict"], row["state"]["query_verdict"]) == ("cannot be rebuilt",) * 2
     assert row["state"]["reason"] == "state/0/1/2.delta is missing"
 

@@ -17,7 +17,8 @@ from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.settings import Settings
 
-COMMAND = [sys.executable, "-c", "from tidemark.cli.main import app; app(prog_name='tidemark')"]
+# As it was installed.
+COMMAND = [str(Path(sys.executable).with_name("tidemark"))]
 
 
 def tidemark_process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -58,10 +58,11 @@ class Airflow:
     def pipeline(self) -> Path:
         return self.folder / "pipelines" / f"{DAG}.yaml"
 
-    def land(self, trigger: int) -> None:
+    def land(self, trigger: int, name: str = "") -> None:
+        file = f"trigger-{trigger}.json"
         landing = self.root / "landing" / DAG
         landing.mkdir(parents=True, exist_ok=True)
-        shutil.copy(SAMPLES / f"trigger-{trigger}.json", landing)
+        shutil.copy(SAMPLES / file, landing / (name or file))
 
     def run(self, run_id: str) -> DagRun:
         def watch(*_: str) -> None:
@@ -125,6 +126,60 @@ def test_a_dag_run_publishes_gold_on_loopback_only_and_a_failing_one_is_explaine
     log = Path(told.rpartition("log: ")[2])
     assert "PipelineChanged" in log.read_text()
     assert gold(airflow.root) == expected(after_trigger=1)
+
+
+# What the file says, what it says instead, how the Dag run ends, and what the stream task logs.
+CHANGES = [
+    ("description: Ad impressions per spot", "description: Changed", "success", None),
+    ("delay: 10 minutes", "delay: 12 minutes", "success", "watermark.delay: 10 minutes → 12 min"),
+    (
+        "watermark:",
+        "advanced: {shuffle_partitions: 3}\nwatermark:",
+        "success",
+        "safe, without effect until a new generation",
+    ),
+    ("impressions: count(*)", "views: count(*)", "failed", "needs a new generation"),
+    ("landing/ad_impressions/**", "landing/elsewhere/**", "failed", "not allowed"),
+]
+
+
+@pytest.mark.long
+def test_a_change_of_each_kind_is_taken_or_refused_by_the_dag(airflow: Airflow) -> None:
+    airflow.land(1)
+    assert airflow.run("first").state == "success"
+    for number, (old, new, state, told) in enumerate(CHANGES):
+        airflow.land(2, f"change-{number}.json")
+        before, content = kept_files(airflow.root), airflow.pipeline.read_text()
+        assert old in content
+        airflow.pipeline.write_text(content.replace(old, new))
+        ran = airflow.run(f"change-{number}")
+        assert ran.state == state, explain(ran, airflow.home)
+        logs = airflow.home.folder / "logs" / f"dag_id={DAG}" / f"run_id=change-{number}"
+        assert told is None or told in (logs / "task_id=stream/attempt=1.log").read_text()
+        if state == "failed":
+            assert kept_files(airflow.root) == before
+            airflow.pipeline.write_text(content)
+    assert airflow.run("put-back").state == "success"
+
+
+def kept_files(root: Path) -> dict[str, int]:
+    """All files of the tables, and of what the queries have planned and committed."""
+    kept = (
+        "bronze/",
+        "rejects/",
+        "changes/",
+        "gold/",
+        "offsets/",
+        "commits/",
+        "sources/",
+        "state/",
+    )
+    files = {str(path.relative_to(root)): path for path in (root / DAG).rglob("*")}
+    return {
+        name: path.stat().st_mtime_ns
+        for name, path in files.items()
+        if path.is_file() and not set(kept).isdisjoint(path.parts)
+    }
 
 
 def gold(root: Path) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""The entry point: the commands, and how an error of ours ends one of them.
+"""The commands, and how an error of ours ends one of them.
 
 Exit codes are those of the job: 0 success; 1 failed, and a retry will not help; 75 failed, and
 a retry can help. 2 is a wrong command line, 130 an interrupt. `checkpoint doctor` and `state show`
@@ -73,7 +73,3 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-if __name__ == "__main__":
-    app()
