@@ -28,7 +28,7 @@ from bench.figures import (
     state_check,
     throughput,
 )
-from bench.report import write_report
+from bench.report import machine, write_report
 from bench.sizes import LONG, SMALLEST, USUAL, Sizes
 
 Measure = Callable[[Sizes, Path], list[Figure]]
@@ -45,6 +45,8 @@ FIGURES: dict[str, Measure] = {
     "doctor": doctor.measure,
     "state_check": state_check.measure,
 }
+# Not below the folder of the results: what a failure leaves there, with its logs, is no result.
+WORK = REPOSITORY / ".tidemark" / "bench" / "work"
 # In the order of the page; the first figure is told as two.
 FIGURES_TOLD = ("fixed_cost", "steps", *list(FIGURES)[1:])
 SIZES = {"usual": USUAL, "long": LONG, "smallest": SMALLEST}
@@ -54,28 +56,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure the figures that are asked for, one after the other."""
     parser = ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="usual")
-    parser.add_argument("--figures", nargs="+", choices=FIGURES, help="default: all of the size")
+    parser.add_argument("--figures", nargs="+", choices=FIGURES, help="default: all")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
     given = parser.parse_args(argv)
-    console = Console()
-    sizes = SIZES[given.size]
-    for name in given.figures or [name for name in FIGURES if name not in sizes.left_out]:
+    console, here = Console(), machine()
+    for name in given.figures or FIGURES:
         begin = time.monotonic()
-        for figure in measured(name, sizes, given.folder.resolve()):
+        figures = measured(name, SIZES[given.size])
+        seconds = round(time.monotonic() - begin)
+        for number, figure in enumerate(figures):
             show(figure, console)
-        console.print(f"  ({name}: {time.monotonic() - begin:.0f} s)\n", style="dim")
-    console.print(f"All of it, with pictures: {write_report(given.folder, FIGURES_TOLD)}")
+            save(figure, given.folder, here, 0 if number else seconds)
+        console.print(f"  ({name}: {seconds} s)\n", style="dim")
+        # After each: the page has what was measured also where a later figure fails.
+        report = write_report(given.folder, FIGURES_TOLD)
+    console.print(f"All of it, with pictures: {report}")
 
 
-def measured(name: str, sizes: Sizes, folder: Path) -> list[Figure]:
-    """One figure, from an empty folder; its numbers and picture are saved in `folder`."""
-    work = folder / "work" / name
+def measured(name: str, sizes: Sizes) -> list[Figure]:
+    """One figure, from an empty folder, which is gone afterwards unless the figure failed."""
+    work = WORK / name
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     figures = FIGURES[name](sizes, work)
-    for figure in figures:
-        save(figure, folder)
-    shutil.rmtree(work.parent)
+    shutil.rmtree(work)
     return figures
 
 

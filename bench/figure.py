@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,25 @@ from rich.table import Table
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What a figure shall reach: a measured number that is at most, or at least, a limit."""
+
+    what: str
+    measured: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def reached(self) -> bool:
+        if self.at_least:
+            return self.measured >= self.limit
+        return self.measured <= self.limit
+
+
+@dataclass(frozen=True)
 class Figure:
-    """`columns` and `rows` are the table, `told` the sentences below it, `numbers` what goes into
-    the JSON file; `draw` draws it."""
+    """`columns` and `rows` are the table, `told` the sentences below it, `numbers` those of every
+    repetition; `draw` draws it."""
 
     name: str
     title: str
@@ -27,6 +43,7 @@ class Figure:
     told: Sequence[str]
     numbers: Mapping[str, Any]
     draw: Callable[[Axes], None] = field(repr=False)
+    goals: Sequence[Goal] = ()
 
 
 def show(figure: Figure, console: Console) -> None:
@@ -43,30 +60,23 @@ def show(figure: Figure, console: Console) -> None:
     console.print()
 
 
-def save(figure: Figure, folder: Path) -> None:
-    """`NAME.json`, `NAME.md` and `NAME.png`."""
+def save(figure: Figure, folder: Path, machine: str, seconds: int) -> None:
+    """`NAME.json`, which has all that the page tells, and `NAME.png`; `seconds`: to measure it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{figure.name}.json").write_text(json.dumps(figure.numbers, indent=2) + "\n")
-    (folder / f"{figure.name}.md").write_text(_as_markdown(figure))
+    content = {
+        "title": figure.title,
+        "machine": machine,
+        "seconds": seconds,
+        "columns": figure.columns,
+        "rows": figure.rows,
+        "told": figure.told,
+        "goals": [asdict(goal) for goal in figure.goals],
+        "numbers": figure.numbers,
+    }
+    (folder / f"{figure.name}.json").write_text(json.dumps(content, indent=2) + "\n")
     canvas = Canvas(figsize=(8, 4.5), layout="constrained")
     axes = canvas.add_subplot()
     axes.set_title(figure.title)
     figure.draw(axes)
     axes.spines[["top", "right"]].set_visible(False)
     canvas.savefig(folder / f"{figure.name}.png", dpi=120)
-
-
-def _as_markdown(figure: Figure) -> str:
-    """The same table, its sentences and its picture."""
-    lines = [
-        f"## {figure.title}",
-        "",
-        f"| {' | '.join(figure.columns)} |",
-        f"|{'---|' * len(figure.columns)}",
-        *(f"| {' | '.join(row)} |" for row in figure.rows),
-        "",
-        *(f"- {line}" for line in figure.told),
-        "",
-        f"![{figure.title}]({figure.name}.png)",
-    ]
-    return "\n".join(lines) + "\n"

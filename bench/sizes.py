@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of input, and how often each thing is done; the first time is never counted."""
+    """Rows of input, and how often each thing is done."""
 
     small_rows: int
+    warm_ups: int  # of a small run, which makes the tables; not counted
     repetitions: int
+    setting_repetitions: int
     growth_runs: int
     throughput: tuple[tuple[int, int], ...]  # rows, repetitions
     history: tuple[int, int]
@@ -20,12 +22,13 @@ class Sizes:
     published_windows: int
     checkpoint_files: int
     checked_state: tuple[int, int]  # partitions, versions
-    left_out: tuple[str, ...] = ()  # figures that are measured only when asked for
 
 
 USUAL = Sizes(
     small_rows=2_000,
+    warm_ups=1,
     repetitions=2,
+    setting_repetitions=1,
     growth_runs=60,
     throughput=((1_000_000, 2), (5_000_000, 1)),
     history=(1_000_000, 10_000_000),
@@ -35,12 +38,11 @@ USUAL = Sizes(
     published_windows=5_000_000,
     checkpoint_files=100_000,
     checked_state=(1_000, 100),
-    left_out=("settings",),
 )
 LONG = replace(
     USUAL,
-    left_out=(),
     repetitions=10,
+    setting_repetitions=5,
     growth_runs=300,
     throughput=((1_000_000, 5), (5_000_000, 3), (20_000_000, 1)),
     late_repetitions=10,
@@ -48,7 +50,9 @@ LONG = replace(
 )
 SMALLEST = Sizes(
     small_rows=400,
+    warm_ups=0,
     repetitions=1,
+    setting_repetitions=1,
     growth_runs=2,
     throughput=((2_000, 1),),
     history=(200_000, 400_000),

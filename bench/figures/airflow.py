@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from rich.console import Console
 
+from bench.drawing import bars
 from bench.figure import Figure
 from bench.measured import median, spread
 from bench.sizes import Sizes
@@ -75,17 +76,19 @@ def _seconds(services: Services, api: AirflowApi, count: int, number: int) -> fl
     return time.monotonic() - begin
 
 
+def _told(count: int) -> str:
+    return "1 empty task" if count == 1 else f"{count} empty tasks in a row"
+
+
 def _figure(found: Mapping[int, Sequence[float]]) -> Figure:
     few, many = _TASKS
     each = (median(found[many]) - median(found[few])) / (many - few)
-    rows = [[f"{count} empty tasks in a row", spread(seconds)] for count, seconds in found.items()]
+    rows = [[_told(count), spread(seconds)] for count, seconds in found.items()]
     told = [f"Each task more: {each:.1f} s, most of it a new Python process that loads Airflow."]
 
     def draw(axes: Axes) -> None:
-        axes.plot(list(found), [median(seconds) for seconds in found.values()], marker="o")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("empty tasks")
-        axes.set_ylabel("seconds of the Dag run")
+        lying = {_told(count): {"wall": seconds} for count, seconds in found.items()}
+        bars(axes, lying, "seconds of the Dag run")
 
     numbers = {"seconds": {str(count): list(s) for count, s in found.items()}, "each": each}
     columns = ("Dag run", "wall, s")

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from bench.cluster import standalone
 from bench.contenders import OURS, TUNED, Workspace, check_gold
+from bench.drawing import bars
 from bench.figure import Figure
 from bench.inputs import write_events
 from bench.measured import Cost, cost_of
@@ -52,20 +53,14 @@ def _figure(found: Mapping[str, Mapping[str, Cost]], size: int) -> Figure:
     one, two = (found[name][OURS.name].wall for name in _LOCAL)
     told = [
         f"tidemark on two cores: {one / two:.2f} times as fast as on one.",
-        "The workers' executors start anew for each run; their CPU seconds are not the driver's, "
-        "so only wall time is told.",
+        "The workers' executors start anew for each run. They are no children of the driver, so "
+        "only wall time is told.",
     ]
-    numbers = {
-        where: {n: vars(cost) for n, cost in costs.items()} for where, costs in found.items()
-    }
+    numbers = {where: {n: cost.wall for n, cost in costs.items()} for where, costs in found.items()}
 
     def draw(axes: Axes) -> None:
-        for offset, name in ((-0.2, OURS.name), (0.2, TUNED.name)):
-            places = [number + offset for number in range(len(found))]
-            axes.bar(places, [costs[name].wall for costs in found.values()], 0.38, label=name)
-        axes.set_xticks(range(len(found)), list(found))
-        axes.set_ylabel("seconds")
-        axes.legend()
+        walls = {w: {n: [cost.wall] for n, cost in costs.items()} for w, costs in found.items()}
+        bars(axes, walls, "seconds")
 
     columns = ("master", "contender", "wall, s", "rows/s")
     return Figure("cores", f"{size:,} rows by cores", columns, rows, told, numbers, draw)

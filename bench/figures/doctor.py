@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
+from bench.drawing import bars
 from bench.figure import Figure
 from bench.large_checkpoint import write_checkpoint
 from bench.measured import Cost, cost_of, median, spread
@@ -40,9 +41,8 @@ def _figure(costs: Sequence[Cost], files: int) -> Figure:
     numbers = {"files": files, "costs": [vars(cost) for cost in costs]}
 
     def draw(axes: Axes) -> None:
-        axes.bar([str(number + 1) for number in range(len(walls))], walls)
-        axes.set_xlabel("repetition")
-        axes.set_ylabel("seconds")
+        cpu = [cost.cpu for cost in costs]
+        bars(axes, {f"{files:,} files": {"wall": walls, "CPU": cpu}}, "seconds")
 
     columns = ("files", "wall, s", "CPU, s", "files/s", "peak MB")
     told = [

@@ -17,7 +17,8 @@ from bench.contenders import (
     Workspace,
     check_gold,
 )
-from bench.figure import Figure
+from bench.drawing import bars
+from bench.figure import Figure, Goal
 from bench.inputs import write_events
 from bench.measured import Cost, cost_of, median, spread
 from bench.sizes import Sizes
@@ -34,13 +35,13 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     costs: dict[str, list[Cost]] = {one.name: [] for one in places}
     idle: dict[str, list[Cost]] = {one.name: [] for one in _SPARK}
     stages: list[Mapping[str, float]] = []
-    for number in range(sizes.repetitions + 1):
+    for number in range(sizes.warm_ups + sizes.repetitions):
         write_events(source, number * sizes.small_rows, sizes.small_rows)
         for contender, place in places.items():
             cost = _run(contender, place)
-            if number:
+            if number >= sizes.warm_ups:
                 costs[contender.name].append(cost)
-        if number:
+        if number >= sizes.warm_ups:
             stages.append(seconds_of_stages(places[OURS]))
     windows = check_gold(places)
     for number in range(sizes.repetitions):
@@ -96,37 +97,41 @@ def _fixed(
     }
 
     def draw(axes: Axes) -> None:
-        names = list(costs)
-        axes.barh(names, [wall[name] for name in names], label="wall", height=0.35, align="edge")
-        axes.barh(names, [cpu[name] for name in names], label="CPU", height=-0.35, align="edge")
-        axes.set_xlabel("seconds")
-        axes.legend()
+        found = {
+            name: {"wall": [cost.wall for cost in some], "CPU": [cost.cpu for cost in some]}
+            for name, some in costs.items()
+        }
+        for name, some in idle.items():
+            found[name]["wall, nothing new"] = [cost.wall for cost in some]
+        bars(axes, found, "seconds")
 
+    goals = [
+        Goal("small run: time, tidemark / default", wall[ours] / wall[default], 0.2),
+        Goal("small run: CPU seconds, tidemark / default", cpu[ours] / cpu[default], 0.2),
+        Goal("small run: time, tidemark / tuned", wall[ours] / wall[tuned], 1),
+        Goal("small run: CPU seconds, tidemark / tuned", cpu[ours] / cpu[tuned], 1),
+        Goal("nothing new: time, `tidemark run` / default", none[command] / none[default], 0.05),
+    ]
     title = f"A scheduled run with {sizes.small_rows:,} new rows"
-    return Figure("fixed_cost", title, columns, rows, told, numbers, draw)
+    return Figure("fixed_cost", title, columns, rows, told, numbers, draw, goals)
 
 
 def _shares(stages: list[Mapping[str, float]], costs: list[Cost]) -> Figure:
     names = list(dict.fromkeys(name for one in stages for name in one))
     whole = median([cost.wall for cost in costs])
-    seconds = {name: median([one.get(name, 0.0) for one in stages]) for name in names}
-    seconds["start and end"] = max(0.0, whole - sum(seconds.values()))
-    rows = [[name, f"{spent:.2f}", f"{spent / whole:.0%}"] for name, spent in seconds.items()]
+    found = {name: [one.get(name, 0.0) for one in stages] for name in names}
+    found["start and end"] = [
+        max(0.0, cost.wall - sum(one.values())) for cost, one in zip(costs, stages, strict=True)
+    ]
+    seconds = {name: median(some) for name, some in found.items()}
+    rows = [[name, spread(some, 2), f"{seconds[name] / whole:.0%}"] for name, some in found.items()]
     care = sum(seconds.get(name, 0.0) for name in ("repair", "ledger", "publish"))
     told = [f"Repair, ledger and publish together: {care / whole:.1%} of the run."]
 
     def draw(axes: Axes) -> None:
-        left = 0.0
-        for name, spent in seconds.items():
-            axes.barh([""], [spent], left=left, label=f"{name} {spent:.1f} s")
-            left += spent
-        axes.set_xlabel("seconds")
-        # Room for the legend above the one bar.
-        axes.set_ylim(-0.5, 1.2)
-        axes.set_yticks([])
-        axes.legend(ncols=3, loc="upper left")
+        bars(axes, {name: {"wall": some} for name, some in found.items()}, "seconds", digits=2)
 
     columns = ("step", "seconds", "share")
-    return Figure(
-        "steps", "Where a small run goes", columns, rows, told, {"seconds": seconds}, draw
-    )
+    goal = Goal("small run: share of repair, ledger and publish", care / whole, 0.15)
+    title, numbers = "Where a small run goes", {"seconds": found}
+    return Figure("steps", title, columns, rows, told, numbers, draw, [goal])

@@ -11,7 +11,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from bench.figure import Figure
+from bench.drawing import bars
+from bench.figure import Figure, Goal
 from bench.measured import cost_of, median, spread
 from bench.repairing import LATE_ROWS, RESULT
 from bench.sizes import Sizes
@@ -44,15 +45,17 @@ def _figure(measured: Sequence[Mapping[str, Any]]) -> Figure:
     ]
 
     def draw(axes: Axes) -> None:
-        history = [one["rows"] for one in measured]
-        for what, label in (("repair", "late repair"), ("refresh", "full refresh")):
-            axes.plot(history, [median(one[what]) for one in measured], marker="o", label=label)
-        axes.set_xscale("log")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("rows in bronze")
-        axes.set_ylabel("seconds")
-        axes.legend()
+        found = {
+            f"{one['rows']:,} rows\nin bronze": {
+                "late repair": one["repair"],
+                "full refresh": one["refresh"],
+            }
+            for one in measured
+        }
+        bars(axes, found, "seconds")
 
     columns = ("rows in bronze", "repair, s", "files opened", "full refresh, s", "refresh / repair")
     title = f"Repairing {LATE_ROWS:,} late rows"
-    return Figure("late_repair", title, columns, rows, told, {"measured": list(measured)}, draw)
+    goal = Goal("late repair: time, 10 times the history / the history", repair, 1.3)
+    numbers = {"measured": list(measured)}
+    return Figure("late_repair", title, columns, rows, told, numbers, draw, [goal])

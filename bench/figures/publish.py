@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
+from bench.drawing import bars
 from bench.figure import Figure
 from bench.measured import Cost, cost_of
 from bench.sizes import Sizes
@@ -43,8 +44,8 @@ def _figure(costs: dict[str, Cost], sizes: Sizes) -> Figure:
     numbers = {what: vars(cost) for what, cost in costs.items()}
 
     def draw(axes: Axes) -> None:
-        axes.bar([_WHAT[what] for what in costs], [cost.wall for cost in costs.values()])
-        axes.set_ylabel("seconds")
+        found = {_WHAT[what]: {"wall": [c.wall], "CPU": [c.cpu]} for what, c in costs.items()}
+        bars(axes, found, "seconds")
 
     columns = (f"{windows:,} windows", "wall, s", "CPU, s", "windows/s", "peak MB")
     return Figure("publish", "One publish, without a JVM", columns, rows, [], numbers, draw)

@@ -9,7 +9,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from bench.contenders import DUCKDB, OURS, POLARS, TUNED, Workspace, check_gold
-from bench.figure import Figure
+from bench.drawing import bars
+from bench.figure import Figure, Goal
 from bench.inputs import write_events
 from bench.measured import Cost, cost_of, median, spread
 from bench.sizes import Sizes
@@ -36,12 +37,12 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
 
 
 def _figure(found: Mapping[int, Mapping[str, list[Cost]]]) -> Figure:
-    rows, told = [], []
-    rates: dict[str, list[float]] = {one.name: [] for one in _ALL}
+    rows, told, goals = [], [], []
+    rates: dict[str, dict[str, list[float]]] = {one.name: {} for one in _ALL}
     for size, costs in found.items():
         wall = {name: median([cost.wall for cost in some]) for name, some in costs.items()}
         for name, some in costs.items():
-            rates[name].append(size / wall[name])
+            rates[name][f"{size:,} rows"] = [size / cost.wall for cost in some]
             rows.append(
                 [
                     f"{size:,}",
@@ -52,25 +53,21 @@ def _figure(found: Mapping[int, Mapping[str, list[Cost]]]) -> Figure:
                     f"{max(cost.peak_mb for cost in some):,.0f}",
                 ]
             )
+        of_tuned = wall[TUNED.name] / wall[OURS.name]
         told.append(
-            f"{size:,} rows: tidemark does {wall[TUNED.name] / wall[OURS.name]:.2f} of tuned's "
+            f"{size:,} rows: tidemark does {of_tuned:.2f} of tuned's "
             f"rows/s, 1/{wall[OURS.name] / wall[DUCKDB.name]:.1f} of DuckDB's."
         )
-    sizes = list(found)
+        goals.append(Goal(f"{size:,} rows: rows/s, tidemark / tuned", of_tuned, 0.9, True))
     numbers = {
         str(size): {name: [vars(cost) for cost in some] for name, some in costs.items()}
         for size, costs in found.items()
     }
 
     def draw(axes: Axes) -> None:
-        for name, rate in rates.items():
-            axes.plot(sizes, rate, marker="o", label=name)
+        bars(axes, rates, "rows per second (logarithmic)", digits=0)
         axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("rows of input")
-        axes.set_ylabel("rows per second")
-        axes.legend()
 
     columns = ("rows", "contender", "wall, s", "rows/s", "CPU, s", "peak MB")
     title = "From JSON to bronze and gold, all at once"
-    return Figure("throughput", title, columns, rows, told, numbers, draw)
+    return Figure("throughput", title, columns, rows, told, numbers, draw, goals)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import FIGURES
+from bench.__main__ import FIGURES, WORK
 from bench.contenders import (
     DEFAULT,
     DUCKDB,
@@ -30,8 +30,9 @@ from tests.runs import query
 
 pytestmark = pytest.mark.process
 
-# Those that start within seconds.
+# Those that start within seconds, and the figures that start few of them.
 QUICK = (OURS, OUR_COMMAND, TUNED, DUCKDB, POLARS)
+QUICK_FIGURES = ("throughput", "publish", "doctor", "state_check")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,10 @@ def test_a_contender_that_fails_has_no_cost(tmp_path: Path) -> None:
         cost_of([sys.executable, "-c", "exit(3)"], os.environ, tmp_path / "log.txt")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK_FIGURES else pytest.mark.long) for n in FIGURES],
+)
 def test_the_smallest_form_of_each_figure_is_told_saved_and_drawn(
     name: str, tmp_path: Path
 ) -> None:
@@ -107,7 +110,7 @@ def test_the_smallest_form_of_each_figure_is_told_saved_and_drawn(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / f"{name}.json").read_text())
+    assert json.loads((tmp_path / f"{name}.json").read_text())["numbers"]
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert f"({name}.png)" in (tmp_path / "README.md").read_text()
-    assert not (tmp_path / "work" / name).exists()
+    assert not (WORK / name).exists()
