@@ -1,6 +1,6 @@
 """Late repair against history: 1,000 late rows on a small and on a large bronze.
 
-    python -m bench.repairing FOLDER --rows SMALL LARGE --repetitions N
+    python -m bench.repairing FOLDER --rows SMALL LARGE --repetitions N    # in an empty folder
 
 The history has the same number of rows a day, so that ten times the rows are ten times the days.
 Late rows fall into the same two hours of the first day each time. Measured is the step of the
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -170,7 +169,6 @@ def measure(
     spark: SparkSession, sizes: Sequence[int], repetitions: int, folder: Path
 ) -> list[Measured]:
     """Build both histories, then repair and refresh each in turn; the first turn is not counted."""
-    shutil.rmtree(folder, ignore_errors=True)
     histories = [History(spark, folder / str(rows), rows) for rows in sizes]
     for history in histories:
         history.root.mkdir(parents=True)

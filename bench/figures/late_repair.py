@@ -16,13 +16,16 @@ from bench.figure import Figure, Goal
 from bench.measured import cost_of, median, spread
 from bench.repairing import LATE_ROWS, RESULT
 from bench.sizes import Sizes
+from tidemark.pipeline.jvm import LARGE_BYTES, jvm_variables
 
 
 def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     """Both histories in one warm session, so that only the repair itself is compared."""
     given = ["--rows", *map(str, sizes.history), "--repetitions", str(sizes.late_repetitions)]
     command = [sys.executable, "-m", "bench.repairing", str(folder), *given]
-    cost_of(command, os.environ, folder.parent / "late_repair.log")
+    # As for any large input, both of the JVM's compilers.
+    environment = os.environ | jvm_variables(os.environ, LARGE_BYTES)
+    cost_of(command, environment, folder / "late_repair.log")
     return [_figure(json.loads((folder / RESULT).read_text()))]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ _WHAT = {"new": "all new, into empty gold", "changed": "all changed"}
 
 def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     """Each publish is a process of its own, so that its peak memory is its own too."""
-    shutil.rmtree(folder, ignore_errors=True)
     costs: dict[str, Cost] = {}
     for what in _WHAT:
         for step in ("write", "publish"):

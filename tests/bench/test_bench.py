@@ -79,6 +79,16 @@ def test_the_cost_of_a_process_counts_its_children(tmp_path: Path) -> None:
     assert cost.peak_mb > 10
 
 
+def test_the_peak_memory_is_that_of_the_whole_process_tree(tmp_path: Path) -> None:
+    hold = "held = bytearray(b'x') * 100_000_000"
+    grandchild = f"import time; {hold}; time.sleep(1)"
+    child = (
+        f"import subprocess, sys; {hold}; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+    )
+    cost = cost_of([sys.executable, "-c", child], os.environ, tmp_path / "log.txt")
+    assert 200 < cost.peak_mb < 300
+
+
 def test_a_contender_that_fails_has_no_cost(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"ended with 3; its output is in"):
         cost_of([sys.executable, "-c", "exit(3)"], os.environ, tmp_path / "log.txt")
