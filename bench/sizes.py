@@ -15,7 +15,7 @@ class Sizes:
     """Rows of input, and how often each thing is done."""
 
     small_rows: int
-    warm_ups: int  # of a small run, which makes the tables; not counted
+    warm_ups: int  # that are not counted; of a small run, they make the tables
     repetitions: int
     setting_repetitions: int
     growth_runs: int

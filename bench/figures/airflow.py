@@ -56,10 +56,10 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
         for count in _TASKS:
             wait_until(lambda c=count: api.knows(_dag(c)), services.check, _dag(count), 120)
             api.unpause(_dag(count))
-        for number in range(sizes.repetitions + 1):
+        for number in range(sizes.warm_ups + sizes.repetitions):
             for count in _TASKS:
                 seconds = _seconds(services, api, count, number)
-                if number:
+                if number >= sizes.warm_ups:
                     found[count].append(seconds)
     return [_figure(found)]
 

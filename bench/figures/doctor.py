@@ -25,8 +25,8 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     log = folder / "doctor.log"
     # A damaged verdict would be another exit code, and no cost.
     times = min(sizes.repetitions, 2)
-    costs = [cost_of(doctor, os.environ, log) for _ in range(times + 1)][1:]
-    return [_figure(costs, files)]
+    costs = [cost_of(doctor, os.environ, log) for _ in range(sizes.warm_ups + times)]
+    return [_figure(costs[sizes.warm_ups :], files)]
 
 
 def _figure(costs: Sequence[Cost], files: int) -> Figure:

@@ -25,8 +25,8 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     show = [sys.executable, "-c", _COMMAND, "state", "show", str(folder / "checkpoint")]
     # Another verdict would be another exit code, and no cost.
     times = min(sizes.repetitions, 2)
-    costs = [cost_of(show, os.environ, folder / "show.log") for _ in range(times + 1)][1:]
-    return [_figure(costs, sizes, files)]
+    costs = [cost_of(show, os.environ, folder / "show.log") for _ in range(sizes.warm_ups + times)]
+    return [_figure(costs[sizes.warm_ups :], sizes, files)]
 
 
 def _figure(costs: Sequence[Cost], sizes: Sizes, files: int) -> Figure:
