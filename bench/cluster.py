@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _DEPLOY = "org.apache.spark.deploy"
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 180
 _WORKER_MEMORY = "2g"
 
 
