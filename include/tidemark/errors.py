@@ -29,6 +29,14 @@ class PipelineNotFound(TidemarkError):
     """No pipeline file has this name or path."""
 
 
+class PipelineExists(TidemarkError):
+    """A pipeline file is there already, and would have been overwritten."""
+
+
+class SampleUnusable(TidemarkError):
+    """The first rows of files cannot be looked at, or are not such as were asked for."""
+
+
 class SettingsInvalid(TidemarkError):
     """The settings file or a TIDEMARK_* variable cannot be used."""
 

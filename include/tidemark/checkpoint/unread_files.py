@@ -29,10 +29,17 @@ def unread_files(source: SourceFiles, ingest: Checkpoint) -> list[str]:
     `source.folder` is a place. Raises StorageUnavailable and CheckpointUnreadable where that
     cannot be told, ValueError for a pattern that cannot be read.
     """
-    pattern = file_pattern(source)
-    there = _local_files(pattern) if is_local(pattern.folder) else _files(pattern, ingest.options)
-    read = _read_files(ingest)
+    there, read = source_files(source, ingest.options), _read_files(ingest)
     return [place for place in there if place not in read]
+
+
+def source_files(source: SourceFiles, options: Mapping[str, str]) -> Iterator[str]:
+    """The places of all files of a source, in no order; of a store, as its keys are, not encoded.
+
+    Errors as those of `unread_files`.
+    """
+    pattern = file_pattern(source)
+    return _local_files(pattern) if is_local(pattern.folder) else _files(pattern, options)
 
 
 def _read_files(ingest: Checkpoint) -> frozenset[str]:

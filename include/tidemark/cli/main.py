@@ -18,10 +18,12 @@ from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
+from tidemark.cli.new.commands import new
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
 from tidemark.cli.state.commands import state
 from tidemark.cli.status import status
+from tidemark.cli.trial.commands import try_pipeline
 from tidemark.cli.validate import validate
 from tidemark.errors import TidemarkError
 
@@ -47,6 +49,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(new)
+app.command("try")(try_pipeline)
 app.command()(validate)
 app.command()(run)
 app.command()(publish)

@@ -13,7 +13,12 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid, nearest
 from tidemark.pipeline.rules import find_broken_rules
 from tidemark.pipeline.structure import structural_problems
-from tidemark.pipeline.yaml_file import Document, as_document, read_document
+from tidemark.pipeline.yaml_file import (
+    Document,
+    as_document,
+    parse_document,
+    read_document,
+)
 
 if TYPE_CHECKING:
     from tidemark.pipeline.settings import Settings
@@ -36,6 +41,11 @@ def pipeline_from_mapping(
 ) -> Pipeline:
     """A pipeline from values as a file would hold them, checked in the same way."""
     return _checked(as_document(content, file), name)
+
+
+def pipeline_from_text(name: str, text: str, file: str) -> Pipeline:
+    """The pipeline that a file of this name and text would be; `file` is for messages."""
+    return _checked(parse_document(text, Document(file)), name)
 
 
 def load_pipelines(folder: Path) -> tuple[list[Pipeline], list[PipelineFileInvalid]]:

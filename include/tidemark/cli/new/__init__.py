@@ -1,0 +1,1 @@
+"""`tidemark new`: a pipeline file proposed from a sample of its rows."""

@@ -1,0 +1,133 @@
+"""`tidemark new`: look at a sample, propose a pipeline, write its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tidemark.cli.new.pipeline_text import pipeline_text
+from tidemark.cli.new.places import SamplePlaces, find_sample
+from tidemark.cli.new.proposal import Proposal, propose
+from tidemark.cli.new.sample import MOST_LINES, Sample, read_sample
+from tidemark.cli.options import SettingsFile
+from tidemark.errors import PipelineExists, SampleUnusable
+from tidemark.pipeline.load import ENDINGS, pipeline_from_text
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.names import check_folder_name
+from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.storage.files import FileInTheWay, write_bytes
+
+
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The pipeline's name, and its file's.")
+    ],
+    sample: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FILES",
+            help="JSON lines, plain or gzip: a file, a pattern in quotes, or a URI of either.",
+        ),
+    ],
+    event_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", show_default=False, help="Default: what looks most like it."
+        ),
+    ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,…", show_default=False, help="Default: up to two of few values."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Write a pipeline's file, proposed from a sample of its rows.
+
+    Looks at the first 10,000 lines. The file goes into the settings' folder of pipelines, with the
+    reason for each choice beside it: a proposal to be read and corrected. Runs nothing.
+    """
+    loaded = load_settings(settings)
+    _check_name(name)
+    file = _file(name, loaded, force)
+    places = find_sample(sample, loaded, name)
+    rows = read_sample(places.read, loaded.storage_options)
+    keys = None if group_by is None else [key.strip() for key in group_by.split(",")]
+    proposal = propose(rows, event_time, keys)
+    text = pipeline_text(proposal, places.source, _origin(rows, sample))
+    pipeline = pipeline_from_text(name, text, str(file))
+    _write(file, text, force)
+    _tell(pipeline, proposal, rows, places, file)
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_folder_name(name, "pipeline")
+    except ValueError as error:
+        raise SampleUnusable(f"`{name}` {error}. Nothing was written.") from None
+
+
+def _file(name: str, settings: Settings, force: bool) -> Path:
+    """Where the file goes; refused early, before a sample is read, and again by the write."""
+    folder = Path(settings.pipelines)
+    file, *twins = [folder / f"{name}{ending}" for ending in ENDINGS]
+    for other in twins:
+        if other.exists():
+            raise PipelineExists(
+                f"{other} is this pipeline's file already. Nothing was written. Take another name, "
+                "or remove it first."
+            )
+    if file.exists() and not force:
+        raise _exists(file)
+    return file
+
+
+def _write(file: Path, text: str, force: bool) -> None:
+    """All of the file or nothing."""
+    try:
+        write_bytes(str(file), text.encode(), {}, create_only=not force)
+    except FileInTheWay:
+        raise _exists(file) from None
+
+
+def _exists(file: Path) -> PipelineExists:
+    return PipelineExists(
+        f"{file} exists. Nothing was written. Take another name, or replace it with --force."
+    )
+
+
+def _origin(sample: Sample, given: str) -> str:
+    seen = len(sample.rows) + sample.passed_over
+    first = "the first " if seen == MOST_LINES else ""
+    return f"{first}{seen:,} {'line' if seen == 1 else 'lines'} of {given}"
+
+
+def _tell(
+    pipeline: Pipeline, proposal: Proposal, sample: Sample, places: SamplePlaces, file: Path
+) -> None:
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    table = pipeline.tables[proposal.table]
+    keys = f" by {', '.join(table.group_by)}" if table.group_by else ""
+    console.print(f"{pipeline.name}: proposed from {len(sample.rows):,} rows, and good:")
+    console.print(f"  files       {places.source}")
+    console.print(f"  columns     {', '.join(pipeline.source.columns)}")
+    if proposal.left_out:
+        console.print(f"  in _extra   {', '.join(one.name for one in proposal.left_out)}")
+    console.print(f"  event time  {proposal.event_time.name}")
+    console.print(f"  unique by   {proposal.unique.name if proposal.unique else '–'}")
+    console.print(f"  {proposal.table}{keys}: {', '.join(table.measures)}")
+    if sample.passed_over:
+        lines = f"{sample.passed_over:,} {'line' if sample.passed_over == 1 else 'lines'}"
+        console.print(f"Not JSON objects, so that a run rejects them: {lines} of the sample.")
+    console.print(f"Written: {file}")
+    console.print(
+        f"Read it and correct it, then:\n"
+        f"  tidemark try {pipeline.name}   # its first rows, below a root that is removed again\n"
+        f"  tidemark run {pipeline.name}   # for good"
+    )

@@ -1,0 +1,120 @@
+"""Which columns can be the event time, and how their values are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidemark.cli.new.column_types import MOST
+
+_ISO = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?",
+    re.ASCII,
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Counts are told apart by their size: from the year 2000 to the year 2100.
+_FIRST, _LAST = 946_684_800, 4_102_444_800
+_PER_SECOND = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000}
+# Spark's pattern, and Python's for the same text.
+_PATTERNS = (
+    ("dd/MMM/yyyy:HH:mm:ss Z", "%d/%b/%Y:%H:%M:%S %z", r"\d{2}/\w{3}/\d{4}(:\d{2}){3} [+-]\d{4}"),
+    ("yyyy/MM/dd HH:mm:ss", "%Y/%m/%d %H:%M:%S", r"\d{4}(/\d{2}){2} \d{2}(:\d{2}){2}"),
+    ("dd.MM.yyyy HH:mm:ss", "%d.%m.%Y %H:%M:%S", r"\d{2}\.\d{2}\.\d{4} \d{2}(:\d{2}){2}"),
+)
+_LARGEST_OFFSET = timedelta(hours=18)
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """How times are written: `format` and `zone` of a pipeline's `event_time`.
+
+    `times` has the instant of each value; None where the value is not such a time.
+    """
+
+    format: str
+    zone: str | None
+    times: tuple[datetime | None, ...]
+
+    @property
+    def fitting(self) -> int:
+        """How many of the values are such times."""
+        return sum(time is not None for time in self.times)
+
+
+def time_format(values: Sequence[Any]) -> TimeFormat | None:
+    """How at least MOST of these values are written as times; None where they are none.
+
+    Of several formats the one that most values have. Text without a zone is taken as UTC.
+    """
+    found = [_read(values, name, read) for name, read in _READERS.items()]
+    best = max(found, key=lambda one: one.fitting)
+    present = sum(value is not None for value in values)
+    return best if present and best.fitting >= MOST * present else None
+
+
+def is_instant(value: Any) -> bool:
+    """Is it text of ISO 8601 that tells its zone, which is what a column `timestamp` takes?"""
+    return (time := iso_time(value)) is not None and time.tzinfo is not None
+
+
+def is_date(value: Any) -> bool:
+    """Is it a date of ISO 8601, without a time of day?"""
+    return isinstance(value, str) and len(value) == 10 and iso_time(value) is not None
+
+
+def iso_time(value: Any) -> datetime | None:
+    """The time in text of ISO 8601, with its zone where it tells one."""
+    if not isinstance(value, str) or not _ISO.fullmatch(value):
+        return None
+    with suppress(ValueError, OverflowError):
+        time = datetime.fromisoformat(value)
+        if abs(time.utcoffset() or timedelta(0)) <= _LARGEST_OFFSET and 1 < time.year < 9999:
+            return time
+    return None
+
+
+def _read(values: Sequence[Any], name: str, read: Callable[[Any], datetime | None]) -> TimeFormat:
+    times = [read(value) for value in values]
+    local = any(time is not None and time.tzinfo is None for time in times)
+    in_utc = tuple(time and _usable(time) for time in times)
+    return TimeFormat(name, "UTC" if local else None, in_utc)
+
+
+def _usable(time: datetime) -> datetime | None:
+    """In UTC; None for a time that the ingest rejects as too old for the engine."""
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time if time >= _EPOCH else None
+
+
+def _by_pattern(text: str, shape: str) -> Callable[[Any], datetime | None]:
+    regex = re.compile(shape, re.ASCII)
+
+    def read(value: Any) -> datetime | None:
+        if isinstance(value, str) and regex.fullmatch(value):
+            with suppress(ValueError):
+                return datetime.strptime(value, text)  # noqa: DTZ007  the zone may be missing
+        return None
+
+    return read
+
+
+def _by_count(per_second: int) -> Callable[[Any], datetime | None]:
+    def read(value: Any) -> datetime | None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        if not _FIRST * per_second <= value <= _LAST * per_second:
+            return None
+        return _EPOCH + timedelta(microseconds=round(value * (1_000_000 // per_second)))
+
+    return read
+
+
+_READERS: dict[str, Callable[[Any], datetime | None]] = {
+    "iso8601": iso_time,
+    **{name: _by_pattern(text, shape) for name, text, shape in _PATTERNS},
+    **{name: _by_count(per_second) for name, per_second in _PER_SECOND.items()},
+}

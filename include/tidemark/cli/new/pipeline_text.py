@@ -1,0 +1,164 @@
+"""A proposal as the text of a pipeline file, with a short reason beside each choice."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from tidemark.cli.new.columns import SampleColumn
+from tidemark.cli.new.proposal import Proposal, free_name
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.names import COLUMNS_IN_USE
+
+# Names, types, paths and calls that YAML needs no quotes for.
+_PLAIN = re.compile(r"[A-Za-z][\w./*-]*(\([\w,*]+\))?( not null)?", re.ASCII)
+# Words that YAML, of one version or another, reads as something else.
+_NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+_MOST_LEFT_OUT = 20
+
+
+def pipeline_text(proposal: Proposal, files: str, origin: str) -> str:
+    """The file's text. `files` is its `source.files`; `origin` says what was sampled."""
+    return "".join(f"{line}\n" for line in _lines(proposal, files, origin))
+
+
+def _lines(proposal: Proposal, files: str, origin: str) -> Iterator[str]:
+    yield f"# Proposed by `tidemark new` from {origin}."
+    yield "# Read it, and correct it."
+    yield 'schedule: "@hourly"'
+    yield "source:"
+    yield f"  files: {_scalar(files)}"
+    yield "  # not null: each row of the sample holds a value; a row that lacks it is rejected."
+    yield "  columns:"
+    for column in proposal.columns:
+        yield f"    {_scalar(column.name)}: {_scalar(_type(column, proposal))}{_reject(column)}"
+    yield from _left_out(proposal)
+    yield from _event_time(proposal)
+    yield from _unique(proposal)
+    derived = _derived(proposal)
+    if derived:
+        yield "  # Gold has columns of these names itself, so the keys have others."
+        pairs = [f"{_scalar(new)}: {_scalar(_sql_name(old))}" for old, new in derived.items()]
+        yield f"  derive: {{{', '.join(pairs)}}}"
+    yield from _watermark(proposal)
+    yield from _table(proposal, [derived.get(key.name, key.name) for key in proposal.keys])
+
+
+def _type(column: SampleColumn, proposal: Proposal) -> str:
+    if column is proposal.event_time:
+        return "timestamp not null"
+    return f"{column.type} not null" if column.is_required else column.type
+
+
+def _reject(column: SampleColumn) -> str:
+    if not column.misfits:
+        return ""
+    rows = "1 row" if column.misfits == 1 else f"{column.misfits:,} rows"
+    return f"   # {rows} of the sample would be rejected: not of this type"
+
+
+def _left_out(proposal: Proposal) -> Iterator[str]:
+    if not proposal.left_out:
+        return
+    yield "  # No columns; a row keeps them as JSON in _extra:"
+    for one in proposal.left_out[:_MOST_LEFT_OUT]:
+        yield f"  #   {json.dumps(one.name)}: {' '.join(one.why.split())}"
+    if len(proposal.left_out) > _MOST_LEFT_OUT:
+        yield f"  #   and {len(proposal.left_out) - _MOST_LEFT_OUT:,} more"
+
+
+def _event_time(proposal: Proposal) -> Iterator[str]:
+    written, column = proposal.time_format, proposal.event_time
+    lacking = proposal.rows - written.fitting
+    if lacking:
+        yield f"  # {lacking:,} of the {proposal.rows:,} rows have no such time, and are rejected."
+    if written.zone:
+        yield "  # The text tells no zone: is it UTC?"
+    entries = [f"column: {_scalar(column.name)}"]
+    if written.format != "iso8601":
+        entries.append(f"format: {_scalar(written.format)}")
+    if written.zone:
+        entries.append(f"zone: {written.zone}")
+    yield f"  event_time: {{{', '.join(entries)}}}"
+
+
+def _unique(proposal: Proposal) -> Iterator[str]:
+    if proposal.unique is None:
+        yield "  # No column is an id, so rows that come twice count twice: see `unique`."
+        return
+    yield "  # Named like an id, and no two different rows share one."
+    yield f"  unique: {{by: {_scalar(proposal.unique.name)}, within: 7 days}}"
+
+
+def _derived(proposal: Proposal) -> dict[str, str]:
+    """Keys that gold has a column of its own for, and the names that they get."""
+    names = [column.name for column in proposal.columns]
+    clashing = [key.name for key in proposal.keys if key.name.lower() in COLUMNS_IN_USE]
+    return {name: free_name(f"{name}_value", names) for name in dict.fromkeys(clashing)}
+
+
+def _watermark(proposal: Proposal) -> Iterator[str]:
+    yield "watermark:"
+    came = f"came up to {_about(proposal.disorder)} after a newer one"
+    why = came if proposal.disorder else "came in the order of time"
+    yield f"  # The sample's rows {why}."
+    yield f"  delay: {duration_text(proposal.delay)}"
+    yield "  # Closes the last windows once no row has come for this long."
+    yield f"  seal_after_idle: {duration_text(max(proposal.window, timedelta(hours=1)))}"
+
+
+def _table(proposal: Proposal, keys: Sequence[str]) -> Iterator[str]:
+    yield "tables:"
+    yield f"  {proposal.table}:"
+    spread = _about(proposal.spread) if proposal.spread else "no time"
+    yield f"    # The sample's events spread over {spread}."
+    yield f"    window: {{length: {duration_text(proposal.window)}}}"
+    if keys:
+        counts = [f"{key.distinct:,}" for key in proposal.keys]
+        yield f"    # Of few values: {' and '.join(counts)} in the sample."
+        yield f"    group_by: [{', '.join(map(_scalar, keys))}]"
+    else:
+        yield "    # No column has few values; name keys with `group_by`."
+    yield "    measures:"
+    taken = list(keys)
+    for name, expression in _measures(proposal):
+        taken.append(free_name(name, taken))
+        yield f"      {_scalar(taken[-1])}: {_scalar(expression)}"
+
+
+def _measures(proposal: Proposal) -> Iterator[tuple[str, str]]:
+    yield "events", "count(*)"
+    for column in proposal.flags:
+        yield f"{column.name}_count", f"count_if({_sql_name(column.name)})"
+    for column in proposal.sums:
+        yield f"{column.name}_sum", f"sum({_sql_name(column.name)})"
+
+
+def _sql_name(name: str) -> str:
+    """The column's name in SQL; in backticks where SQL would read something else."""
+    try:
+        parsed = sqlglot.parse_one(f"sum({name})", dialect="spark")
+    except SqlglotError:
+        return f"`{name}`"
+    column = parsed.this if isinstance(parsed, exp.Sum) else None
+    is_name = isinstance(column, exp.Column) and column.name == name and not column.table
+    return name if is_name else f"`{name}`"
+
+
+def _about(duration: timedelta) -> str:
+    """In the largest unit that it has one of, whole."""
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
+        if (number := round(duration.total_seconds() / unit)) >= 1:
+            return f"{number:,} {name}{'s' if number > 1 else ''}"
+    return "less than a second"
+
+
+def _scalar(text: str) -> str:
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT
+    return text if plain else json.dumps(text, ensure_ascii=False)

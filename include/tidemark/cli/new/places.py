@@ -1,0 +1,73 @@
+"""Where a sample lies: the files to look at, and the `source.files` of a pipeline over such."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from tidemark.checkpoint.unread_files import source_files
+from tidemark.errors import SampleUnusable
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.source_files import has_pattern, is_uri, split_files
+from tidemark.pipeline.storage_options import is_local, local_path
+
+# Other files of the source will end as this one: `orders-1.json.gz` is one of `*.json*`.
+_ENDING = re.compile(r"(?<=.)\.(json|ndjson|log|txt|gz)")
+
+
+@dataclass(frozen=True)
+class SamplePlaces:
+    """`read`: the places of the files to look at, by name. `source`: `source.files` for them and
+    those to come: below the root where they lie there, else a URI."""
+
+    read: tuple[str, ...]
+    source: str
+
+
+def find_sample(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
+    """The files that a path, a pattern or a URI names; SampleUnusable where there is none."""
+    asked = _as_source(given, settings)
+    try:
+        parts = split_files(asked)
+        place = Places(settings.root, pipeline).source(parts.folder)
+        _check_folder(given, place)
+        listed = source_files(replace(parts, folder=place), settings.storage_options)
+        found = sorted(one if is_local(place) else quote(one, safe=":/") for one in listed)
+    except ValueError as error:
+        raise SampleUnusable(f"--from {given}: {error}. Nothing was written.") from error
+    if not found:
+        raise SampleUnusable(f"--from {given}: there is no such file. Nothing was written.")
+    return SamplePlaces(tuple(found), asked if has_pattern(asked) else _of_its_kind(asked))
+
+
+def _as_source(given: str, settings: Settings) -> str:
+    """As `source.files` names it: from the root, or by a URI."""
+    if is_uri(given):
+        return given
+    path = os.path.normpath(Path(given).expanduser().absolute())
+    if Path(path).is_dir():
+        raise SampleUnusable(
+            f"--from {given} is a folder. Name a file in it, or all of a kind, in quotes: "
+            f"'{given.rstrip('/')}/*.json*'. Nothing was written."
+        )
+    root = local_path(settings.root) if settings.is_local else None
+    if root and path.startswith(f"{root}/"):
+        return path.removeprefix(f"{root}/")
+    return f"file://{quote(path, safe='/*?[]{},!^')}"
+
+
+def _check_folder(given: str, folder: str) -> None:
+    if is_local(folder) and not has_pattern(folder):
+        path = local_path(folder).removesuffix("/")
+        if not Path(path).is_dir():
+            raise SampleUnusable(f"--from {given}: there is no folder {path}. Nothing was written.")
+
+
+def _of_its_kind(asked: str) -> str:
+    folder, _, name = asked.rpartition("/")
+    ending = _ENDING.search(name)
+    return f"{folder}/*{ending[0]}*" if ending else asked

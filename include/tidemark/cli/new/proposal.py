@@ -1,0 +1,211 @@
+"""What a pipeline over a sample's rows could be: pure, and the same for the same rows.
+
+A proposal to be read and corrected: a sample tells what there is, not what is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import accumulate
+
+from tidemark.cli.new.columns import LeftOut, SampleColumn, columns_of
+from tidemark.cli.new.event_times import TimeFormat, time_format
+from tidemark.cli.new.sample import Sample
+from tidemark.errors import SampleUnusable
+from tidemark.pipeline.names import COLUMNS_IN_USE
+from tidemark.pipeline.problems import nearest
+
+_MOST_KEYS = 2
+_MOST_KEY_VALUES = 50
+_MOST_MEASURES = 6
+# In words apart by `_`.
+_ID = re.compile(r"(^|_)(id|uuid|guid)$")
+_TIME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when|epoch)(_|$)")
+_OF_THE_EVENT = ("event_time", "event_timestamp", "timestamp", "time", "ts", "occurred_at")
+_OF_THE_RECORD = re.compile(
+    r"(^|_)(updated|modified|received|processed|ingested|loaded|inserted|deleted|expires)(_|$)"
+)
+# Numbers that name something; their sum says nothing.
+_NAMING = re.compile(
+    r"(^|_)(id|uuid|guid|code|status|type|level|version|year|month|day|hour|port|zip|"
+    r"number|no|rank|index|lat|lon|lng|latitude|longitude)$"
+)
+_NUMBERS = ("long", "double", "decimal(38,0)")
+_WINDOWS = {
+    "per_day": timedelta(days=1),
+    "per_hour": timedelta(hours=1),
+    "per_10_minutes": timedelta(minutes=10),
+    "per_minute": timedelta(minutes=1),
+}
+_DELAYS = tuple(
+    timedelta(minutes=minutes) for minutes in (10, 60, 24 * 60, 7 * 24 * 60, 30 * 24 * 60)
+)
+# So many windows a sample should fill, so that they show something.
+_FEW_WINDOWS = 2
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A pipeline over a sample. `keys` are columns; `spread` is from the first event to the last,
+    `disorder` how far at most a row's event time lay before that of a row further up."""
+
+    rows: int
+    columns: tuple[SampleColumn, ...]
+    left_out: tuple[LeftOut, ...]
+    event_time: SampleColumn
+    time_format: TimeFormat
+    unique: SampleColumn | None
+    keys: tuple[SampleColumn, ...]
+    sums: tuple[SampleColumn, ...]
+    flags: tuple[SampleColumn, ...]
+    table: str
+    window: timedelta
+    spread: timedelta
+    delay: timedelta
+    disorder: timedelta
+
+
+def propose(
+    sample: Sample, event_time: str | None = None, group_by: Sequence[str] | None = None
+) -> Proposal:
+    """A pipeline over these rows, with the event time and the keys that are asked for.
+
+    SampleUnusable where no column can be the event time, or one that was asked for is none.
+    """
+    columns, left_out = columns_of(sample.rows)
+    time, written = _event_time(columns, left_out, event_time)
+    others = [column for column in columns if column is not time]
+    unique = _unique(others, sample)
+    plain = [column for column in others if column is not unique]
+    keys = _keys(plain, len(sample.rows)) if group_by is None else _asked(others, group_by)
+    free = [column for column in plain if column not in keys]
+    sums = [one for one in free if one.type in _NUMBERS and not _names_something(one)]
+    flags = [column for column in free if column.type == "boolean"]
+    instants = [instant for instant in written.times if instant is not None]
+    spread, disorder = max(instants) - min(instants), _disorder(instants)
+    table, window = _window(spread)
+    return Proposal(
+        len(sample.rows), tuple(columns), tuple(left_out), time, written, unique, tuple(keys),
+        tuple(sums[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window, spread,
+        next((delay for delay in _DELAYS if delay >= disorder), _DELAYS[-1]), disorder,
+    )  # fmt: skip
+
+
+def _event_time(
+    columns: Sequence[SampleColumn], left_out: Sequence[LeftOut], asked: str | None
+) -> tuple[SampleColumn, TimeFormat]:
+    if asked is not None:
+        (column,) = _asked(columns, [asked])
+        if (written := time_format(column.values)) is None:
+            shown = column.present[0]
+            raise SampleUnusable(
+                f"The column `{asked}` cannot be the event time: most of its values, as "
+                f"`{shown!s:.60}`, are none of {_FORMATS}. {_BY_HAND}"
+            )
+        return column, written
+    found = [
+        (rank, position, column, written)
+        for position, column in enumerate(columns)
+        if (written := time_format(column.values)) is not None
+        and (rank := _rank(column, written)) is not None
+    ]
+    if not found:
+        known = ", ".join(column.name for column in columns) or "none"
+        out = f" Not usable: {', '.join(one.name for one in left_out[:10])}." if left_out else ""
+        raise SampleUnusable(
+            f"No column looks like an event time: {_FORMATS}, counts in a column that is named "
+            f"like a time. Columns: {known}.{out} Name one with --event-time. {_BY_HAND}"
+        )
+    _, _, column, written = min(found, key=lambda one: one[:2])
+    return column, written
+
+
+_FORMATS = (
+    "text of ISO 8601 or like 22/Nov/2026:10:00:00 +0000, 2026/11/22 10:00:00 or "
+    "22.11.2026 10:00:00, and seconds, milliseconds or microseconds since 1970"
+)
+_BY_HAND = (
+    "A file written by hand may have any datetime pattern of Spark (README, Describe a pipeline). "
+    "Nothing was written."
+)
+
+
+def _rank(column: SampleColumn, written: TimeFormat) -> tuple[bool, int, bool] | None:
+    """The smaller the better; None for numbers that merely are as large as counts of time."""
+    named = _TIME.search(column.words) is not None
+    if column.type in _NUMBERS and not named:
+        return None
+    if column.words in _OF_THE_EVENT:
+        name = _OF_THE_EVENT.index(column.words)
+    elif _OF_THE_RECORD.search(column.words):
+        name = len(_OF_THE_EVENT) + 2
+    else:
+        name = len(_OF_THE_EVENT) + (0 if named else 1)
+    return not (column.is_required and not column.misfits), name, written.zone is not None
+
+
+def _unique(columns: Sequence[SampleColumn], sample: Sample) -> SampleColumn | None:
+    """The first column that is named like an id, and differs in all rows that differ."""
+    different = len({repr(sorted(row.items())) for row in sample.rows})
+    for column in columns:
+        if (
+            _ID.search(column.words)
+            and column.type in ("string", "long")
+            and column.is_required
+            and not column.misfits
+            and column.distinct == different
+        ):
+            return column
+    return None
+
+
+def _keys(columns: Sequence[SampleColumn], rows: int) -> list[SampleColumn]:
+    """Columns of few values, more than one, that come again and again."""
+    most = min(_MOST_KEY_VALUES, max(1, rows // 2))
+    few = [one for one in columns if _may_be_key(one) and 1 < one.distinct <= most]
+    return few[:_MOST_KEYS]
+
+
+def _may_be_key(column: SampleColumn) -> bool:
+    return column.type == "string" or (column.type == "long" and _names_something(column))
+
+
+def _names_something(column: SampleColumn) -> bool:
+    words = column.words
+    return bool(_NAMING.search(words) or _TIME.search(words))
+
+
+def _asked(columns: Sequence[SampleColumn], names: Sequence[str]) -> list[SampleColumn]:
+    known = {column.name: column for column in columns}
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f" Did you mean `{near}`?" if near else ""
+            raise SampleUnusable(
+                f"The sample has no column `{name}` for this.{hint} It has: {', '.join(known)}. "
+                "Nothing was written."
+            )
+    return [known[name] for name in names]
+
+
+def _window(spread: timedelta) -> tuple[str, timedelta]:
+    if not spread:
+        return "per_hour", _WINDOWS["per_hour"]
+    fitting = [item for item in _WINDOWS.items() if spread >= _FEW_WINDOWS * item[1]]
+    return fitting[0] if fitting else ("per_minute", _WINDOWS["per_minute"])
+
+
+def _disorder(instants: Sequence[datetime]) -> timedelta:
+    newest = accumulate(instants, max)
+    return max((so_far - time for so_far, time in zip(newest, instants, strict=True)))
+
+
+def free_name(wanted: str, taken: Sequence[str]) -> str:
+    """The name, with `_` added until it is none of these and none of the platform's."""
+    used = {*(name.lower() for name in taken), *COLUMNS_IN_USE}
+    while wanted.lower() in used:
+        wanted += "_"
+    return wanted

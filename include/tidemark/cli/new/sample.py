@@ -1,0 +1,81 @@
+"""The rows of a sample: the first lines of its files, those that are one JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, NoReturn
+
+from tidemark.errors import SampleUnusable
+from tidemark.storage.lines import read_lines
+
+MOST_LINES = 10_000
+_SHOWN = 60
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows in the order of their lines. `passed_over` counts lines that are no row."""
+
+    rows: tuple[Row, ...]
+    passed_over: int
+
+
+def read_sample(places: Iterable[str], options: Mapping[str, str]) -> Sample:
+    """The first MOST_LINES lines of these files. SampleUnusable where no row is among them."""
+    files = list(places)
+    lines = list(islice(chain.from_iterable(read_lines(one, options) for one in files), MOST_LINES))
+    parsed = [_row(line) for line in lines]
+    rows = tuple(row for row in parsed if row is not None)
+    if not rows:
+        raise SampleUnusable(f"{_without_rows(files, lines)} Nothing was written.")
+    return Sample(rows, len(lines) - len(rows))
+
+
+def _row(line: bytes) -> Row | None:
+    """The line's object; None for what the ingest rejects as malformed."""
+    try:
+        found = json.loads(
+            line.decode(), object_pairs_hook=_without_twins, parse_constant=_no_number
+        )
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> Row:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field stands twice")
+    return found
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _without_rows(files: list[str], lines: list[bytes]) -> str:
+    name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        return f"{name}: no line holds anything. Take a file that has rows."
+    if first.lstrip().startswith(b"["):
+        return (
+            f"{name} is a JSON array. A source is JSON lines, one object a line: "
+            "`jq -c '.[]' FILE` makes them of an array."
+        )
+    if first.strip() == b"{":
+        return (
+            f"{name} has its objects on several lines. A source is JSON lines, one object a line: "
+            "`jq -c . FILE` makes them."
+        )
+    shown = first[:_SHOWN].decode(errors="replace")
+    return (
+        f"{name} has no line that is one JSON object; the first is `{shown}`. A source is JSON "
+        "lines, one object a line."
+    )

@@ -1,0 +1,128 @@
+"""`tidemark try`: run a pipeline over its first rows, below a root of its own.
+
+1. Copy the first rows of the source into a temporary root, and the pipeline's file with it.
+2. Run that copy as `tidemark run` does; the settings are those of the pipeline, but for the root.
+3. Print its tables, its rejects and the ledger's lines.
+4. Remove the temporary root, also after Ctrl-C; what a SIGKILL leaves lies in the system's folder
+   of temporary files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.run import run
+from tidemark.cli.spare_pandas import spare_pandas
+from tidemark.cli.trial.first_rows import FirstRows, take_first_rows, write_pipeline
+from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
+from tidemark.pipeline.environment import PREFIX
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import load_settings
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
+
+_RUN = "try"
+
+
+def try_pipeline(
+    pipeline: PipelineName,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many lines of the source are taken.")
+    ] = 1_000,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the temporary root, to look at it.")
+    ] = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Run a pipeline once over its first rows, below a temporary root, and show what comes of it.
+
+    Nothing below the real root is written, no lease is taken, and nothing is remembered. Exits as
+    `tidemark run` does, and with 1 when every row is rejected.
+    """
+    spare_pandas()
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    with _temporary_root(keep) as root:
+        taken = take_first_rows(found, loaded, rows, root)
+        _tell_taken(found, taken)
+        file = write_pipeline(found, root / "pipelines")
+        variables = {f"{PREFIX}ROOT": str(root), f"{PREFIX}PIPELINES": str(file.parent)}
+        with _environment(variables):
+            code = _run(file, settings)
+        code = _show(found, Places(str(root), found.name)) or code
+    if keep:
+        print(f"\nThe temporary root is kept: {root}")
+    else:
+        print("\nThe temporary root is removed, and nothing else was written.")
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _temporary_root(keep: bool) -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="tidemark-try-")).resolve()
+    try:
+        yield root
+    finally:
+        if not keep:
+            shutil.rmtree(root)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for this process and those that it starts; they win over the settings file."""
+    before = dict(os.environ)
+    # Settings are read from variables in either case.
+    for name in before:
+        if name.upper() in variables:
+            del os.environ[name]
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(file: Path, settings: Path | None) -> int:
+    """Run the copy to its end, which prints its result; its exit code."""
+    try:
+        run(str(file), settings, run_id=_RUN)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return SUCCESS
+
+
+def _tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
+    lines = "the only line" if taken.lines == 1 else f"the first {taken.lines:,} lines"
+    files = "1 file" if taken.files == 1 else f"{taken.files:,} files"
+    print(f"{pipeline.name}: {lines} of its source, of {files}", file=sys.stderr)
+    for note in taken.notes:
+        print(f"{pipeline.name}: passed over: {note}", file=sys.stderr)
+
+
+def _show(pipeline: Pipeline, places: Places) -> int:
+    """Print what there is; FAILED where no row was accepted."""
+    # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.cli.trial.report import print_trial
+
+    print_trial(pipeline, places)
+    with suppress(ResultUnreadable):
+        rows = read_result(RunResult, places.result(_RUN), {}).rows
+        if rows.read and not rows.accepted:
+            print(
+                f"\nEach of the {rows.read:,} rows was rejected: correct the file.", file=sys.stderr
+            )
+            return FAILED
+    return SUCCESS

@@ -1,0 +1,112 @@
+"""What a trial gave, for people: the tables' first rows, the rejects, the ledger's line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import duckdb
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.tables.create import open_table
+from tidemark.tables.ledger.report import read_ledger
+
+SHOWN = 10
+_WIDTH_OF_A_FILE = 140
+_LONGEST_CELL = 40
+_LONGEST_LINE = 120
+
+
+def print_trial(pipeline: Pipeline, places: Places) -> None:
+    """Print what is there; a run that failed may have left less."""
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    for name, table in pipeline.tables.items():
+        columns = ["window_start", *table.group_by, *table.measures, "rows", "status"]
+        _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
+    _print_rejects(console, places)
+    told = read_ledger(places.ledger, pipeline.name, 1, {})
+    if told is not None:
+        console.print(f"ledger: {told.verdict}", soft_wrap=True)
+        for table, kind, _, account in told.totals:
+            console.print(f"  {kind}{f' {table}' if table else ''}: {account}", soft_wrap=True)
+
+
+def _print_rows(
+    console: Console, title: str, uri: str, columns: Sequence[str], order: Sequence[str]
+) -> None:
+    count, first = _first_rows(uri, columns, order)
+    console.print(f"\n{title}: {_counted(count)}")
+    if first:
+        console.print(_table(columns, first))
+
+
+def _print_rejects(console: Console, places: Places) -> None:
+    """As lines: a table would cut the texts, which are long."""
+    count, first = _first_rows(places.rejects, ["reason", "detail", "raw"], ["reason", "raw"])
+    console.print(f"\nrejects: {_counted(count)}")
+    for reason, detail, raw in first:
+        told = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
+        console.print(f"  {reason}: {told}", soft_wrap=True)
+        if raw is not None:
+            shown = raw if len(raw) <= _LONGEST_LINE else f"{raw[: _LONGEST_LINE - 1]}…"
+            console.print(f"    {shown}", soft_wrap=True)
+
+
+def _counted(count: int) -> str:
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    return f"{rows}, the first {SHOWN}" if count > SHOWN else rows
+
+
+def _first_rows(
+    uri: str, columns: Sequence[str], order: Sequence[str]
+) -> tuple[int, list[tuple[Any, ...]]]:
+    """How many rows a table has, and the first SHOWN of them; none where it is not there."""
+    found = open_table(uri, {})
+    if found is None:
+        return 0, []
+    chosen = ", ".join(map(_quoted, columns))
+    in_order = ", ".join(f"{_quoted(name)} NULLS FIRST" for name in order)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("found", found.to_pyarrow_dataset())
+        ((count,),) = connection.execute("SELECT count(*) FROM found").fetchall()
+        sql = f"SELECT {chosen} FROM found ORDER BY {in_order} LIMIT {SHOWN}"
+        return count, connection.execute(sql).fetchall()
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    for number, name in enumerate(columns):
+        numbers = all(isinstance(row[number], int | float) for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    return table
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.10g}"
+        case datetime():
+            return value.isoformat(timespec="minutes").replace("+00:00", "Z")
+    text = str(value)
+    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
