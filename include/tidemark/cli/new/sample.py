@@ -28,7 +28,11 @@ class Sample:
 def read_sample(places: Iterable[str], options: Mapping[str, str]) -> Sample:
     """The first MOST_LINES lines of these files. SampleUnusable where no row is among them."""
     files = list(places)
-    lines = list(islice(chain.from_iterable(read_lines(one, options) for one in files), MOST_LINES))
+    each = chain.from_iterable(read_lines(one, options) for one in files)
+    try:
+        lines = list(islice(each, MOST_LINES))
+    except SampleUnusable as error:
+        raise SampleUnusable(f"{error} Nothing was written.") from error
     parsed = [_row(line) for line in lines]
     rows = tuple(row for row in parsed if row is not None)
     if not rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 from rich.box import SIMPLE
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from tidemark.pipeline.model import Pipeline
@@ -29,7 +29,7 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
     for name, table in pipeline.tables.items():
-        columns = ["window_start", *table.group_by, *table.measures, "rows", "status"]
+        columns = ["window_start", *table.group_by, *table.measures, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
     _print_rejects(console, places)
     told = read_ledger(places.ledger, pipeline.name, 1, {})
@@ -83,10 +83,14 @@ def _first_rows(
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
+    table = Table(box=SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for number, name in enumerate(columns):
         numbers = all(isinstance(row[number], int | float) for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        # So that the table of a few measures fits into 80 columns.
+        header = name.replace("_", "_\n")
+        kept_whole = name in ("window_start", "status")
+        justify: JustifyMethod = "right" if numbers else "left"
+        table.add_column(header, justify=justify, overflow="fold", no_wrap=kept_whole)
     for row in rows:
         table.add_row(*map(_cell, row))
     return table
@@ -103,7 +107,7 @@ def _cell(value: Any) -> str:
         case float():
             return f"{value:,.10g}"
         case datetime():
-            return value.isoformat(timespec="minutes").replace("+00:00", "Z")
+            return value.replace(tzinfo=None).isoformat(" ")
     text = str(value)
     return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
 

@@ -1,0 +1,380 @@
+"""`tidemark new`: what it proposes from samples, and what it says of those that it cannot use."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.runs import REPOSITORY
+from tidemark.cli.main import app
+from tidemark.cli.new import sample as samples
+from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.storage import lines
+
+ROWS = [
+    {"id": "a", "at": "2026-03-01T09:00:00Z", "shop": "one", "amount": 1.5, "paid": True},
+    {"id": "b", "at": "2026-03-01T11:00:00Z", "shop": "two", "amount": 2, "paid": False},
+    {"id": "c", "at": "2026-03-01T10:40:00Z", "shop": "one", "amount": None, "paid": False},
+    {"id": "d", "at": "2026-03-01T12:10:00Z", "shop": "two", "amount": 4, "paid": True},
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with settings, to work in; its root is `warehouse`."""
+    for name in ("ROOT", "PIPELINES", "SETTINGS"):
+        monkeypatch.delenv(f"TIDEMARK_{name}", raising=False)
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "settings.yaml").write_text(
+        "root: ../warehouse\npipelines: pipelines\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def land(
+    project: Path, rows: Iterable[Mapping[str, Any] | str], name: str = "landing/orders/1.json"
+) -> Path:
+    file = project / "warehouse" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return file
+
+
+def new(sample: Path | str, *arguments: str, name: str = "orders") -> Result:
+    return CliRunner().invoke(app, ["new", name, "--from", str(sample), *arguments])
+
+
+def text_of(project: Path, name: str = "orders") -> str:
+    return (project / "include" / "pipelines" / f"{name}.yaml").read_text()
+
+
+def written(project: Path, name: str = "orders") -> Pipeline:
+    return load_pipeline(project / "include" / "pipelines" / f"{name}.yaml")
+
+
+def proposed(project: Path, rows: Iterable[Mapping[str, Any] | str], *arguments: str) -> Pipeline:
+    ended = new(land(project, rows), *arguments)
+    assert ended.exit_code == 0, ended.stderr
+    return written(project)
+
+
+def types(pipeline: Pipeline) -> dict[str, str]:
+    columns = pipeline.source.columns.items()
+    return {n: c.type if c.nullable else f"{c.type} not null" for n, c in columns}
+
+
+def test_each_part_of_a_pipeline_is_proposed(project: Path) -> None:
+    pipeline = proposed(project, ROWS)
+    source = pipeline.source
+    assert source.files == "landing/orders/*.json*"
+    assert types(pipeline) == {
+        "id": "string not null", "at": "timestamp not null", "shop": "string not null",
+        "amount": "double", "paid": "boolean not null",
+    }  # fmt: skip
+    assert (source.event_time.column, source.event_time.format) == ("at", "iso8601")
+    assert source.unique is not None
+    assert source.unique.by == "id"
+    assert pipeline.watermark.delay == timedelta(hours=1)
+    table = pipeline.tables["per_hour"]
+    assert (table.window.length, table.group_by) == (timedelta(hours=1), ("shop",))
+    assert table.measures == {
+        "events": "count(*)", "paid_count": "count_if(paid)", "amount_sum": "sum(amount)",
+    }  # fmt: skip
+    assert "came up to 20 minutes after a newer one" in text_of(project)
+
+
+def test_the_command_says_what_it_wrote_and_what_comes_next(project: Path) -> None:
+    file = land(project, [*ROWS, "no JSON"])
+    told = new(file).output.splitlines()
+    assert told[0] == "orders: proposed from 4 rows, and good:"
+    assert "  event time  at" in told
+    assert "Not JSON objects, so that a run rejects them: 1 line of the sample." in told
+    assert f"Written: {project}/include/pipelines/orders.yaml" in told
+    assert any("tidemark try orders" in line for line in told)
+
+
+def test_the_same_sample_gives_the_same_file(project: Path) -> None:
+    file = land(project, ROWS)
+    new(file)
+    first = text_of(project)
+    assert new(file, "--force").exit_code == 0
+    assert text_of(project) == first
+
+
+def test_a_file_that_exists_is_replaced_only_when_asked(project: Path) -> None:
+    file = land(project, ROWS)
+    pipelines = project / "include" / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "orders.yaml").write_text("mine")
+    refused = new(file)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("PipelineExists: ")
+    assert "replace it with --force" in refused.stderr
+    assert text_of(project) == "mine"
+    assert new(file, "--force").exit_code == 0
+    (pipelines / "orders.yaml").rename(pipelines / "orders.yml")
+    assert "orders.yml is this pipeline's file already" in new(file, "--force").stderr
+    assert [path.name for path in pipelines.iterdir()] == ["orders.yml"]
+
+
+def test_a_sample_elsewhere_is_named_by_its_uri(project: Path) -> None:
+    folder = project / "my data"
+    folder.mkdir()
+    land(project, ROWS).rename(folder / "x.ndjson.gz.txt")
+    assert new("my data/x.ndjson.gz.txt").exit_code == 0
+    assert written(project).source.files == f"file://{project}/my%20data/*.ndjson*"
+
+
+def test_a_pattern_is_kept_and_its_files_are_read_by_name(project: Path) -> None:
+    land(project, ROWS[2:], "landing/orders/b/2.json.gz")
+    land(project, ROWS[:2], "landing/orders/a/1.json")
+    ended = new("warehouse/landing/orders/**/*.json*")
+    assert "proposed from 4 rows" in ended.output, ended.stderr
+    assert written(project).source.files == "landing/orders/**/*.json*"
+    assert next(iter(written(project).source.columns)) == "id"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2**63], "decimal(38,0) not null"),
+        ([1, 2.5, 2**63, None], "double"),
+        ([10**40, 1], "double not null"),
+        ([1.0, 2], "double not null"),
+        (["1", "2"], "string not null"),
+        ([True, None], "boolean"),
+        (["2026-01-01T00:00:00+02:00", "2026-01-01 10:00Z"], "timestamp not null"),
+        (["2026-01-01T00:00:00", "2026-01-01T10:00:00Z"], "string not null"),
+        (["2026-01-01", "2026-02-31"], "string not null"),
+        (["2026-01-01", "2026-02-28"], "date not null"),
+        ([[1], [2.5], []], "array<double> not null"),
+        ([{"a": 1, "b": {"c": "x"}}, {"d": [True]}],
+         "struct<a:long,b:struct<c:string>,d:array<boolean>> not null"),
+        ([*[1] * 9, "x"], "long not null"),
+        ([[], None], None),
+        ([{"a": 1}, {"A": 1}], None),
+        ([{"a b": 1}], None),
+        ([{}], None),
+        ([[1, "x"]], None),
+        ([1, "x"], None),
+        ([None], None),
+    ],
+)  # fmt: skip
+def test_a_field_gets_the_type_that_takes_its_values(
+    project: Path, values: list[Any], expected: str | None
+) -> None:
+    rows = [{"at": "2026-03-01T09:00:00Z", "x": value} for value in values]
+    assert types(proposed(project, rows)).get("x") == expected
+    if expected is None:
+        assert '#   "x": ' in text_of(project)
+
+
+def test_fields_that_cannot_be_columns_are_named_with_the_reason(project: Path) -> None:
+    row = {"at": "2026-03-01T09:00:00Z", "a b": 1, "_x": 1, "n": 1, "N": 2, "": 1, "k": "v"}
+    pipeline = proposed(project, [row, row | {"k": 7}])
+    assert list(pipeline.source.columns) == ["at", "n"]
+    text = text_of(project)
+    assert '#   "N": differs from another column by its case alone' in text
+    assert '#   "k": of several types (text in 1, number in 1)' in text
+    assert '#   "a b": cannot name a column' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "format_", "zone"),
+    [
+        ("made", "2026-03-01T09:00:00+01:00", "iso8601", None),
+        ("made", "2026-03-01 09:00:00", "iso8601", "UTC"),
+        ("made", "2026-03-01", "iso8601", "UTC"),
+        ("made", "01/Mar/2026:09:00:00 +0100", "dd/MMM/yyyy:HH:mm:ss Z", None),
+        ("made", "2026/03/01 09:00:00", "yyyy/MM/dd HH:mm:ss", "UTC"),
+        ("made_at", 1_772_000_000, "epoch_seconds", None),
+        ("made_at", 1_772_000_000.25, "epoch_seconds", None),
+        ("eventTime", 1_772_000_000_000, "epoch_millis", None),
+        ("ts", 1_772_000_000_000_000, "epoch_micros", None),
+    ],
+)
+def test_the_event_time_s_format_is_found(
+    project: Path, name: str, value: Any, format_: str, zone: str | None
+) -> None:
+    pipeline = proposed(project, [{name: value, "phone": 1_772_000_000}])
+    found = pipeline.source.event_time
+    assert (found.column, found.format, found.zone) == (name, format_, zone)
+    assert types(pipeline)[name] == "timestamp not null"
+
+
+@pytest.mark.parametrize(
+    ("names", "best"),
+    [
+        (("updated_at", "ordered_at"), "ordered_at"),
+        (("ordered_at", "event_time"), "event_time"),
+        (("note", "ordered_at"), "ordered_at"),
+        (("ordered_at", "paid_at"), "ordered_at"),
+    ],
+)
+def test_of_several_times_the_event_s_own_is_chosen(
+    project: Path, names: tuple[str, ...], best: str
+) -> None:
+    rows = [dict.fromkeys(names, "2026-03-01T09:00:00Z")]
+    assert proposed(project, rows).source.event_time.column == best
+    other = next(name for name in names if name != best)
+    asked = proposed(project, rows, "--event-time", other, "--force")
+    assert asked.source.event_time.column == other
+
+
+def test_a_time_that_each_row_has_is_before_one_that_some_lack(project: Path) -> None:
+    row = {"event_time": "2026-03-01T09:00:00Z", "b": "2026-03-01T09:00:00Z"}
+    pipeline = proposed(project, [row, row | {"event_time": None}])
+    assert pipeline.source.event_time.column == "b"
+
+
+def test_keys_can_be_named_and_one_that_gold_has_already_gets_another_name(
+    project: Path,
+) -> None:
+    rows = [row | {"status": 200 + number % 2} for number, row in enumerate(ROWS)]
+    pipeline = proposed(project, rows)
+    assert pipeline.tables["per_hour"].group_by == ("shop", "status_value")
+    assert pipeline.source.derive == {"status_value": "status"}
+    asked = proposed(project, rows, "--group-by", "id, shop", "--force")
+    assert asked.tables["per_hour"].group_by == ("id", "shop")
+
+
+def test_names_that_yaml_or_sql_read_otherwise_are_quoted(project: Path) -> None:
+    row = {"at": "2026-03-01T09:00:00Z", "no": "x", "case": 1.5, "größe": 2.5, "a-b": 1.5, "1": 1.5}
+    pipeline = proposed(project, [row, row | {"no": "y"}] * 2)
+    assert set(pipeline.source.columns) == set(row)
+    measures = pipeline.tables["per_hour"].measures
+    assert measures["case_sum"] == "sum(`case`)"
+    assert set(measures) == {"events", "case_sum", "größe_sum", "a-b_sum", "1_sum"}
+
+
+def test_one_row_is_enough(project: Path) -> None:
+    pipeline = proposed(project, ROWS[:1])
+    assert list(pipeline.tables) == ["per_hour"]
+    assert "# No column has few values" in text_of(project)
+
+
+def test_no_more_than_the_first_lines_are_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MOST_LINES", 3)
+    monkeypatch.setattr("tidemark.cli.new.commands.MOST_LINES", 3)
+    file = land(project, ROWS)
+    assert "proposed from 3 rows" in new(file).output
+    assert "from the first 3 lines of" in text_of(project)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no line holds anything"),
+        (b"\n \n", "no line holds anything"),
+        (b"a,b\n1,2\n", "the first is `a,b`. A source is JSON lines"),
+        (b"\xff\xfe", "has no line that is one JSON object"),
+        (b'[{"a": 1},\n{"a": 2}]\n', "is a JSON array."),
+        (b'{\n  "a": 1\n}\n', "has its objects on several lines"),
+        (b'{"a": 1, "a": 2}\n', "has no line that is one JSON object"),
+        (b'{"a": NaN}\n', "has no line that is one JSON object"),
+        (b'{"a": 1}\n', "No column looks like an event time"),
+        (b'{"phone": 1772000000}\n', "Name one with --event-time."),
+    ],
+)
+def test_a_sample_that_cannot_be_used_is_told_in_a_sentence(
+    project: Path, content: bytes, said: str
+) -> None:
+    file = land(project, [])
+    file.write_bytes(content)
+    refuses(project, new(file), said)
+
+
+def refuses(project: Path, ended: Result, said: str) -> None:
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith("SampleUnusable: ")
+    assert said in ended.stderr
+    assert "Nothing was written." in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (project / "include" / "pipelines").exists()
+
+
+def test_a_huge_line_and_a_broken_archive_are_told(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1024**2)
+    huge = land(project, [ROWS[0], {"x": "y" * 1024**2}])
+    refuses(project, new(huge), f"Line 2 of {huge} is longer than 1 MiB.")
+    broken = land(project, ROWS, "landing/orders/2.json.gz")
+    broken.write_bytes(broken.read_bytes()[:-12])
+    refuses(project, new(broken), f"{broken} cannot be read beyond line ")
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "said"),
+    [
+        ("warehouse/nowhere/1.json", (), "there is no folder "),
+        ("warehouse/landing/orders/2.json", (), "there is no such file"),
+        ("warehouse/landing/orders/*.csv", (), "there is no such file"),
+        ("warehouse/landing/orders", (), "is a folder. Name a file in it"),
+        ("warehouse/loose.json", (), "must begin with the name of a folder"),
+        ("warehouse/landing/orders/1.json", ("--event-time", "att"), "Did you mean `at`?"),
+        ("warehouse/landing/orders/1.json", ("--event-time", "shop"), "cannot be the event time"),
+        ("warehouse/landing/orders/1.json", ("--group-by", "shopp"), "Did you mean `shop`?"),
+    ],
+)
+def test_a_place_or_column_that_is_not_there_is_told(
+    project: Path, given: str, arguments: tuple[str, ...], said: str
+) -> None:
+    land(project, ROWS)
+    land(project, ROWS, "loose.json")
+    refuses(project, new(given, *arguments), said)
+
+
+@pytest.mark.parametrize("name", ["Orders", "a b", "1", "ops", "orders__backfill", "../x"])
+def test_a_name_that_no_pipeline_can_have_is_refused(project: Path, name: str) -> None:
+    refuses(project, new(land(project, ROWS), name=name), f"`{name}` ")
+
+
+def test_a_source_in_the_pipeline_s_own_folder_is_refused_and_not_written(project: Path) -> None:
+    ended = new(land(project, ROWS, "orders/1.json"))
+    assert ended.exit_code == 1
+    assert "lies in the pipeline's own folder" in ended.stderr
+    assert not (project / "include" / "pipelines").exists()
+
+
+def test_the_access_log_is_described_as_its_own_file_does(project: Path) -> None:
+    parts = REPOSITORY / "include" / "samples" / "access_log" / "part-*.json.gz"
+    ended = new(parts, name="log")
+    assert ended.exit_code == 0, ended.stderr
+    proposed_one = written(project, "log")
+    own = load_pipeline(REPOSITORY / "include" / "pipelines" / "access_log.yaml")
+    assert list(proposed_one.source.columns) == list(own.source.columns)
+    for name, column in own.source.columns.items():
+        expected = {"int": "long"}.get(column.type, column.type)
+        assert proposed_one.source.columns[name].type == expected
+    assert proposed_one.source.event_time.column == "timestamp"
+    assert proposed_one.source.unique is not None
+    assert proposed_one.source.unique.by == "request_id"
+    assert proposed_one.tables["per_day"].group_by == ("verb", "status_value")
+
+
+def test_the_impressions_are_described_as_their_own_file_does(project: Path) -> None:
+    ended = new(
+        REPOSITORY / "include" / "samples" / "ad_impressions" / "**" / "trigger-*.json",
+        name="ads",
+    )
+    assert ended.exit_code == 0, ended.stderr
+    pipeline = written(project, "ads")
+    assert types(pipeline) == {
+        "timestamp": "timestamp not null", "spotId": "long not null",
+        "impressionId": "string not null", "agent": "string not null",
+    }  # fmt: skip
+    assert pipeline.source.unique is not None
+    assert pipeline.source.unique.by == "impressionId"

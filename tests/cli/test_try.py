@@ -1,0 +1,182 @@
+"""`tidemark try`, and the README's way from a file of one's own to a table."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
+
+from tests.end_to_end.pages import examples_under
+from tests.runs import REPOSITORY, Place, clicks
+from tidemark.cli.main import app
+from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.pipeline.load import load_pipeline
+
+README = (REPOSITORY / "README.md").read_text()
+SECTION = "Your own data in five minutes"
+FIRST = [{"at": "2026-01-01T10:01:00Z", "key": "a", "amount": number} for number in range(5)]
+# The README's orders by hour and country, by another engine; each id once, wrong types left out.
+BY_HOUR = """
+    SELECT strftime(date_trunc('hour', at), '%Y-%m-%d %H:%M:%S'), country, count(*)::INT,
+        count(*) FILTER (express)::INT, sum(items)::INT, round(sum(amount::DOUBLE), 6)
+    FROM (SELECT DISTINCT ordered_at::TIMESTAMP AS at, * FROM read_json('{}',
+        format='newline_delimited', ignore_errors=true,
+        columns={{order_id: 'VARCHAR', ordered_at: 'VARCHAR', country: 'VARCHAR', items: 'BIGINT',
+                  amount: 'VARCHAR', express: 'BOOLEAN'}}))
+    WHERE TRY_CAST(amount AS DOUBLE) IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder in which the README's lines can be run as they are; set-up has been done."""
+    (tmp_path / "include" / "pipelines").mkdir(parents=True)
+    settings = REPOSITORY / "include" / "settings.yaml"
+    (tmp_path / "include" / "settings.yaml").write_text(settings.read_text())
+    (tmp_path / "Makefile").write_text("setup:\n")
+    (tmp_path / ".tidemark").mkdir()
+    (tmp_path / ".tidemark" / "env").touch()
+    return tmp_path
+
+
+def run_lines(clone: Path, lines: str) -> subprocess.CompletedProcess[str]:
+    kept = {n: v for n, v in os.environ.items() if not n.startswith("TIDEMARK_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    (clone / "tmp").mkdir(exist_ok=True)
+    ended = subprocess.run(
+        ["sh", "-e", "-c", lines], cwd=clone, capture_output=True, text=True, check=False,
+        env=kept | {"PATH": path, "TMPDIR": str(clone / "tmp")}, timeout=300,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def files_below(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.mark.process
+def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Path) -> None:
+    propose, try_it, run_it = examples_under(README, SECTION, "sh")
+    shown = re.search(rf"## {SECTION}\n.*?\n```\n(.*?)```", README, re.DOTALL)
+    assert shown
+    run_lines(clone, propose)
+    pipeline = load_pipeline(clone / "include" / "pipelines" / "orders.yaml")
+    assert pipeline.source.files == "landing/orders/*.json*"
+
+    before = files_below(clone / "warehouse"), files_below(clone / "include")
+    tried = run_lines(clone, try_it)
+    assert (files_below(clone / "warehouse"), files_below(clone / "include")) == before
+    assert list((clone / "tmp").glob("tidemark-try-*")) == []
+    printed = [line.rstrip() for line in tried.stdout.splitlines()]
+    for line in shown[1].splitlines():
+        assert line in printed, tried.stdout
+
+    run_lines(clone, run_it)
+    orders = clone / "warehouse" / "landing" / "orders" / "orders-1.json"
+    with duckdb.connect() as connection:
+        expected = connection.sql(BY_HOUR.format(orders)).fetchall()
+    gold = DeltaTable(str(clone / "warehouse" / "orders" / "per_hour" / "gold"))
+    rows = gold.to_pyarrow_table().sort_by(
+        [("window_start", "ascending"), ("country", "ascending")]
+    )
+    assert [
+        (f"{row['window_start']:%Y-%m-%d %H:%M:%S}", row["country"], row["events"],
+         row["express_count"], row["items_sum"], round(row["amount_sum"], 6))
+        for row in rows.to_pylist()
+    ] == expected  # fmt: skip
+    # What was tried is what was run.
+    for start, country, events, *_ in expected:
+        assert any(re.match(rf"{start}  {country} +{events} ", line) for line in printed)
+
+
+@pytest.mark.process
+def test_a_trial_whose_every_row_is_rejected_fails_and_can_be_kept(clone: Path) -> None:
+    place = Place(clone / "warehouse")
+    place.land("1.json", ["no JSON", '{"key": 1}', *FIRST])
+    place.write_file().rename(clone / "include" / "pipelines" / "clicks.yaml")
+    before = files_below(clone / "warehouse")
+    tried = run_lines(clone, "tidemark try clicks --rows 2 --keep || echo code $?")
+    assert tried.stdout.splitlines()[-1] == "code 1"
+    assert "Each of the 2 rows was rejected" in tried.stderr
+    assert "  malformed: not exactly one JSON object\n    no JSON\n" in tried.stdout
+    assert "  ingest: 2 read = 0 accepted + 2 rejected\n" in tried.stdout
+    (root,) = (clone / "tmp").glob("tidemark-try-*")
+    assert f"The temporary root is kept: {root}" in tried.stdout
+    assert (root / "clicks" / "rejects").is_dir()
+    assert files_below(clone / "warehouse") == before
+
+
+def tidemark(place: Place, *arguments: str) -> Result:
+    folder = place.write_file().parent
+    variables = {"TIDEMARK_ROOT": str(place.root), "TIDEMARK_PIPELINES": str(folder)}
+    return CliRunner().invoke(app, arguments, env=variables)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ([], "has no file with a line."),
+        (["1.json"], "has no file with a line."),
+        (["1.json.bz2"], "1.json.bz2 is neither plain nor gzip, and is not read here."),
+        (["1.json.gz"], "1.json.gz cannot be read beyond line 0"),
+    ],
+)
+def test_a_source_without_rows_is_told_before_anything_runs(
+    tmp_path: Path, files: list[str], said: str
+) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "landing").mkdir()
+    for name in files:
+        (tmp_path / "landing" / name).write_bytes(
+            b"BZh91AY" if "2" in name else b"x" * 9 * ("gz" in name)
+        )
+    ended = tidemark(place, "try", "clicks")
+    assert ended.exit_code == 1
+    assert "SampleUnusable: clicks has no row to try: " in ended.stderr
+    assert said in ended.stderr
+    assert ended.stderr.endswith("Nothing was run.\n")
+
+
+def test_a_source_s_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    ended = tidemark(Place(tmp_path), "try", "clicks")
+    assert ended.exit_code == 1
+    assert f"The folder {tmp_path}/landing does not exist" in ended.stderr
+
+
+def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> None:
+    place = Place(tmp_path / "root")
+    place.land("2.json", ["2a", "2b", "2c"])
+    place.land("1.json", ["1a", "1b"])
+    place.land("3.json", ["3a"])
+    taken = take_first_rows(place.pipeline, place.settings, 4, tmp_path / "copy")
+    assert (taken.lines, taken.files, taken.notes) == (4, 2, ())
+    copies = sorted((tmp_path / "copy").rglob("*.json"))
+    assert [path.read_text() for path in copies] == ["1a\n1b\n", "2a\n2b\n"]
+
+
+def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path: Path) -> None:
+    samples = sorted((REPOSITORY / "include" / "pipelines").glob("*.yaml"))
+    assert samples
+    for number, file in enumerate(samples):
+        own = load_pipeline(file)
+        copy = load_pipeline(write_pipeline(own, tmp_path / str(number)))
+        assert copy.source.files == f"{own.name}_source/**/*"
+        source = copy.source.model_copy(update={"files": own.source.files})
+        assert copy.model_copy(update={"source": source}) == own
+
+
+def test_a_pipeline_that_is_named_like_its_copied_source_can_be_tried(tmp_path: Path) -> None:
+    for name in ("source", "landing", "a_source"):
+        pipeline = Place(tmp_path, clicks(), name)
+        content = clicks(source=clicks()["source"] | {"files": "elsewhere/*.json"})
+        pipeline.content = content
+        assert write_pipeline(pipeline.pipeline, tmp_path / name)
+        assert load_pipeline(tmp_path / name / f"{name}.yaml").name == name
