@@ -132,7 +132,12 @@ def test_a_sample_elsewhere_is_named_by_its_uri(project: Path) -> None:
     folder.mkdir()
     land(project, ROWS).rename(folder / "x.ndjson.gz.txt")
     assert new("my data/x.ndjson.gz.txt").exit_code == 0
-    assert written(project).source.files == f"file://{project}/my%20data/*.ndjson*"
+    assert written(project).source.files == f"file://{project}/my data/*.ndjson*"
+
+
+def test_a_sample_elsewhere_whose_path_no_uri_can_have_is_refused(project: Path) -> None:
+    land(project, ROWS).rename(project / "100%.json")
+    refuses(project, new("100%.json"), "Rename it, or land it below ")
 
 
 def test_a_pattern_is_kept_and_its_files_are_read_by_name(project: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.runs import Place, clicks, succeed
 from tests.streaming.judging import judge_lines
+from tidemark.cli.new.places import find_sample
 from tidemark.cli.new.pipeline_text import pipeline_text
 from tidemark.cli.new.proposal import propose
 from tidemark.cli.new.sample import Sample
@@ -66,3 +69,14 @@ def test_each_format_of_event_time_takes_the_values_that_it_was_proposed_for(
 ) -> None:
     for times in TIMES:
         assert verdicts(spark, {"at": times}) == [(None, None)] * 4, times
+
+
+def test_a_run_reads_a_source_that_is_named_outside_of_its_root(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "root")
+    file = Place(tmp_path).land("1.json", [{"at": TIMES[0][0]}, {"at": TIMES[0][1]}], "my dätä")
+    found = find_sample(str(file), place.settings, place.name)
+    assert found.source == f"file://{tmp_path}/my dätä/*.json*"
+    place.content = clicks(source=clicks()["source"] | {"files": found.source})
+    assert succeed(spark, place).rows.accepted == 2

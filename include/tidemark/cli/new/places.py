@@ -57,7 +57,14 @@ def _as_source(given: str, settings: Settings) -> str:
     root = local_path(settings.root) if settings.is_local else None
     if root and path.startswith(f"{root}/"):
         return path.removeprefix(f"{root}/")
-    return f"file://{quote(path, safe='/*?[]{},!^')}"
+    if found := re.search("[%#]", path):
+        raise SampleUnusable(
+            f"--from {given} lies outside of the root, and has {found[0]!r} in its path, which the "
+            "URI of a source cannot have. Nothing was written. Rename it, or land it below "
+            f"{settings.root}."
+        )
+    # Not encoded: Hadoop takes the path of a URI as it is written.
+    return f"file://{path}"
 
 
 def _check_folder(given: str, folder: str) -> None:

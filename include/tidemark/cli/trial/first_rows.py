@@ -14,7 +14,7 @@ from tidemark.errors import SampleUnusable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
-from tidemark.pipeline.source_files import split_files
+from tidemark.pipeline.source_files import has_pattern, split_files
 from tidemark.pipeline.storage_options import is_local, local_path
 from tidemark.storage.lines import read_lines
 
@@ -71,7 +71,7 @@ def _landing(name: str) -> str:
 def _places(pipeline: Pipeline, settings: Settings) -> list[str]:
     parts = split_files(pipeline.source.files)
     folder = Places(settings.root, pipeline.name).source(parts.folder)
-    if is_local(folder) and not Path(local_path(folder)).exists() and "*" not in folder:
+    if is_local(folder) and not Path(local_path(folder)).exists() and not has_pattern(folder):
         raise SampleUnusable(
             f"The folder {local_path(folder)} does not exist, and so no row to try. Nothing was "
             "run. Make it, or correct source.files in the pipeline or root in the settings."
@@ -81,7 +81,14 @@ def _places(pipeline: Pipeline, settings: Settings) -> list[str]:
 
 
 def _copy(place: str, options: Mapping[str, str], limit: int, target: Path) -> int:
-    """Copy lines; where one cannot be read, those before it stay out too."""
-    lines = list(islice(read_lines(place, options), limit))
-    target.write_bytes(b"".join(line + b"\n" for line in lines))
-    return len(lines)
+    """Copy lines; where one cannot be read, none of the file is left."""
+    count = 0
+    try:
+        with target.open("wb") as out:
+            for line in islice(read_lines(place, options), limit):
+                out.write(line + b"\n")
+                count += 1
+    except SampleUnusable:
+        target.unlink()
+        raise
+    return count
