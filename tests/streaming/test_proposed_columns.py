@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.runs import Place, clicks, succeed
 from tests.streaming.judging import judge_lines
-from tidemark.cli.new.places import find_sample
 from tidemark.cli.new.pipeline_text import pipeline_text
+from tidemark.cli.new.places import find_sample
 from tidemark.cli.new.proposal import propose
 from tidemark.cli.new.sample import Sample
 from tidemark.pipeline.load import pipeline_from_text
