@@ -24,9 +24,9 @@ SECTION = "Your own data in five minutes"
 FIRST = [{"at": "2026-01-01T10:01:00Z", "key": "a", "amount": number} for number in range(5)]
 # The README's orders by hour and country, by another engine; each id once, wrong types left out.
 BY_HOUR = """
-    SELECT strftime(date_trunc('hour', at), '%Y-%m-%d %H:%M:%S'), country, count(*)::INT,
+    SELECT strftime(date_trunc('hour', time), '%Y-%m-%d %H:%M:%S'), country, count(*)::INT,
         count(*) FILTER (express)::INT, sum(items)::INT, round(sum(amount::DOUBLE), 6)
-    FROM (SELECT DISTINCT ordered_at::TIMESTAMP AS at, * FROM read_json('{}',
+    FROM (SELECT DISTINCT ordered_at::TIMESTAMP AS time, * FROM read_json('{}',
         format='newline_delimited', ignore_errors=true,
         columns={{order_id: 'VARCHAR', ordered_at: 'VARCHAR', country: 'VARCHAR', items: 'BIGINT',
                   amount: 'VARCHAR', express: 'BOOLEAN'}}))
@@ -65,7 +65,7 @@ def files_below(folder: Path) -> dict[str, int]:
 @pytest.mark.process
 def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Path) -> None:
     propose, try_it, run_it = examples_under(README, SECTION, "sh")
-    shown = re.search(rf"## {SECTION}\n.*?\n```\n(.*?)```", README, re.DOTALL)
+    shown = re.search(r"Among what it prints:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown
     run_lines(clone, propose)
     pipeline = load_pipeline(clone / "include" / "pipelines" / "orders.yaml")
