@@ -116,7 +116,7 @@ def _event_time(
         known = ", ".join(column.name for column in columns) or "none"
         out = f" Not usable: {', '.join(one.name for one in left_out[:10])}." if left_out else ""
         raise SampleUnusable(
-            f"No column looks like an event time: {_FORMATS}, counts in a column that is named "
+            f"No column looks like an event time: {_FORMATS}, these in a column that is named "
             f"like a time. Columns: {known}.{out} Name one with --event-time. {_BY_HAND}"
         )
     _, _, column, written = min(found, key=lambda one: one[:2])
@@ -144,7 +144,7 @@ def _rank(column: SampleColumn, written: TimeFormat) -> tuple[bool, int, bool] |
         name = len(_OF_THE_EVENT) + 2
     else:
         name = len(_OF_THE_EVENT) + (0 if named else 1)
-    return not (column.is_required and not column.misfits), name, written.zone is not None
+    return written.fitting < len(column.values), name, written.zone is not None
 
 
 def _unique(columns: Sequence[SampleColumn], sample: Sample) -> SampleColumn | None:
