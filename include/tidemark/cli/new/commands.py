@@ -55,7 +55,7 @@ def new(
     """
     loaded = load_settings(settings)
     _check_name(name)
-    file = _file(name, loaded, force)
+    file = _file(name, loaded)
     places = find_sample(sample, loaded, name)
     rows = read_sample(places.read, loaded.storage_options)
     keys = None if group_by is None else [key.strip() for key in group_by.split(",")]
@@ -73,8 +73,8 @@ def _check_name(name: str) -> None:
         raise SampleUnusable(f"`{name}` {error}. Nothing was written.") from None
 
 
-def _file(name: str, settings: Settings, force: bool) -> Path:
-    """Where the file goes; refused early, before a sample is read, and again by the write."""
+def _file(name: str, settings: Settings) -> Path:
+    """Where the file goes. PipelineExists where the pipeline has one of the other ending."""
     folder = Path(settings.pipelines)
     file, *twins = [folder / f"{name}{ending}" for ending in ENDINGS]
     for other in twins:
@@ -83,23 +83,17 @@ def _file(name: str, settings: Settings, force: bool) -> Path:
                 f"{other} is this pipeline's file already. Nothing was written. Take another name, "
                 "or remove it first."
             )
-    if file.exists() and not force:
-        raise _exists(file)
     return file
 
 
 def _write(file: Path, text: str, force: bool) -> None:
-    """All of the file or nothing."""
+    """All of the file or nothing; one that exists, or is just being made, only with force."""
     try:
         write_bytes(str(file), text.encode(), {}, create_only=not force)
     except FileInTheWay:
-        raise _exists(file) from None
-
-
-def _exists(file: Path) -> PipelineExists:
-    return PipelineExists(
-        f"{file} exists. Nothing was written. Take another name, or replace it with --force."
-    )
+        raise PipelineExists(
+            f"{file} exists. Nothing was written. Take another name, or replace it with --force."
+        ) from None
 
 
 def _origin(sample: Sample, given: str) -> str:
