@@ -85,6 +85,11 @@ class HousekeepingRefused(TidemarkError):
     """Nothing may be removed from a checkpoint as it is; the message says which one, and why."""
 
 
+class MaintenanceRefused(TidemarkError):
+    """A table could not be maintained, because a reader is too far behind; the message says
+    which one, and what to do."""
+
+
 class StateLost(TidemarkError):
     """State that the next start loads cannot be built from the files that are there."""
 

@@ -1,4 +1,5 @@
-"""Dags from pipeline files: a stream and a backfill each, parsed without loading any engine."""
+"""Dags from pipeline files: a stream, a backfill and a maintenance each, parsed without loading any
+engine."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from airflow.sdk import DAG, Asset, XComArg, get_parsing_context
 from tidemark.airflow.backfill_dag import backfill_dag, backfill_dag_id
 from tidemark.airflow.describe import describe
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
+from tidemark.airflow.maintenance_dag import maintenance_dag, maintenance_dag_id
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.airflow.stream import StreamOperator
@@ -19,7 +21,7 @@ from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.pipeline.storage_options import is_local
 
 # A run picks up everything that is new, so missed schedules are never made up for (no catchup),
@@ -37,8 +39,9 @@ def pipeline_dags(
     default_args: Mapping[str, Any] | None = None,
     settings: str | Path | None = None,
 ) -> dict[str, DAG]:
-    """Two Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
-    name, and its backfill, `NAME__backfill`, which is started by hand.
+    """Three Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
+    name, its backfill, `NAME__backfill`, which is started by hand, and its maintenance,
+    `NAME__maintenance`, which runs once a day.
 
     `folder` holds the files; without it, the settings' folder of pipelines. `settings` is the
     settings file; without it, the one that `load_settings` finds, also when a task runs.
@@ -54,9 +57,9 @@ def pipeline_dags(
     arguments = {**DEFAULT_ARGS, **(default_args or {})}
     file = str(Path(settings).absolute()) if settings else None
     made = [
-        make(pipeline, Places(used.root, pipeline.name), arguments, _task(path, file, conn_id))
+        dag
         for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-        for make in (_stream_dag, _backfill_dag)
+        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id))
     ]
     return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
@@ -65,11 +68,34 @@ def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
     # A task's process parses the Dag file as well, and needs one Dag of it.
     wanted = get_parsing_context().dag_id
     for path in pipeline_files(folder):
-        if wanted in (None, path.stem, backfill_dag_id(path.stem)):
+        if wanted in (None, *_dag_ids(path.stem)):
             try:
                 yield path.absolute(), load_pipeline(path)
             except PipelineInvalid:
                 continue
+
+
+def _dag_ids(pipeline: str) -> tuple[str, ...]:
+    return pipeline, backfill_dag_id(pipeline), maintenance_dag_id(pipeline)
+
+
+def _dags_of(
+    pipeline: Pipeline,
+    settings: Settings,
+    default_args: Mapping[str, Any],
+    task: dict[str, Any],
+) -> tuple[DAG, ...]:
+    arguments = _dag_arguments(pipeline, default_args)
+    return (
+        _stream_dag(pipeline, Places(settings.root, pipeline.name), arguments, task),
+        backfill_dag(pipeline, arguments, task),
+        maintenance_dag(pipeline, settings.maintenance, arguments, _files(task)),
+    )
+
+
+def _files(task: dict[str, Any]) -> dict[str, Any]:
+    """What a task without a JVM is told."""
+    return {name: task[name] for name in ("pipeline_file", "settings_file")}
 
 
 def _task(path: Path, settings_file: str | None, conn_id: str) -> dict[str, Any]:
@@ -88,7 +114,7 @@ def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[
 
 
 def _stream_dag(
-    pipeline: Pipeline, places: Places, default_args: Mapping[str, Any], task: dict[str, Any]
+    pipeline: Pipeline, places: Places, dag_arguments: dict[str, Any], task: dict[str, Any]
 ) -> DAG:
     with DAG(
         dag_id=pipeline.name,
@@ -96,10 +122,10 @@ def _stream_dag(
         doc_md=describe(pipeline, places),
         schedule=pipeline.schedule,
         allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
-        **_dag_arguments(pipeline, default_args),
+        **dag_arguments,
     ) as dag:
         stream = StreamOperator(task_id="stream", **task)
-        files = {name: task[name] for name in ("pipeline_file", "settings_file")}
+        files = _files(task)
         publish = PublishOperator(
             task_id="publish",
             result=XComArg(stream, key="result"),
@@ -109,12 +135,6 @@ def _stream_dag(
         housekeeping = CheckpointHousekeepingOperator(task_id="checkpoint_housekeeping", **files)
         publish >> housekeeping >> StateCheckOperator(task_id="state_check", **files)
     return dag
-
-
-def _backfill_dag(
-    pipeline: Pipeline, places: Places, default_args: Mapping[str, Any], task: dict[str, Any]
-) -> DAG:
-    return backfill_dag(pipeline, _dag_arguments(pipeline, default_args), task)
 
 
 def gold_asset(table: str, places: Places) -> Asset:

@@ -18,6 +18,7 @@ from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
+from tidemark.cli.maintain import maintain
 from tidemark.cli.new.commands import new
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
@@ -55,6 +56,7 @@ app.command()(validate)
 app.command()(run)
 app.command()(publish)
 app.command()(status)
+app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(lease, name="lease")
 app.add_typer(ledger, name="ledger")

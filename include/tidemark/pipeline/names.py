@@ -10,6 +10,8 @@ TABLE_NAMES_IN_USE = ("bronze", "checkpoints", "ingest", "lease", "rejects", "re
 PIPELINE_NAMES_IN_USE = ("ops",)
 # A pipeline's backfill Dag has its name with this at the end.
 BACKFILL_SUFFIX = "__backfill"
+# … and its maintenance Dag with this.
+MAINTENANCE_SUFFIX = "__maintenance"
 # Columns that publish adds to gold and changes.
 COLUMNS_IN_USE = (
     *("window_start", "window_end", "window_date", "rows", "status", "revision"),
@@ -30,8 +32,14 @@ def check_folder_name(name: str, what: str) -> None:
     in_use = TABLE_NAMES_IN_USE if what == "table" else PIPELINE_NAMES_IN_USE
     if name in in_use:
         raise ValueError("names a folder that the platform makes; choose another")
-    if what == "pipeline" and name.endswith(BACKFILL_SUFFIX):
-        raise ValueError(f"ends with {BACKFILL_SUFFIX}, as the Dags of backfills do")
+    if what == "pipeline":
+        _check_no_dag_of_another(name)
+
+
+def _check_no_dag_of_another(name: str) -> None:
+    for suffix, dags in ((BACKFILL_SUFFIX, "backfills"), (MAINTENANCE_SUFFIX, "maintenance")):
+        if name.endswith(suffix):
+            raise ValueError(f"ends with {suffix}, as the Dags of {dags} do")
 
 
 def check_column_name(name: str) -> None:

@@ -70,7 +70,12 @@ class Places:
     def result(self, run_id: str, try_number: int | None = None) -> str:
         """The result file of a run, and of one try of it where the scheduler counts tries."""
         suffix = f"--try{try_number}" if try_number is not None else ""
-        return f"{self.folder}/results/{_file_name(run_id)}{suffix}.json"
+        return f"{self.results}/{_file_name(run_id)}{suffix}.json"
+
+    @property
+    def results(self) -> str:
+        """The folder of result files."""
+        return f"{self.folder}/results"
 
     @property
     def planned_columns(self) -> str:

@@ -1,4 +1,5 @@
-"""Settings: the root, the pipelines' folder, storage options, Spark settings, the lease.
+"""Settings: the root, the pipelines' folder, storage options, Spark settings, the lease,
+maintenance.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -23,6 +24,7 @@ from pydantic import (
 
 from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.environment import PREFIX, read_environment
+from tidemark.pipeline.maintenance import Maintenance
 from tidemark.pipeline.problems import nearest
 from tidemark.pipeline.source_files import has_pattern, is_uri
 from tidemark.pipeline.spark_settings import as_text, check_spark_setting, is_secret
@@ -63,6 +65,7 @@ class Settings(BaseModel):
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     lease_seconds: int = Field(default=60, ge=5)
+    maintenance: Maintenance = Maintenance()
 
     @field_validator("root")
     @classmethod
@@ -93,6 +96,7 @@ class Settings(BaseModel):
         yield "storage_options", _masked(self.storage_options, lambda name: name not in SHOWN)
         yield "spark", _masked(self.spark, is_secret)
         yield "lease_seconds", self.lease_seconds
+        yield "maintenance", self.maintenance
 
 
 def load_settings(path: Path | None = None) -> Settings:

@@ -34,6 +34,7 @@ class _Environment(BaseSettings):
     spark: dict[str, _Text] | None = None
     # Text, so that Settings says what is wrong with it, as with a root.
     lease_seconds: str | None = None
+    maintenance: dict[str, str] | None = None
 
 
 def read_variables() -> dict[str, Any]:

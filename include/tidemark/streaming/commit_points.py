@@ -150,6 +150,26 @@ COMMIT_POINTS = (
         "before, after and in between: no start needs what is gone; a repeat removes what is left",
     ),
     CommitPoint(
+        "small files packed",
+        "tidemark.upkeep.maintenance.carry_out:compact",
+        "before: files that no commit names; after: the same rows in fewer files",
+    ),
+    CommitPoint(
+        "old rows dropped",
+        "tidemark.upkeep.maintenance.carry_out:keep_rows",
+        "before: all rows are there; after: a repeat finds none to drop",
+    ),
+    CommitPoint(
+        "log checkpoint written",
+        "tidemark.upkeep.maintenance.carry_out:write_checkpoint",
+        "before: the log is read entry by entry; after: a repeat finds none due",
+    ),
+    CommitPoint(
+        "unneeded files removed",
+        "tidemark.upkeep.maintenance.carry_out:remove",
+        "before, after and in between: no reader needs what is gone; a repeat removes the rest",
+    ),
+    CommitPoint(
         "upkeep recorded",
         "tidemark.upkeep.record:append_rows",
         "before: what was removed is told nowhere; after: a repeat finds nothing to remove",

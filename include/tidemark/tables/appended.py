@@ -7,7 +7,9 @@ opened that were appended. Format: `add` actions of `_delta_log/N.json` (PROTOCO
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.instants import instant_of
 from tidemark.storage.files import FileMissing, read_bytes
 from tidemark.tables.history import schema_of
 
@@ -37,6 +40,21 @@ def appended_rows(table: DeltaTable, uri: str, first: int, last: int) -> FileSys
     return FileSystemDataset(fragments, _stored_schema(table), parquet, store)
 
 
+def first_append(uri: str, first: int, last: int, options: Mapping[str, str]) -> datetime | None:
+    """When the oldest of the versions first..last that appended rows was committed, in UTC, by
+    its writer's clock.
+
+    None where none of them did: they only moved or removed rows, or changed what the table says
+    of itself. StorageUnavailable where a commit's log entry is gone.
+    """
+    for version in range(first, last + 1):
+        actions = _actions(uri, version, options)
+        if any(_appended(actions)):
+            stamps = [a["commitInfo"]["timestamp"] for a in actions if "commitInfo" in a]
+            return instant_of(stamps[0] if stamps else 0)
+    return None
+
+
 def _stored_schema(table: DeltaTable) -> pa.Schema:
     schema = schema_of(table)
     partitions = set(table.metadata().partition_columns)
@@ -47,12 +65,21 @@ def _added_files(
     uri: str, first: int, last: int, options: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
     for version in range(first, last + 1):
-        actions = [json.loads(line) for line in _commit(uri, version, options).splitlines()]
-        if any("remove" in action and action["remove"]["dataChange"] for action in actions):
-            continue
-        for added in (action["add"] for action in actions if "add" in action):
-            if added["dataChange"]:
-                yield unquote(added["path"]), int(added["size"])
+        for added in _appended(_actions(uri, version, options)):
+            yield unquote(added["path"]), int(added["size"])
+
+
+def _appended(actions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The files of a commit whose rows are new."""
+    if any("remove" in action and action["remove"]["dataChange"] for action in actions):
+        return
+    for added in (action["add"] for action in actions if "add" in action):
+        if added["dataChange"]:
+            yield added
+
+
+def _actions(uri: str, version: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _commit(uri, version, options).splitlines()]
 
 
 def _commit(uri: str, version: int, options: Mapping[str, str]) -> bytes:

@@ -50,6 +50,15 @@ def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
     return sum(_appended(commit) for commit in newest_first if commit["version"] <= last)
 
 
+def last_append(table: DeltaTable, up_to: int) -> int | None:
+    """The newest version at or below one that appended rows; None where the log knows of none."""
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            if commit["version"] <= up_to and _appended(commit):
+                return int(commit["version"])
+    return None
+
+
 def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int, IngestCommit]:
     """The commits of an ingest query's batches after one, by batch; -1 is before the first."""
     found: dict[int, IngestCommit] = {}

@@ -13,7 +13,13 @@ from deltalake.exceptions import TableNotFoundError
 from tidemark.errors import TableMismatch
 
 # Plain tables: readers without Spark raise on deletion vectors, or read them wrongly in silence.
-_PLAIN = {"delta.enableDeletionVectors": "false", "delta.checkpointPolicy": "classic"}
+_PLAIN = {
+    "delta.enableDeletionVectors": "false",
+    "delta.checkpointPolicy": "classic",
+    # Writers would remove log entries by age alone, also such as a query of a pipeline that
+    # stood still has to read: maintenance removes them, and knows those.
+    "delta.enableExpiredLogCleanup": "false",
+}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
-housekept, and one for each state store that was checked."""
+housekept, one for each state store that was checked, and one for each table that was maintained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.tables.ops import ensure_ops_table
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import Plan
 
-HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
+HOUSEKEEPING, STATE_CHECK, MAINTENANCE = "housekeeping", "state check", "maintenance"
 _SHARE = pa.struct(
     [
         ("kind", pa.string()),
@@ -66,9 +66,11 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("bytes_after", pa.int64()),
     pa.field("shares", pa.list_(_SHARE)),
     pa.field("state", _STATE),
+    # Of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
+    pa.field("place", pa.string()),
 ]
 SCHEMA = pa.schema(_FIELDS)
-_DESCRIPTION = "The upkeep of the checkpoints of all pipelines"
+_DESCRIPTION = "The upkeep of the checkpoints and tables of all pipelines"
 
 
 @dataclass(frozen=True)

@@ -75,11 +75,7 @@ def record_run(uri: str, result: RunResult, options: Mapping[str, str]) -> None:
 
 def record_interrupted_run(pipeline: Pipeline, places: Places, options: Mapping[str, str]) -> None:
     """Append the row of the run that published last, where it was killed before it could."""
-    published = {
-        name: commit
-        for name in pipeline.tables
-        if (commit := _last_publish(places.gold(name), options)) is not None
-    }
+    published = _last_publishes(pipeline, places, options)
     if not published:
         return
     last = max(published.values(), key=lambda commit: commit["started_at"])
@@ -98,9 +94,29 @@ def record_interrupted_run(pipeline: Pipeline, places: Places, options: Mapping[
     _append_missing(places.runs, pipeline.name, row, options)
 
 
+def last_published(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> datetime | None:
+    """When the run that published last was started; its row must stay, or it comes back as that
+    of an interrupted run. None before the first publish."""
+    published = _last_publishes(pipeline, places, options).values()
+    return max((datetime.fromisoformat(one["started_at"]) for one in published), default=None)
+
+
 def publish_note(run_id: str, started_at: datetime) -> dict[str, str]:
     """What a publish says of its run in the metadata of gold's commit."""
     return {"run": run_id, "started_at": started_at.astimezone(UTC).isoformat()}
+
+
+def _last_publishes(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Gold's last commit of a publish, by table."""
+    return {
+        name: commit
+        for name in pipeline.tables
+        if (commit := _last_publish(places.gold(name), options)) is not None
+    }
 
 
 def _last_publish(gold: str, options: Mapping[str, str]) -> dict[str, Any] | None:

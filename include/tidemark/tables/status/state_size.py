@@ -10,6 +10,9 @@ from tidemark.tables.ops import newest_rows
 
 # What `ops/upkeep` calls the files of state, among a checkpoint's shares.
 STATE = "state"
+# An act of upkeep writes the rows of all checkpoints in one file, so the newest row's file nearly
+# always does; all are read where what came last was maintenance, whose rows are of tables.
+_FEW, _ALL = 1, 2**31
 
 
 def state_bytes(upkeep: str, pipeline: str, options: Mapping[str, str]) -> int | None:
@@ -19,12 +22,15 @@ def state_bytes(upkeep: str, pipeline: str, options: Mapping[str, str]) -> int |
     `upkeep` is the table `ops/upkeep`. None where it has no row of the pipeline.
     """
     table = open_table(upkeep, options)
-    # An act of upkeep writes the rows of all checkpoints in one file.
-    rows = newest_rows(table, pipeline, "time", 1) if table is not None else []
-    last = [row for row in rows if row["time"] == rows[0]["time"]]
-    if not last:
+    if table is None:
         return None
-    return sum(_bytes(row) for row in last)
+    for number in (_FEW, _ALL):
+        newest = newest_rows(table, pipeline, "time", number)
+        rows = [row for row in newest if row["checkpoint"] is not None]
+        last = [row for row in rows if row["time"] == rows[0]["time"]]
+        if last:
+            return sum(_bytes(row) for row in last)
+    return None
 
 
 def _bytes(row: Mapping[str, Any]) -> int:

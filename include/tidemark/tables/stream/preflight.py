@@ -14,6 +14,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.unread_files import unread_files
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.source_files import split_files
+from tidemark.tables.appended import first_append
 from tidemark.tables.publishing.gold import gold_state
 from tidemark.tables.publishing.plan import GoldState
 from tidemark.tables.publishing.retention import frozen_before_ms
@@ -70,12 +71,19 @@ def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
     checkpoint = run.query_checkpoint(name, gold.generation)
     if because := _why_unfinished(checkpoint):
         return because
-    last, bronze = checkpoint.batches("commits")[-1], run.table(run.places.bronze).version()
+    last = checkpoint.batches("commits")[-1]
     after, before = checkpoint.next_watermark_ms(last), checkpoint.offsets(last).watermark_ms
     if after > before and run.pipeline.tables[name].output_mode != "complete":
         return f"a batch without data is due, for the watermark {instant_text(after)}"
-    read = checkpoint.delta_version(last) - 1
-    return f"bronze was read up to version {read} of {bronze}" if read < bronze else None
+    return _why_bronze_is_unread(run, checkpoint.delta_version(last))
+
+
+def _why_bronze_is_unread(run: Run, first: int) -> str | None:
+    """Versions that only moved rows, or dropped some, are nothing to the stream."""
+    bronze, options = run.table(run.places.bronze).version(), run.settings.storage_options
+    if first_append(run.places.bronze, first, bronze, options) is None:
+        return None
+    return f"bronze was read up to version {first - 1} of {bronze}"
 
 
 def _why_unfinished(checkpoint: Checkpoint) -> str | None:

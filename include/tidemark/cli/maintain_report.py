@@ -1,0 +1,83 @@
+"""`tidemark maintain`, for people and as JSON: counts, bytes and reasons by table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rich.box import SIMPLE
+from rich.table import Table
+
+from tidemark.cli.checkpoint.show import report_console
+from tidemark.upkeep.maintenance.plan import Part, Plan, Work
+
+
+def print_plans(plans: Sequence[Plan], applied: bool) -> None:
+    """A row for each kind of work that is due, and a sentence for all of it."""
+    console = report_console()
+    due = [(plan, part) for plan in plans for part in plan.parts if part.going]
+    if due:
+        console.print(_table(due, applied))
+    for plan in plans:
+        if plan.refused:
+            console.print(f"{plan.name} is left as it is: {plan.refused}", soft_wrap=True)
+    console.print(_sentence(plans, applied), soft_wrap=True)
+
+
+def plans_as_json(plans: Sequence[Plan], applied: bool) -> str:
+    """All parts of all plans, those without anything to do as well."""
+    return json.dumps([_plan(plan, applied) for plan in plans], indent=2, ensure_ascii=False)
+
+
+def _plan(plan: Plan, applied: bool) -> dict[str, object]:
+    return {
+        "name": plan.name,
+        "uri": plan.uri,
+        "refused": plan.refused,
+        "advice": plan.advice,
+        "applied": applied and plan.refused is None,
+        "checkpoint": plan.checkpoint,
+        "parts": [
+            {
+                "work": str(part.work),
+                "number": part.number,
+                "bytes": part.size,
+                "going": part.going,
+                "going_bytes": part.going_size,
+                "reason": part.reason,
+            }
+            for part in plan.parts
+        ],
+    }
+
+
+def _table(due: Sequence[tuple[Plan, Part]], applied: bool) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    table.add_column("of")
+    table.add_column("work")
+    for column in ("there", "bytes", "done" if applied else "due", "bytes of them"):
+        table.add_column(column, justify="right")
+    table.add_column("which")
+    for plan, part in due:
+        numbers = (part.number, part.size, part.going, part.going_size)
+        told = ("" if number is None else f"{number:,}" for number in numbers)
+        table.add_row(plan.name, str(part.work), *told, part.reason)
+    return table
+
+
+def _sentence(plans: Sequence[Plan], applied: bool) -> str:
+    packed, files, size, rows = 0, 0, 0, 0
+    for part in (part for plan in plans for part in plan.parts):
+        if part.work is Work.COMPACTION:
+            packed += part.going
+        elif part.work is Work.OLD_ROWS:
+            rows += part.going
+        else:
+            files += part.going
+            size += part.going_size or 0
+    checkpoints = sum(plan.checkpoint for plan in plans)
+    did = "done" if applied else "due (nothing was changed: --apply does it)"
+    return (
+        f"{packed:,} small files to pack, {files:,} files with {size:,} bytes and {rows:,} rows to "
+        f"remove, {checkpoints:,} log checkpoints to write: {did}"
+    )

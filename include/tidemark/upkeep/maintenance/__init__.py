@@ -1,0 +1,1 @@
+"""Maintenance of tables and files between runs: planned purely, and then carried out."""

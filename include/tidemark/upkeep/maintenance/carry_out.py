@@ -1,0 +1,88 @@
+"""Carry out a plan of maintenance, in its order.
+
+Killed anywhere, all readers find what they found before, and a new plan holds what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from tidemark.errors import StorageUnavailable
+from tidemark.storage.files import Options, remove_files
+from tidemark.tables.create import existing_table
+from tidemark.upkeep.maintenance.plan import Plan
+
+# So many files take some milliseconds on a disk, and seconds on object storage.
+_BETWEEN_CHECKS = 100
+
+
+def carry_out(pipeline: str, plan: Plan, options: Options, check: Callable[[], None]) -> None:
+    """Do what the plan says; what is done already is no error.
+
+    `check` is called once a table is read, before anything is written, and now and then; it
+    raises where this process may not go on. StorageUnavailable where another commit excluded one
+    of these, as a takeover of the lease does; the table is as it was then.
+    """
+    if plan.keep_rows is not None:
+        table = existing_table(plan.uri, options)
+        check()
+        keep_rows(table, pipeline, plan.keep_rows)
+    for column, values in plan.compact.items():
+        table = existing_table(plan.uri, options)
+        check()
+        compact(table, column, values)
+    if plan.checkpoint:
+        check()
+        write_checkpoint(existing_table(plan.uri, options))
+    for start in range(0, len(plan.remove), _BETWEEN_CHECKS):
+        check()
+        remove(plan.remove[start : start + _BETWEEN_CHECKS], options)
+
+
+def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
+    """Write the rows of a pipeline's partition anew that stay, in one commit.
+
+    Not by delta-rs's DELETE: it writes strings as Arrow views, which pyarrow cannot filter. Rows
+    that are appended meanwhile stay as well: only the files that were read are replaced.
+    """
+    own = f"pipeline = '{pipeline}'"
+    known = table.to_pyarrow_dataset(file_pruning_predicate=own)
+    rows = known.to_table(filter=(ds.field("pipeline") == pipeline) & stays)
+    with _excluded(table):
+        write_deltalake(table, rows, mode="overwrite", predicate=own)
+
+
+def compact(table: DeltaTable, column: str, values: tuple[str, ...]) -> None:
+    """Pack the small files of these partitions, or of a table without any, in one commit.
+
+    Its files carry `dataChange` false, so streams and change feeds pass over them.
+    """
+    with _excluded(table):
+        table.optimize.compact(partition_filters=[(column, "in", list(values))] if column else None)
+
+
+def write_checkpoint(table: DeltaTable) -> None:
+    """Write a checkpoint of the newest version into the table's log."""
+    table.create_checkpoint()
+
+
+def remove(places: tuple[str, ...], options: Options) -> None:
+    """Remove files that nobody needs."""
+    remove_files(places, options)
+
+
+@contextmanager
+def _excluded(table: DeltaTable) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{table.table_uri} was changed while its maintenance worked on version "
+            f"{table.version()} ({error}): did another run take the lease over? The table holds "
+            "what it held. Try again."
+        ) from error

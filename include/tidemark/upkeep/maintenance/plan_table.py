@@ -1,0 +1,114 @@
+"""The plan for one Delta table: what it is made from is read here, and nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.maintenance import Maintenance
+from tidemark.storage.files import Options, list_files
+from tidemark.tables.commits import last_append
+from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
+from tidemark.upkeep.maintenance.plan import Plan
+from tidemark.upkeep.maintenance.readers import Reader
+from tidemark.upkeep.maintenance.small_files import DataFile, compaction_part, small_files
+from tidemark.upkeep.maintenance.unused_files import unused_files
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table to be maintained. `only`: the partition that is the pipeline's own, of a table that
+    pipelines share; None where all of it is."""
+
+    name: str
+    uri: str
+    readers: tuple[Reader, ...] = ()
+    only: str | None = None
+
+
+def plan_table(
+    target: Target, table: DeltaTable, keep: Maintenance, now: datetime, options: Options
+) -> Plan:
+    """What is to be done to a table; `now` is in UTC.
+
+    Nothing is, while a reader waits for longer than half of the retention: what it has yet to
+    read is removed a retention after it was packed. StorageUnavailable where the table or its
+    folder cannot be read.
+    """
+    behind = _furthest_behind(target.readers, now - keep.retention / 2)
+    if behind is not None:
+        why = _refusal(behind, keep.retention)
+        return Plan(target.name, target.uri, refused=why, advice=behind.advice)
+    files = tuple(_data_files(table))
+    packed = small_files(file for file in files if target.only in (None, file.partition))
+    places = list_files(target.uri, options)
+    unused, unused_part = unused_files(table, target.uri, places, keep.retention)
+    log = _plan_log(target, table, keep.log_retention, now, options)
+    return Plan(
+        target.name,
+        target.uri,
+        (compaction_part(files, packed), unused_part, log.part),
+        compact={_partition_column(table): tuple(sorted(packed))} if packed else {},
+        checkpoint=log.checkpoint,
+        remove=(*unused, *log.going),
+    )
+
+
+def _furthest_behind(readers: Sequence[Reader], since: datetime) -> Reader | None:
+    """One that somebody has to bring on is told first."""
+    behind = [one for one in readers if one.waiting is not None and one.waiting < since]
+    return min(behind, key=lambda one: (one.advice is None, one.waiting), default=None)
+
+
+def _refusal(behind: Reader, keep: timedelta) -> str:
+    return (
+        f"{behind.who} has yet to read from version {behind.first} on; the oldest rows there are "
+        f"of {behind.waiting:%Y-%m-%d %H:%M:%S} UTC, longer ago than half of the retention of "
+        f"{duration_text(keep)}"
+    )
+
+
+def _plan_log(
+    target: Target, table: DeltaTable, keep: timedelta, now: datetime, options: Options
+) -> LogPlan:
+    # The note of the last append tells a batch that is repeated what it has committed.
+    last = last_append(table, table.version())
+    needed = [table.version() if last is None else last, *(one.first for one in target.readers)]
+    plan = plan_log(list_files(f"{target.uri}/_delta_log", options), min(needed), keep, now)
+    if plan.base is not None and plan.going:
+        _check_opens(target.uri, plan.base, options)
+    return plan
+
+
+def _check_opens(uri: str, version: int, options: Options) -> None:
+    """Before the entries below a checkpoint go, nothing else can build the versions after it."""
+    try:
+        DeltaTable(uri, version=version, storage_options=dict(options)).file_uris()
+    except DeltaError as error:
+        raise StorageUnavailable(
+            f"{uri} cannot be read at version {version}, from whose checkpoint on its log was to "
+            f"be kept ({error}). Nothing was changed. Restore the checkpoint, or remove that file: "
+            "the log has all entries before it still."
+        ) from error
+
+
+def _partition_column(table: DeltaTable) -> str:
+    return next(iter(table.metadata().partition_columns), "")
+
+
+def _data_files(table: DeltaTable) -> Iterator[DataFile]:
+    """Without those whose partition is null, which nothing of ours writes."""
+    column = _partition_column(table)
+    files: list[Mapping[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    for file in files:
+        partition = file[f"partition.{column}"] if column else ""
+        if partition is not None:
+            yield DataFile(str(partition), file["size_bytes"])
