@@ -48,7 +48,7 @@ def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
     """Write the rows of a pipeline's partition anew that stay, in one commit.
 
     Not by delta-rs's DELETE: it writes strings as Arrow views, which pyarrow cannot filter. Rows
-    that are appended meanwhile stay as well: only the files that were read are replaced.
+    that are appended to the partition meanwhile exclude this.
     """
     own = f"pipeline = '{pipeline}'"
     known = table.to_pyarrow_dataset(file_pruning_predicate=own)
@@ -83,6 +83,6 @@ def _excluded(table: DeltaTable) -> Iterator[None]:
     except CommitFailedError as error:
         raise StorageUnavailable(
             f"{table.table_uri} was changed while its maintenance worked on version "
-            f"{table.version()} ({error}): did another run take the lease over? The table holds "
-            "what it held. Try again."
+            f"{table.version()} ({error}): did another process write to it, or take the lease "
+            "over? The table holds what it held. Try again."
         ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidemark.pipeline.durations import duration_text
@@ -33,6 +33,11 @@ class LogPlan:
     going: tuple[str, ...]
     checkpoint: bool
     part: Part
+
+    def without_going(self, reason: str) -> LogPlan:
+        """All entries stay, for this reason."""
+        part = replace(self.part, going=0, going_size=0, reason=reason)
+        return replace(self, going=(), part=part)
 
 
 def plan_log(

@@ -11,7 +11,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.maintenance import Maintenance
 from tidemark.storage.files import Options, list_files
@@ -40,8 +39,8 @@ def plan_table(
     """What is to be done to a table; `now` is in UTC.
 
     Nothing is, while a reader waits for longer than half of the retention: what it has yet to
-    read is removed a retention after it was packed. StorageUnavailable where the table or its
-    folder cannot be read.
+    read is removed a retention after it was packed. StorageUnavailable where its folder cannot be
+    listed.
     """
     behind = _furthest_behind(target.readers, now - keep.retention / 2)
     if behind is not None:
@@ -83,21 +82,18 @@ def _plan_log(
     last = last_append(table, table.version())
     needed = [table.version() if last is None else last, *(one.first for one in target.readers)]
     plan = plan_log(list_files(f"{target.uri}/_delta_log", options), min(needed), keep, now)
-    if plan.base is not None and plan.going:
-        _check_opens(target.uri, plan.base, options)
-    return plan
+    # Once the entries below a checkpoint are gone, nothing else builds the versions after it.
+    if plan.base is None or not plan.going or _opens(target.uri, plan.base, options):
+        return plan
+    return plan.without_going(f"checkpoint {plan.base} cannot be read, so all before it is needed")
 
 
-def _check_opens(uri: str, version: int, options: Options) -> None:
-    """Before the entries below a checkpoint go, nothing else can build the versions after it."""
+def _opens(uri: str, version: int, options: Options) -> bool:
     try:
         DeltaTable(uri, version=version, storage_options=dict(options)).file_uris()
-    except DeltaError as error:
-        raise StorageUnavailable(
-            f"{uri} cannot be read at version {version}, from whose checkpoint on its log was to "
-            f"be kept ({error}). Nothing was changed. Restore the checkpoint, or remove that file: "
-            "the log has all entries before it still."
-        ) from error
+    except DeltaError:
+        return False
+    return True
 
 
 def _partition_column(table: DeltaTable) -> str:
@@ -107,7 +103,7 @@ def _partition_column(table: DeltaTable) -> str:
 def _data_files(table: DeltaTable) -> Iterator[DataFile]:
     """Without those whose partition is null, which nothing of ours writes."""
     column = _partition_column(table)
-    files: list[Mapping[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    files: Sequence[Mapping[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     for file in files:
         partition = file[f"partition.{column}"] if column else ""
         if partition is not None:

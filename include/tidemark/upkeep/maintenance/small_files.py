@@ -7,7 +7,7 @@ delta-rs packs the small files of a partition into files of up to 100 MB
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.upkeep.maintenance.plan import Part, Work
@@ -34,7 +34,7 @@ def small_files(files: Iterable[DataFile]) -> Mapping[str, list[DataFile]]:
     return {key: small for key, small in found.items() if len(small) >= _FEWEST}
 
 
-def compaction_part(files: list[DataFile], packed: Mapping[str, list[DataFile]]) -> Part:
+def compaction_part(files: Sequence[DataFile], packed: Mapping[str, list[DataFile]]) -> Part:
     """The compaction in numbers."""
     going = [file for small in packed.values() for file in small]
     reason = f"partitions with at least {_FEWEST} files below 100 MB: {len(packed)}"

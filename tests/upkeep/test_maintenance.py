@@ -1,0 +1,312 @@
+"""The maintenance of single tables: what goes, what stays, and what readers find afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from tests.runs import Place
+from tests.tables.pipelines import ended
+from tidemark.errors import MaintenanceRefused, StorageUnavailable
+from tidemark.pipeline.maintenance import Maintenance
+from tidemark.storage.files import FileFacts
+from tidemark.tables import create
+from tidemark.tables.appended import first_append
+from tidemark.tables.fence import fence_tables
+from tidemark.tables.history import changes_between
+from tidemark.tables.ops import ensure_ops_table
+from tidemark.tables.results import runs
+from tidemark.upkeep.maintenance.carry_out import carry_out
+from tidemark.upkeep.maintenance.carry_out import keep_rows as keep_rows_of
+from tidemark.upkeep.maintenance.log_files import plan_log
+from tidemark.upkeep.maintenance.maintain import check_none_refused, maintain_pipeline
+from tidemark.upkeep.maintenance.plan import Plan, Work
+from tidemark.upkeep.maintenance.plan_table import Target, plan_table
+from tidemark.upkeep.maintenance.readers import Reader
+from tidemark.upkeep.maintenance.result_files import plan_results
+
+KEEP = Maintenance()
+DAYS = [date(2026, 7, 1), date(2026, 7, 2)]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def append(
+    uri: str,
+    numbers: Sequence[int],
+    day: date = DAYS[0],
+    feed: dict[str, str] | None = None,
+    **options: Any,
+) -> None:
+    """A commit of these rows; the table is made as ours are."""
+    rows = pa.table(
+        {
+            "_event_date": pa.array([day] * len(numbers)),
+            "key": [f"ä{number}" for number in numbers],
+            "n": pa.array(numbers, pa.int64()),
+        }
+    )
+    made = {} if DeltaTable.is_deltatable(uri) else {"configuration": create._PLAIN | (feed or {})}
+    write_deltalake(uri, rows, mode="append", partition_by=["_event_date"], **made, **options)
+
+
+def plan_of(uri: str, *readers: Reader, keep: Maintenance = KEEP) -> Plan:
+    return plan_table(Target("bronze", uri, readers), DeltaTable(uri), keep, now(), {})
+
+
+def part(plan: Plan, work: Work) -> Any:
+    return {part.work: part for part in plan.parts}[work]
+
+
+def act(plan: Plan) -> None:
+    carry_out("clicks", plan, {}, lambda: None)
+
+
+def aged(path: Path, days: float) -> None:
+    then = (now() - timedelta(days=days)).timestamp()
+    os.utime(path, (then, then))
+
+
+def age_log(uri: str, days: float = 60) -> None:
+    for path in (Path(uri) / "_delta_log").iterdir():
+        aged(path, days)
+
+
+def rows(uri: str) -> list[int]:
+    return sorted(DeltaTable(uri).to_pyarrow_table().column("n").to_pylist())
+
+
+def log_of(uri: str) -> set[str]:
+    return {path.name for path in (Path(uri) / "_delta_log").iterdir()}
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """Five files of one date and two of another, written under a transaction."""
+    place = str(tmp_path / "ä b" / "bronze")
+    for number in range(5):
+        noted = CommitProperties(app_transactions=[Transaction("query", number)])
+        append(place, [number], commit_properties=noted)
+    append(place, [5], DAYS[1])
+    append(place, [6], DAYS[1])
+    return place
+
+
+def test_small_files_of_a_partition_become_one_and_a_second_time_there_is_nothing_to_do(
+    uri: str,
+) -> None:
+    plan = plan_of(uri)
+    assert plan.compact == {"_event_date": ("2026-07-01",)}
+    assert part(plan, Work.COMPACTION).going == 5
+    act(plan)
+    table = DeltaTable(uri)
+    assert (len(table.file_uris()), table.version()) == (3, 7)
+    assert rows(uri) == list(range(7))
+    assert table.transaction_version("query") == 4
+    known = table.to_pyarrow_dataset()
+    assert known.count_rows(filter=ds.field("key") == "ä3") == 1
+    assert plan_of(uri).compact == {}
+    assert plan_of(uri).nothing_to_do
+
+
+def test_files_that_were_packed_are_no_new_rows_to_any_reader(tmp_path: Path) -> None:
+    uri = str(tmp_path / "changes")
+    for number in range(5):
+        append(uri, [number], feed={"delta.enableChangeDataFeed": "true"})
+    act(plan_of(uri))
+    append(uri, [5])
+    table = DeltaTable(uri)
+    assert table.version() == 6
+    found = changes_between(table, 2, 6)
+    assert sorted(found.column("n").to_pylist()) == [3, 4, 5]
+    assert first_append(uri, 5, 5, {}) is None
+    assert first_append(uri, 5, 6, {}) is not None
+    assert first_append(uri, 7, 6, {}) is None
+
+
+def test_files_go_that_no_version_of_the_retention_has_and_young_ones_stay(uri: str) -> None:
+    folder = Path(uri)
+    act(plan_of(uri))
+    (folder / "BATCH-1" / "_event_date=2026-07-01").mkdir(parents=True)
+    left = folder / "BATCH-1" / "_event_date=2026-07-01" / "part-0.parquet"
+    young = folder / "_event_date=2026-07-01" / "young.parquet"
+    old = folder / "_event_date=2026-07-01" / "old.parquet"
+    for path in (left, young, old):
+        path.write_bytes(b"12345")
+    aged(left, 8)
+    aged(old, 8)
+    plan = plan_of(uri)
+    assert set(plan.remove) == {str(left), str(old)}
+    unused = part(plan, Work.UNUSED_FILES)
+    # Two files of the second date, the packed one, the five that it replaced, and three others.
+    assert (unused.number, unused.going, unused.going_size) == (11, 2, 10)
+    before = DeltaTable(uri).version()
+    act(plan)
+    assert (left.exists(), old.exists(), young.exists()) == (False, False, True)
+    assert DeltaTable(uri).version() == before
+    # The replaced files are still there for readers of the versions before.
+    assert sorted(DeltaTable(uri, version=5).to_pyarrow_table().column("n").to_pylist()) == [
+        *range(6)
+    ]
+
+
+def test_a_table_is_left_as_it_is_while_a_reader_waits_for_longer_than_half_the_retention(
+    uri: str,
+) -> None:
+    waiting = now() - KEEP.retention / 2
+    behind = Reader("the query of per_10m", 3, waiting - timedelta(minutes=1), "Run it.")
+    plan = plan_of(uri, behind)
+    assert plan.nothing_to_do
+    assert plan.refused is not None
+    assert "the query of per_10m has yet to read from version 3 on" in plan.refused
+    with pytest.raises(MaintenanceRefused, match=r"left 1 of 1 places.*Run it\."):
+        check_none_refused("clicks", (plan,))
+    assert plan_of(uri, Reader("q", 3, waiting + timedelta(minutes=1), "Run it.")).refused is None
+    assert plan_of(uri, Reader("q", 3, None, "Run it.")).refused is None
+    # What only lags behind until a later run is no reason to call anybody.
+    lagging = plan_of(uri, Reader("the repair", 3, waiting - timedelta(days=1)))
+    assert lagging.refused is not None
+    check_none_refused("clicks", (lagging,))
+
+
+def test_entries_of_the_log_go_below_a_checkpoint_that_no_reader_is_behind_of(uri: str) -> None:
+    DeltaTable(uri, version=4).create_checkpoint()
+    for _ in range(10):
+        fence_tables([uri], 1, {})
+    append(uri, [7])
+    age_log(uri)
+    assert part(plan_of(uri, Reader("q", 3, None, "")), Work.LOG).going == 0
+    plan = plan_of(uri, Reader("q", 9, None, ""))
+    assert part(plan, Work.LOG).going == 4
+    assert plan.checkpoint
+    act(plan)
+    versions = {int(name[:20]) for name in log_of(uri) if name[0] == "0"}
+    assert versions == set(range(4, DeltaTable(uri).version() + 1))
+    assert f"{DeltaTable(uri).version():020}.checkpoint.parquet" in log_of(uri)
+    assert rows(uri) == list(range(8))
+    assert DeltaTable(uri).transaction_version("query") == 4
+    assert len(DeltaTable(uri).history()) == DeltaTable(uri).version() - 3
+
+
+def test_the_entry_of_the_last_append_stays_which_tells_a_repeated_batch_what_it_committed(
+    uri: str,
+) -> None:
+    for _ in range(12):
+        fence_tables([uri], 1, {})
+    DeltaTable(uri).create_checkpoint()
+    DeltaTable(uri, version=5).create_checkpoint()
+    age_log(uri)
+    act(plan_of(uri))
+    assert f"{6:020}.json" in log_of(uri)
+    assert f"{4:020}.json" not in log_of(uri)
+
+
+def test_young_entries_and_those_without_a_checkpoint_below_stay() -> None:
+    def listing(days: dict[int, float], *checkpoints: int) -> dict[str, FileFacts]:
+        there = {f"/t/_delta_log/{v:020}.json": age for v, age in days.items()}
+        there |= {f"/t/_delta_log/{v:020}.checkpoint.parquet": 40 for v in checkpoints}
+        there["/t/_delta_log/_last_checkpoint"] = 99
+        return {name: FileFacts(7, instant - timedelta(days=age)) for name, age in there.items()}
+
+    def going(files: dict[str, FileFacts], needed: int) -> list[str]:
+        plan = plan_log(files, needed, timedelta(days=30), instant)
+        return [name.removeprefix("/t/_delta_log/").lstrip("0") for name in plan.going]
+
+    instant = datetime(2026, 7, 1, tzinfo=UTC)
+    aging = {version: 50.0 - 5 * version for version in range(10)}
+    assert going(listing(aging), 99) == []
+    assert going(listing(aging, 2), 99) == [".json", "1.json"]
+    # Version 4 is of 30 days ago.
+    assert going(listing(aging, 2, 4, 6), 99)[-2:] == ["2.json", "3.json"]
+    assert going(listing(aging, 2, 4), 3) == [".json", "1.json"]
+    assert going(listing(aging, 2, 4), 1) == []
+
+
+def test_a_checkpoint_that_cannot_be_read_keeps_the_entries_before_it(uri: str) -> None:
+    for version in (4, 6):
+        DeltaTable(uri, version=version).create_checkpoint()
+    age_log(uri)
+    assert part(plan_of(uri, Reader("q", 5, None, "")), Work.LOG).going == 4
+    checkpoint = Path(uri) / "_delta_log" / f"{4:020}.checkpoint.parquet"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    plan = plan_of(uri, Reader("q", 5, None, ""))
+    assert part(plan, Work.LOG).going == 0
+    assert "checkpoint 4 cannot be read" in part(plan, Work.LOG).reason
+    assert plan.remove == ()
+
+
+def test_a_compaction_of_who_lost_the_lease_commits_nothing(uri: str) -> None:
+    plan = plan_of(uri)
+
+    def taken_over() -> None:
+        fence_tables([uri], 2, {})
+
+    with pytest.raises(StorageUnavailable, match=r"or take the lease over"):
+        carry_out("clicks", plan, {}, taken_over)
+    assert len(DeltaTable(uri).file_uris()) == 7
+
+
+def test_old_rows_of_ops_go_and_that_of_the_last_publish_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, instant = Place(tmp_path), now()
+    other = Place(tmp_path, name="other")
+    for days in (200, 150, 100, 2):
+        for of in (place, other):
+            ended(of, f"run-{days}", instant - timedelta(days=days))
+    published = instant - timedelta(days=120)
+    monkeypatch.setattr(
+        "tidemark.upkeep.maintenance.old_rows.last_published", lambda *_: published
+    )
+    plans = maintain_pipeline(place.pipeline, place.settings, "m", instant)
+    (plan,) = [plan for plan in plans if plan.name == "ops/runs"]
+    assert part(plan, Work.OLD_ROWS).going == 2
+    known = DeltaTable(place.places.runs).to_pyarrow_dataset()
+    assert found(known, "clicks") == ["run-100", "run-2"]
+    assert found(known, "other") == ["run-100", "run-150", "run-2", "run-200"]
+    recorded = DeltaTable(place.places.upkeep).to_pyarrow_dataset().to_table().to_pylist()
+    (row,) = [row for row in recorded if row["place"] == "ops/runs"]
+    assert (row["kind"], row["run"], row["checkpoint"]) == ("maintenance", "m", None)
+    assert [s["files_deleted"] for s in row["shares"] if s["kind"] == "old rows"] == [2]
+    plans = maintain_pipeline(place.pipeline, place.settings, "m", instant)
+    assert not any(plan.keep_rows is not None for plan in plans)
+
+
+def found(known: ds.Dataset, pipeline: str) -> list[str]:
+    own = known.to_table(filter=ds.field("pipeline") == pipeline)
+    return sorted(own.column("run").to_pylist())
+
+
+def test_rows_that_come_while_old_ones_are_dropped_stay(tmp_path: Path) -> None:
+    place, instant = Place(tmp_path), now()
+    ended(place, "old", instant - timedelta(days=200))
+    ended(place, "young", instant)
+    read = ensure_ops_table(place.places.runs, runs.SCHEMA, "", {})
+    ended(place, "meanwhile", instant)
+    with pytest.raises(StorageUnavailable, match=r"The table holds what it held. Try again"):
+        keep_rows_of(read, "clicks", ds.field("run") != "old")
+    read.update_incremental()
+    ended(Place(tmp_path, name="other"), "of another", instant)
+    keep_rows_of(read, "clicks", ds.field("run") != "old")
+    known = DeltaTable(place.places.runs).to_pyarrow_dataset()
+    assert found(known, "clicks") == ["meanwhile", "young"]
+    assert found(known, "other") == ["of another"]
+
+
+def test_result_files_go_by_their_age() -> None:
+    instant = datetime(2026, 7, 1, tzinfo=UTC)
+    ages = {"/r/a.json": 31, "/r/b.json": 29}
+    files = {n: FileFacts(10, instant - timedelta(days=age)) for n, age in ages.items()}
+    plan = plan_results("/r", files, KEEP.result_retention, instant)
+    assert plan.remove == ("/r/a.json",)
+    assert (plan.parts[0].number, plan.parts[0].going_size) == (2, 10)
