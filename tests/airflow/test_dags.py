@@ -38,7 +38,11 @@ def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
     write_pipeline("visits")
     write_pipeline("hits")
     write_pipeline("broken", BROKEN)
-    assert sorted(pipeline_dags()) == ["hits", "hits__backfill", "visits", "visits__backfill"]
+    assert sorted(pipeline_dags()) == sorted(
+        f"{name}{ending}"
+        for name in ("hits", "visits")
+        for ending in ("", "__backfill", "__maintenance")
+    )
 
 
 def test_a_folder_given_goes_before_that_of_the_settings(
@@ -48,7 +52,7 @@ def test_a_folder_given_goes_before_that_of_the_settings(
     other = tmp_path / "other"
     other.mkdir()
     (other / "hits.yaml").write_text(file.read_text())
-    assert list(pipeline_dags(other)) == ["hits", "hits__backfill"]
+    assert list(pipeline_dags(other)) == ["hits", "hits__backfill", "hits__maintenance"]
 
 
 def test_a_dag_says_what_its_pipeline_does(write_pipeline: Write) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,37 @@ def test_spark_names_an_s3_place_differently() -> None:
     assert spark_uri("s3://b/x") == "s3a://b/x"
     assert spark_uri("/a/s3://b") == "/a/s3://b"
     assert local_path("file:///a%20b") == "/a b"
+
+
+def test_maintenance_keeps_what_readers_need_by_default_and_as_long_as_it_is_told(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = load_settings(file).maintenance
+    assert (keep.schedule, keep.retention, keep.log_retention) == (
+        "@daily", timedelta(days=7), timedelta(days=30),
+    )  # fmt: skip
+    file.write_text(
+        f"{file.read_text()}maintenance: {{retention: 2 days, ops_retention: 10 days}}\n"
+    )
+    monkeypatch.setenv("TIDEMARK_MAINTENANCE__RETENTION", "3 days")
+    keep = load_settings(file).maintenance
+    assert (keep.retention, keep.ops_retention) == (timedelta(days=3), timedelta(days=10))
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ("retention: 12 hours", "retention is 12 hours; allowed: from 1 day"),
+        ("retention: 8 days", "to 7 days"),
+        ("log_retention: 2 days", "log_retention is shorter than retention"),
+        ("ops_retention: 1 hour", "ops_retention is shorter than 1 day"),
+        ("schedule: daily", "cron has five"),
+        ("retain: 1 day", "maintenance.retain"),
+    ],
+)
+def test_maintenance_that_would_take_from_readers_is_refused(
+    file: Path, told: str, wrong: str
+) -> None:
+    file.write_text(f"{file.read_text()}maintenance: {{{told}}}\n")
+    with pytest.raises(SettingsInvalid, match=wrong):
+        load_settings(file)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from urllib.parse import quote
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -19,7 +19,7 @@ from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.files import FileFacts
 from tidemark.upkeep.maintenance.plan import Part, Work
 
-_LOG = "/_delta_log/"
+_LOG = "_delta_log/"
 _HOUR = timedelta(hours=1)
 
 
@@ -30,9 +30,9 @@ def unused_files(
     names = table.vacuum(
         -(-keep // _HOUR), dry_run=True, enforce_retention_duration=False, full=True
     )
-    places = (f"{uri}/{quote(name) if is_uri(uri) else name}" for name in names)
-    going = tuple(sorted(place for place in places if place in files))
-    data = [place for place in files if _LOG not in place.removeprefix(uri)]
+    places = {_below(uri, place): place for place in files}
+    going = tuple(places[name] for name in sorted(names) if name in places)
+    data = [place for name, place in places.items() if not name.startswith(_LOG)]
     return going, Part(
         Work.UNUSED_FILES,
         len(data),
@@ -41,3 +41,10 @@ def unused_files(
         sum(files[place].size for place in going),
         f"files that are no part of the table since {duration_text(keep)}",
     )
+
+
+def _below(uri: str, place: str) -> str:
+    """A file's name below the table's place, as delta-rs tells it: without any encoding."""
+    if is_uri(uri):
+        uri, place = unquote(uri), unquote(place)
+    return place.removeprefix(f"{uri}/")
