@@ -46,7 +46,7 @@ def maintain(dag: DAG, dry_run: bool = False) -> dict[str, Any]:
 
 
 def test_the_dag_is_daily_one_at_a_time_and_allows_no_backfill(dag: DAG) -> None:
-    assert dag.timetable.summary == "0 0 * * *"
+    assert dag.timetable.expression == "0 0 * * *"
     assert (dag.max_active_runs, dag.catchup) == (1, False)
     assert dag.allowed_run_types is not None
     assert "backfill" not in {kind.value for kind in dag.allowed_run_types}
@@ -58,7 +58,7 @@ def test_the_dag_is_daily_one_at_a_time_and_allows_no_backfill(dag: DAG) -> None
 def test_the_settings_say_when(write_pipeline: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pipeline("visits")
     monkeypatch.setenv("TIDEMARK_MAINTENANCE__SCHEDULE", "30 4 * * sun")
-    assert pipeline_dags()["visits__maintenance"].timetable.summary == "30 4 * * sun"
+    assert pipeline_dags()["visits__maintenance"].timetable.expression == "30 4 * * sun"
 
 
 def test_a_dry_run_changes_nothing_and_the_task_does_what_it_showed(

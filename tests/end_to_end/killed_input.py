@@ -6,13 +6,18 @@ or lies in the future is so for as long as the tests take.
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tests.runs import Place, clicks, query
+from tidemark.tables.fence import fence_tables
+from tidemark.upkeep.checkpoints_in_use import InUse
+from tidemark.upkeep.record import HOUSEKEEPING, append_rows, row_head
 
 NOW = datetime.now(UTC)
 DAY = NOW.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
@@ -116,6 +121,21 @@ def keep_one_batch(place: Place) -> None:
     """So that there is much to remove."""
     one = {"keep_batches": 1, "spark": {"spark.sql.streaming.minBatchesToRetain": "1"}}
     place.content = content(keep=True) | {"advanced": one}
+
+
+def grow_old(place: Place) -> None:
+    """A long log, rows of long ago, and a file that a killed writer left long ago."""
+    nothing(place)
+    for _ in range(10):
+        fence_tables([place.places.bronze], 1, {})
+    long_ago = NOW - timedelta(days=100)
+    head = row_head(place.name, "old", long_ago, HOUSEKEEPING, InUse("ingest", None, ""))
+    append_rows(place.places.upkeep, [head], {})
+    append_rows(place.places.upkeep, [head | {"time": NOW}], {})
+    left = Path(place.places.bronze, "BATCH-1", "part-0.parquet")
+    left.parent.mkdir()
+    left.write_bytes(b"12345")
+    os.utime(left, (long_ago.timestamp(), long_ago.timestamp()))
 
 
 def falsify_gold(place: Place) -> None:

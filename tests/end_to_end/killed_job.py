@@ -1,6 +1,7 @@
 """A job that ends or suspends itself, with all of its process group, at one point.
 
-`--job` says which: the stream, a backfill, or a command: the ledger built anew, housekeeping.
+`--job` says which: the stream, a backfill, or a command: the ledger built anew, housekeeping,
+maintenance.
 
 `--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
 whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
@@ -30,6 +31,7 @@ from tidemark.cli.main import app
 from tidemark.storage import processes
 from tidemark.streaming.backfill import backfill_job
 from tidemark.streaming.stream import job
+from tidemark.upkeep.maintenance import small_files
 
 Function = Callable[..., Any]
 
@@ -52,11 +54,19 @@ def housekeep(arguments: Sequence[str]) -> int:
     return int(app(given, standalone_mode=False) or 0)
 
 
+def maintain(arguments: Sequence[str]) -> int:
+    """Two files are enough to be packed."""
+    small_files._FEWEST = 2
+    pipeline = arguments[arguments.index("--pipeline") + 1]
+    return int(app(["maintain", pipeline, "--apply"], standalone_mode=False) or 0)
+
+
 JOBS = {
     "stream": job.main,
     "backfill": backfill,
     "rebuild": rebuild_ledger,
     "housekeep": housekeep,
+    "maintain": maintain,
 }
 
 

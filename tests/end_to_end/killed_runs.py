@@ -20,6 +20,7 @@ from tests.end_to_end.killed_input import (
     MORNING,
     content,
     falsify_gold,
+    grow_old,
     keep_one_batch,
     land_first,
     land_second,
@@ -71,6 +72,7 @@ BACKFILL = Scenario(
 )
 REBUILD = Scenario("a rebuilding of the ledger", "second", nothing, job="rebuild")
 HOUSEKEEPING = Scenario("housekeeping", "second", keep_one_batch, job="housekeep")
+MAINTENANCE = Scenario("maintenance", "second", grow_old, job="maintain")
 UNRECORDED = Scenario("a run after one killed before it was recorded", "unrecorded", nothing)
 
 

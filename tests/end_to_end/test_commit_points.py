@@ -31,7 +31,12 @@ METHODS = {
     "write_text", "unlink", "rmdir", "mkdir", "rmtree", "put",
 }  # fmt: skip
 # Methods that write only on these.
-ON = {"create": {"DeltaTable"}, "start": {"trigger"}, "update": {"DeltaTable"}}
+ON = {
+    "create": {"DeltaTable"},
+    "start": {"trigger"},
+    "update": {"DeltaTable"},
+    "compact": {"optimize"},
+}
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,15 @@ def _is_write(call: ast.Call) -> bool:
         return name in FUNCTIONS or (name == "open" and len(call.args) > 1)
     if name == "save" and "noop" in _words(call):
         return False
+    if name == "vacuum" and any(word.arg == "dry_run" for word in call.keywords):
+        return not _is_true(call, "dry_run")
     on = ON.get(name or "")
     return name in METHODS | FUNCTIONS or "alter" in chain or bool(on and on & set(chain))
+
+
+def _is_true(call: ast.Call, name: str) -> bool:
+    given = [word.value for word in call.keywords if word.arg == name]
+    return all(isinstance(value, ast.Constant) and value.value is True for value in given)
 
 
 def _chain(node: ast.AST) -> list[str]:
@@ -184,6 +196,8 @@ def test_names_of_commit_points_are_unique() -> None:
         "files.write_bytes(uri, data, options)",
         "open(path, 'w')",
         "Path(path).write_text('')",
+        "table.optimize.compact()",
+        "table.vacuum(dry_run=False)",
     ],
 )
 def test_a_write_is_seen(body: str) -> None:
@@ -200,6 +214,7 @@ def test_a_write_is_seen(body: str) -> None:
         "found.update(more)",
         "read_bytes(uri, options)",
         "open(path)",
+        "table.vacuum(168, dry_run=True)",
     ],
 )
 def test_what_is_no_write_is_none(body: str) -> None:

@@ -18,6 +18,7 @@ from tests.end_to_end.killed_runs import (
     COLUMN,
     FIRST,
     HOUSEKEEPING,
+    MAINTENANCE,
     REBUILD,
     SEALING,
     SECOND,
@@ -110,6 +111,10 @@ KILLS = [
     *both("ledger rebuilt", REBUILD, table="ops/ledger"),
     *both("batches copied", HOUSEKEEPING),
     *both("checkpoint files removed", HOUSEKEEPING, "/updated/"),
+    *both("small files packed", MAINTENANCE, "/updated/changes", table="updated/changes"),
+    *both("old rows dropped", MAINTENANCE, table="ops/upkeep"),
+    *both("log checkpoint written", MAINTENANCE),
+    *both("unneeded files removed", MAINTENANCE),
     *both("upkeep recorded", HOUSEKEEPING),
 ]
 
@@ -124,7 +129,7 @@ def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_
     if at.point == "lease renewed":
         monkeypatch.setenv("TIDEMARK_LEASE_SECONDS", "10")
     kill(place, at)
-    if at.scenario in (REBUILD, HOUSEKEEPING):
+    if at.scenario in (REBUILD, HOUSEKEEPING, MAINTENANCE):
         # These take nothing over: the next run of the pipeline does.
         again(place, run_id="next")
         run(place, "again", at.scenario)
