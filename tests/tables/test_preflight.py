@@ -127,6 +127,23 @@ def test_the_result_says_that_no_spark_was_started_and_why(place: Place) -> None
     assert told.restart == {"per_10m": "clean end", "ingest": "clean end"}
 
 
+def test_versions_of_bronze_without_new_rows_start_no_spark(
+    spark: SparkSession, place: Place
+) -> None:
+    place.land("2.json", ROWS)
+    succeed(spark, place, "second")
+    bronze = DeltaTable(place.places.bronze)
+    assert bronze.optimize.compact()["numFilesRemoved"] == 2
+    fence_tables([place.places.bronze], 1, {})
+    done(place, "third")
+    # Spark agrees: it reads on from there, and what was packed is nothing new to it.
+    rows = place.changes().num_rows
+    place.land("3.json", [{"at": "2026-01-01T11:31:00Z", "key": "c", "amount": 3}])
+    succeed(spark, place, "fourth")
+    assert place.changes().num_rows == rows + 1
+    done(place, "fifth")
+
+
 def test_run_after_run_finds_nothing_new(place: Place) -> None:
     for number in range(3):
         result = done(place, f"run {number}")
