@@ -179,7 +179,8 @@ def test_changes_that_wait_for_their_publish_stop_the_maintenance_of_their_table
     waiting = plans["per_10m/changes"]
     assert waiting.refused is not None
     assert "the publish of per_10m has yet to read" in waiting.refused
-    assert waiting.nothing_to_do
+    assert waiting.compact == {}
+    assert waiting.remove == ()
     assert plans["per_10m/gold"].refused is None
 
 

@@ -51,6 +51,7 @@ def test_a_table_that_is_not_there_is_made_as_specified(spec: TableSpec) -> None
         "delta.enableChangeDataFeed": "true",
         "delta.enableDeletionVectors": "false",
         "delta.checkpointPolicy": "classic",
+        "delta.enableExpiredLogCleanup": "false",
     }
 
 

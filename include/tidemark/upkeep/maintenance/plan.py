@@ -59,8 +59,3 @@ class Plan:
     def with_old_rows(self, part: Part, stays: ds.Expression | None) -> Plan:
         """The same plan, in which the pipeline's rows go that do not stay."""
         return replace(self, parts=(part, *self.parts), keep_rows=stays)
-
-    @property
-    def nothing_to_do(self) -> bool:
-        rewrites = bool(self.compact) or self.keep_rows is not None
-        return not (rewrites or self.checkpoint or self.remove)
