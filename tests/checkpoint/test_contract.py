@@ -23,10 +23,10 @@ from tidemark.checkpoint.reading.log_formats import parse_offsets
 from tidemark.errors import CheckpointUnreadable
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.state_settings import PROVIDER
 
 DATA = Path(__file__).parent / "data"
 SETTINGS = Settings(root="/lake", pipelines="/pipelines")
-STORE = "spark.sql.streaming.stateStore.providerClass"
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -102,6 +102,7 @@ SAME = {
         at=of["source"]["columns"].pop("at")
     ),
     "a new table": lambda of: of["tables"].update(other=of["tables"]["per_10m"]),
+    "the default store, by its name": advanced(state={"store": "memory"}),
     "limits of the state": advanced(state={"limits": {"max_changes": 5}}),
     "memory": advanced(spark={"spark.sql.files.maxPartitionBytes": "1m"}),
 }
@@ -122,7 +123,7 @@ SAFE = {
 }
 NO_EFFECT = {
     "advanced.shuffle_partitions": advanced(shuffle_partitions=8),
-    STORE: advanced(spark={STORE: "org.example.Store"}),
+    "advanced.state.store": advanced(state={"store": "rocksdb"}),
 }
 NEW_GENERATION = {
     "window.length": table(window={"length": "20 minutes", "slide": "10 minutes"}),
@@ -218,8 +219,10 @@ def test_a_keep_that_goes_is_not_allowed_and_one_that_comes_is_safe() -> None:
 
 
 def test_settings_of_the_project_count_like_the_pipelines_own() -> None:
-    settings = Settings(root="/lake", pipelines="/pipelines", spark={STORE: "org.example.Store"})
-    assert [one.what for one in found(lambda of: None, settings)] == [STORE]
+    settings = Settings(root="/lake", pipelines="/pipelines", spark={PROVIDER: "org.example.Store"})
+    (one,) = found(lambda of: None, settings)
+    assert (one.what, one.before) == ("advanced.state.store", "memory")
+    assert one.after == "org.example.Store"
 
 
 def test_a_contract_is_read_back_as_it_was_written(tmp_path: Path) -> None:

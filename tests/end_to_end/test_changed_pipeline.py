@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 KEYS = ["key", "tag"]
 MEASURES = {"amount": "sum(amount)", "size": "sum(size)"}
-STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
 def content(keys: list[str] = KEYS, measures: Mapping[str, str] = MEASURES) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, tmp_path:
     of = changed("source", "derive", "large", to="size > 20")
     of["source"]["columns"] |= {"page": "string", "amount": "long not null"}
     of |= {"watermark": {"delay": "1 hour"}, "keep": "900 days"}
-    of["advanced"] = {"shuffle_partitions": 5, "spark": {STORE: "org.example.Store"}}
+    of["advanced"] = {"shuffle_partitions": 5, "state": {"store": "rocksdb"}}
     place.content = of
     place.land("2.json", [row(2, 15, page="/"), row(None)])
     succeed(spark, place, "second")

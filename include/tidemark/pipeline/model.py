@@ -28,6 +28,7 @@ from tidemark.pipeline import event_time_formats, names, schedules, spark_settin
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration
 from tidemark.pipeline.source_files import split_files
+from tidemark.pipeline.state_settings import StateStore
 
 
 def _column_name(name: str) -> str:
@@ -253,6 +254,12 @@ class StateLimits(_Model):
 class State(_Model):
     """The state stores of the tables' queries."""
 
+    store: StateStore | None = Field(
+        default=None,
+        description="Where a query keeps its state while a batch runs: memory, on the JVM's heap, "
+        "or rocksdb, on the local disk, for state that the heap does not hold; default: memory. "
+        "A checkpoint keeps the one that it began with",
+    )
     limits: StateLimits = StateLimits()
 
 

@@ -15,6 +15,7 @@ from tidemark.pipeline.expressions import check_derived, check_measure
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.state_settings import PROVIDER
 from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
@@ -30,6 +31,7 @@ def find_broken_rules(document: Document, name: str, usable: Section) -> list[Pr
     problems += _event_time(document, source)
     problems += _unique(document, source, scope)
     problems += find_broken_times(document, usable)
+    problems += _state_store(document, usable)
     for table_name, table in section(usable, "tables").items():
         if isinstance(table, dict):
             problems += _table(document, ("tables", table_name), table, scope)
@@ -96,6 +98,13 @@ def _unique(document: Document, source: Section, scope: Scope) -> Iterator[Probl
     by = section(source, "unique").get("by")
     if isinstance(by, str):
         yield from _compared(document, ("source", "unique", "by"), by, scope)
+
+
+def _state_store(document: Document, usable: Section) -> Iterator[Problem]:
+    advanced = section(usable, "advanced")
+    if "store" in section(advanced, "state") and PROVIDER in section(advanced, "spark"):
+        message = "is said twice: `advanced.state.store` has it too; leave one of them out"
+        yield document.problem(("advanced", "spark", PROVIDER), message, at_key=True)
 
 
 def _table(document: Document, path: KeyPath, table: Section, scope: Scope) -> Iterator[Problem]:

@@ -10,11 +10,12 @@ from tidemark.errors import EngineMissing
 from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import Settings, spark_conf
+from tidemark.pipeline.state_settings import PROVIDER, STATE_DEFAULTS, provider_class
 
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 
 # Good for small scheduled runs; a pipeline may change these under `advanced.spark`.
-DEFAULTS = {
+DEFAULTS = STATE_DEFAULTS | {
     "spark.log.level": "WARN",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -67,6 +68,8 @@ def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
     conf = {**DEFAULTS, **spark_conf(settings), **pipeline.advanced.spark}
     if pipeline.advanced.shuffle_partitions is not None:
         conf["spark.sql.shuffle.partitions"] = str(pipeline.advanced.shuffle_partitions)
+    if pipeline.advanced.state.store is not None:
+        conf[PROVIDER] = provider_class(pipeline.advanced.state.store)
     conf[KEPT_BY_ENGINE] = str(kept_batches(pipeline, settings))
     return {**conf, **FIXED}
 

@@ -13,8 +13,10 @@ from tidemark.checkpoint.contract.contract import PARTITIONS, Contract, KeyColum
 from tidemark.checkpoint.contract.difference import Difference, Verdict
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions import same_expression
+from tidemark.pipeline.state_settings import PROVIDER, store_name
 
 _BY_POSITION = "The state holds {0} by their position, so that values would pass from one to other"
+_IN_THE_FILE = {PARTITIONS: "advanced.shuffle_partitions", PROVIDER: "advanced.state.store"}
 _OTHER_STATE = "The state and the table hold the {0} as they were"
 _MODES = (
     "What the state still holds, which windows a batch emits and how the ledger counts them follow "
@@ -68,11 +70,17 @@ def _measures(
 
 def _settings(query: str, old: dict[str, str], new: dict[str, str]) -> Iterator[Difference]:
     for name in old | new:
-        before, after = old.get(name, "the default"), new.get(name, "the default")
+        before, after = _asked(name, old), _asked(name, new)
         if before != after:
-            what = "advanced.shuffle_partitions" if name == PARTITIONS else name
+            what = _IN_THE_FILE.get(name, name)
             reason = "A checkpoint keeps what its first batch ran with"
             yield Difference(query, what, before, after, Verdict.NO_EFFECT, reason)
+
+
+def _asked(name: str, settings: dict[str, str]) -> str:
+    if name == PROVIDER:
+        return store_name(settings.get(name))
+    return settings.get(name, "the default")
 
 
 def _refused(query: str, what: str, before: str, after: str, reason: str) -> Difference:

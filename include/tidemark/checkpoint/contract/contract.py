@@ -15,6 +15,7 @@ from tidemark.errors import CheckpointUnreadable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.state_settings import PROVIDER, provider_class
 from tidemark.storage.files import FileMissing, Options, read_bytes, write_bytes
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -23,7 +24,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 # OffsetSeqMetadata, `relevantSQLConfs`), as far as an aggregation's state follows from it.
 FIXED_BY_CHECKPOINT = (
     PARTITIONS,
-    "spark.sql.streaming.stateStore.providerClass",
+    PROVIDER,
     "spark.sql.streaming.stateStore.compression.codec",
     "spark.sql.streaming.stateStore.encodingFormat",
     "spark.sql.streaming.stateStore.rocksdb.formatVersion",
@@ -119,4 +120,6 @@ def _fixed_settings(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
     asked = {**settings.spark, **pipeline.advanced.spark}
     if pipeline.advanced.shuffle_partitions is not None:
         asked[PARTITIONS] = str(pipeline.advanced.shuffle_partitions)
+    if pipeline.advanced.state.store is not None:
+        asked[PROVIDER] = provider_class(pipeline.advanced.state.store)
     return {name: asked[name] for name in FIXED_BY_CHECKPOINT if name in asked}
