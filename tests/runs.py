@@ -192,14 +192,18 @@ def run_job(
 
 
 def start_job(
-    place: Place, run_id: str = "run", script: Path = JOB, arguments: Sequence[str] = ()
+    place: Place,
+    run_id: str = "run",
+    script: Path = JOB,
+    arguments: Sequence[str] = (),
+    master: str = "local[1]",
 ) -> subprocess.Popen[str]:
     """Start a job in a process group of its own, so that a test can end all of it."""
     file = place.write_file()
     command = [
         "spark-submit",
         "--master",
-        "local[1]",
+        master,
         str(script),
         "--pipeline",
         str(file),
