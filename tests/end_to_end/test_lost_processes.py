@@ -31,8 +31,13 @@ ROWS = 2_000
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
-def content(store: str) -> dict[str, Any]:
-    return clicks(advanced={"shuffle_partitions": PARTITIONS, "state": {"store": store}})
+# A snapshot of each version, so that a killed batch leaves some that nobody committed.
+EACH_VERSION = {"spark.sql.streaming.stateStore.minDeltasForSnapshot": "0"}
+
+
+def content(store: str, spark: dict[str, str]) -> dict[str, Any]:
+    state = {"shuffle_partitions": PARTITIONS, "state": {"store": store}}
+    return clicks(advanced=state | {"spark": spark})
 
 
 def land(place: Place, number: int) -> None:
@@ -48,8 +53,8 @@ def land(place: Place, number: int) -> None:
     place.land(f"{number}.json", rows)
 
 
-def after_one_run(root: Path, store: str) -> Place:
-    place = Place(root, content(store))
+def after_one_run(root: Path, store: str, spark: dict[str, str] | None = None) -> Place:
+    place = Place(root, content(store, spark or {}))
     land(place, 0)
     end = run_job(place, "first")
     assert end.exit_code == 0, end.output
@@ -83,7 +88,7 @@ def test_a_batch_goes_on_where_an_executor_is_lost(
 def test_a_killed_drivers_batch_runs_again_from_the_last_commit(
     tmp_path: Path, store: str, undisturbed: Place
 ) -> None:
-    place = after_one_run(tmp_path, store)
+    place = after_one_run(tmp_path, store, EACH_VERSION)
     with running(place) as job:
         wait_for_state(place, job)
         os.killpg(job.pid, signal.SIGKILL)

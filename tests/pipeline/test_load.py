@@ -21,6 +21,7 @@ from tidemark.pipeline.load import (
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem
 from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.state_settings import PROVIDER
 
 Load = Callable[[str], Pipeline]
 Problems = Callable[..., tuple[Problem, ...]]
@@ -188,6 +189,10 @@ ONE_PROBLEM = [
         '    accept_unbounded_state: "yes"\n    group',
         *("tables.page_10m.accept_unbounded_state", 17, 30, "should be true or false", None),
     ),
+    ("shuffle_partitions: 2", "state: {store: rocks}", "advanced.state.store", 20, 18,
+     "allowed: 'memory' or 'rocksdb'", None),
+    ("shuffle_partitions: 2", f"state: {{store: memory}}\n  spark: {{{PROVIDER}: a.Store}}",
+     f"advanced.spark.{PROVIDER}", 21, 11, "`advanced.state.store` has it too", None),
     ("shuffle_partitions: 2", "shuffle_partitions: many", "advanced.shuffle_partitions", 20, 23,
      "whole number", None),
 ]  # fmt: skip
