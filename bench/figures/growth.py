@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from bench.contenders import NAME, OURS, Workspace, pipeline_content, write_settings
-from bench.figure import Figure
+from bench.figure import Figure, Goal
 from bench.inputs import write_events
 from bench.measured import Cost, cost_of, median
 from bench.sizes import Sizes
@@ -26,6 +26,7 @@ from tidemark.upkeep.state_check import check_pipeline
 
 _EARLY, _LATE = slice(4, 24), slice(-20, None)
 _SHOWN = 5
+_GOAL = 1.1
 # The default of 100 is reached by run 50 only: until then files must grow, with any care.
 _KEPT = {KEPT_BY_ENGINE: "10"}
 # What the engine has where nobody says anything.
@@ -133,7 +134,11 @@ def _figure(both: Sequence[Runs]) -> Figure:
     columns = ("per run", "runs 5–24", "last 20", "ratio")
     title = f"Growth over {len(both[0].costs)} runs (medians)"
     numbers |= {"ratios": ratios}
-    return Figure("growth", title, columns, rows, _told(both[0]), numbers, draw)
+    goals = [
+        Goal(f"{name}: the last 20 runs / runs 5–24", ratios[name], _GOAL)
+        for name in (f"{what}, {both[0].name}" for what in ("CPU seconds", "checkpoint files"))
+    ]
+    return Figure("growth", title, columns, rows, _told(both[0]), numbers, draw, goals)
 
 
 def _told(ours: Runs) -> list[str]:
