@@ -128,8 +128,8 @@ def _figure(both: Sequence[Runs]) -> Figure:
         axes.set_ylabel("CPU seconds of the job")
         right.set_ylabel("files in the checkpoints")
         for side in (axes, right):
-            side.set_ylim(bottom=0)
-        axes.figure.legend(loc="upper left", fontsize="small")
+            side.set_ylim(0, side.get_ylim()[1] * 1.25)
+        axes.figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.88), ncols=2)
 
     columns = ("per run", "runs 5–24", "last 20", "ratio")
     title = f"Growth over {len(both[0].costs)} runs (medians)"
