@@ -135,7 +135,7 @@ def test_neither_files_nor_what_a_start_replays_grow_with_the_number_of_runs(
 ) -> None:
     query = Query(spark, tmp_path, store)
     chains, changes, snapshots = [], [], []
-    for _ in range(18):
+    for _ in range(15):
         query.land()
         query.run()
         chains.append(query.state.longest)
