@@ -128,7 +128,7 @@ def _facts(run: DagRun, result: RunResult) -> dict[str, str]:
         "watermark": instant_text(watermark),
         "windows closed up to": instant_text(closed),
         **{f"{stage}, s": f"{spent:.1f}" for stage, spent in result.seconds.items()},
-        **{f"task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks},
+        **{f"task {t.task}, s": f"{t.seconds or 0:.1f}" for t in run.tasks if t.state != "skipped"},
     }
 
 

@@ -20,6 +20,8 @@ from tidemark.tables.results.result_file import read_result
 
 PAUSE_SECONDS = 0.5
 _LONGEST_ERROR = 4_000
+# Fails where another task failed, and is skipped otherwise.
+_WATCHER = "watcher"
 # A run of the samples takes half a minute on two cores.
 LONGEST_RUN_SECONDS = 300.0
 
@@ -76,7 +78,7 @@ def result_of(run: DagRun, root: str) -> RunResult | None:
 
 def explain(run: DagRun, home: AirflowHome) -> str:
     """Why a Dag run failed: the failed task's error, and where its log lies."""
-    failed = [task for task in run.tasks if task.state == "failed"]
+    failed = [task for task in run.tasks if task.state == "failed" and task.task != _WATCHER]
     told = [f"{run.dag}, run {run.run_id}: {run.state}"]
     for task in failed:
         log = task_log(run, task, home)
@@ -99,7 +101,8 @@ def _error_in(log: Path) -> str:
 
 def _told(run: DagRun, home: AirflowHome) -> str:
     """The first task that has not succeeded, and what its job said last."""
-    task = next((task for task in run.tasks if task.state != "success"), None)
+    going = (task for task in run.tasks if task.task != _WATCHER and task.state != "success")
+    task = next(going, None)
     if task is None:
         return f"{run.dag}: {run.state}"
     said = _last_said(task_log(run, task, home), run.dag) if task.state == "running" else ""

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from airflow.sdk import CronTriggerTimetable
 
-from tidemark.airflow import pipeline_dags, raise_invalid_pipelines
+from tidemark.airflow import gold_asset, pipeline_dags, raise_invalid_pipelines
 from tidemark.errors import PipelineInvalid, PipelineNotFound, SettingsInvalid
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -77,20 +78,47 @@ def test_a_dag_runs_once_at_a_time_never_catches_up_and_allows_no_backfill(
     assert "manual" in {kind.value for kind in dag.allowed_run_types}
 
 
-def test_publish_follows_stream_and_announces_every_gold_table(
+def test_the_tasks_stand_in_a_row_and_publish_announces_every_gold_table(
     write_pipeline: Write, tmp_path: Path
 ) -> None:
     write_pipeline("visits")
-    stream, publish, housekeeping, check = pipeline_dags()["visits"].tasks
-    assert (stream.task_id, publish.task_id) == ("stream", "publish")
-    assert publish.upstream_task_ids == {"stream"}
-    assert housekeeping.task_id == "checkpoint_housekeeping"
-    assert housekeeping.upstream_task_ids == {"publish"}
-    assert check.task_id == "state_check"
-    assert check.upstream_task_ids == {"checkpoint_housekeeping"}
-    (asset,) = publish.outlets
+    tasks = pipeline_dags()["visits"].tasks
+    names = [task.task_id for task in tasks]
+    assert names == ["stream", "publish", "checkpoint_housekeeping", "state_check", "watcher"]
+    for before, after in pairwise(tasks[:-1]):
+        assert after.upstream_task_ids == {before.task_id}
+    assert [task.is_teardown for task in tasks] == [False, False, True, True, False]
+    (asset,) = tasks[1].outlets
     assert asset.name == "tidemark/visits/page_1h"
     assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()
+
+
+def test_a_dag_that_follows_gold_names_the_asset_that_publish_has(write_pipeline: Write) -> None:
+    write_pipeline("visits")
+    assert pipeline_dags()["visits"].tasks[1].outlets == [gold_asset("visits", "page_1h")]
+
+
+def test_the_watcher_stands_behind_every_task_and_runs_only_where_one_failed(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    *tasks, watcher = pipeline_dags(default_args={"retries": 5})["visits"].tasks
+    assert watcher.upstream_task_ids == {task.task_id for task in tasks}
+    assert (watcher.trigger_rule, watcher.retries) == ("one_failed", 0)
+
+
+def test_each_task_has_a_timeout_that_default_args_can_set_and_says_what_it_does(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    dags = pipeline_dags()
+    tasks = [*dags["visits"].tasks[:-1], *dags["visits__backfill"].tasks]
+    hours = [task.execution_timeout / timedelta(hours=1) for task in tasks]
+    assert hours == [6, 0.5, 0.5, 0.5, 6]
+    assert all(task.doc_md for task in [*tasks, *dags["visits"].tasks])
+    longer = pipeline_dags(default_args={"execution_timeout": timedelta(days=1)})
+    for task in [*longer["visits"].tasks, *longer["visits__backfill"].tasks]:
+        assert task.execution_timeout == timedelta(days=1)
 
 
 def test_a_gold_asset_below_a_path_that_is_no_uri_has_a_valid_one(
@@ -111,13 +139,14 @@ def test_a_gold_asset_in_a_bucket_has_the_address_of_the_table(
     assert asset.uri == "s3://lake/tidemark/visits/page_1h/gold"
 
 
-def test_tasks_are_retried_twice_unless_default_args_say_otherwise(
-    write_pipeline: Write,
+def test_retries_outlast_the_lease_of_a_killed_run_unless_default_args_say_otherwise(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pipeline("visits")
-    for task in pipeline_dags()["visits"].tasks:
-        assert (task.retries, task.retry_delay) == (2, timedelta(seconds=30))
-    for task in pipeline_dags(default_args={"retries": 5, "owner": "me"})["visits"].tasks:
+    monkeypatch.setenv("TIDEMARK_LEASE_SECONDS", "45")
+    for task in pipeline_dags()["visits"].tasks[:-1]:
+        assert (task.retries, task.retry_delay) == (3, timedelta(seconds=45))
+    for task in pipeline_dags(default_args={"retries": 5, "owner": "me"})["visits"].tasks[:-1]:
         assert (task.retries, task.owner) == (5, "me")
 
 

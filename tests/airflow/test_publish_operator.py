@@ -7,12 +7,33 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from tests.airflow.test_stream_operator import RUN, SUCCEEDED
+from tidemark.airflow.assets import asset_of, changed_assets
 from tidemark.airflow.publish import PublishOperator
+from tidemark.pipeline.places import Places
+from tidemark.tables.results.result import RunResult
 
 
 def publish(pipeline: Path, result: Path) -> dict[str, Any]:
     operator = PublishOperator(task_id="publish", pipeline_file=str(pipeline), result=str(result))
     return operator.execute({})
+
+
+def test_only_gold_tables_that_the_run_changed_have_an_event_with_the_range_of_windows() -> None:
+    places = Places("/srv/tidemark", "visits")
+    changed, same = asset_of("page_1h", places), asset_of("page_1d", places)
+    table = SUCCEEDED["tables"]["page_1h"]
+    published = {"windows": 3, "start_ms": 1_772_366_400_000, "end_ms": 1_772_373_600_500}
+    tables = {"page_1h": {**table, "published": published}, "page_1d": table}
+    result = RunResult.model_validate({**SUCCEEDED, "tables": tables})
+    assert changed_assets([changed, same], result) == {
+        changed: {
+            "run": RUN,
+            "windows": 3,
+            "window_start": "2026-03-01T12:00:00+00:00",
+            "window_end": "2026-03-01T14:00:00.500000+00:00",
+        }
+    }
 
 
 def test_a_missing_result_fails_the_task_for_good_and_is_named(

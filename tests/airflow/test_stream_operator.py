@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,14 @@ from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import timeout
 
 from tidemark.airflow.job import job_file
 from tidemark.airflow.stream import StreamOperator
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.settings import Settings
+from tidemark.storage.processes import mark_of
 
 RUN = "manual__2026-11-21T10:00:00+00:00"
 RUN_AFTER = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -63,12 +65,22 @@ if plan["result"] is not None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(plan["result"])
 if plan["hang"]:
-    driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    driver = subprocess.Popen([sys.executable, "-c", plan["driver"]])
+    while plan["ready"] and not pathlib.Path(plan["ready"]).exists():
+        time.sleep(0.01)
     pathlib.Path(plan["hang"]).write_text(str(driver.pid))
     time.sleep(600)
 if plan["exit"] < 0:
     os.kill(os.getpid(), -plan["exit"])
 sys.exit(plan["exit"])
+"""
+DRIVER = "import time; time.sleep(600)"
+DEAF_DRIVER = """\
+import os, pathlib, signal, time
+os.setpgid(0, 0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path({ready!r}).touch()
+time.sleep(600)
 """
 
 
@@ -90,9 +102,17 @@ class Submit:
         result: dict[str, Any] | str | None = None,
         exit_status: int = 0,
         hang: Path | None = None,
+        deaf: bool = False,
     ) -> None:
         text = json.dumps(result) if isinstance(result, dict) else result
-        told = {"result": text, "exit": exit_status, "hang": str(hang) if hang else None}
+        told: dict[str, Any] = {
+            "result": text,
+            "exit": exit_status,
+            "hang": str(hang) if hang else None,
+        }
+        ready = str(self.folder / "deaf")
+        told["driver"] = DEAF_DRIVER.format(ready=ready) if deaf else DRIVER
+        told["ready"] = ready if deaf else None
         told["seen"] = str(self.folder / "seen.json")
         (self.folder / "plan.json").write_text(json.dumps(told))
 
@@ -144,6 +164,7 @@ def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
     assert submit.run() == {
         "result": str(submit.result_file),
         "rows": {"read": 10, "accepted": 8, "rejected": {"malformed": 2}},
+        "took_over": None,
         "tables": {
             "page_1h": {
                 "windows_changed": 3,
@@ -285,31 +306,73 @@ def test_unusable_settings_fail_the_task_before_anything_starts(
     assert not submit.was_started
 
 
-def test_a_killed_task_ends_the_driver_that_spark_submit_started(
-    submit: Submit, tmp_path: Path
-) -> None:
-    pid_file = tmp_path / "driver.pid"
-    submit.plan(None, hang=pid_file)
-    ended: list[BaseException] = []
+@contextmanager
+def hanging(submit: Submit, pid_file: Path) -> Iterator[tuple[psutil.Process, list[str]]]:
+    """A task whose job hangs: the job's driver, and what the task said when it ended."""
+    ended: list[str] = []
 
     def run() -> None:
         try:
             submit.run()
         except AirflowException as error:
-            ended.append(error)
+            ended.append(str(error))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     driver = _driver(pid_file)
-    assert submit.operator is not None
     try:
-        submit.operator.on_kill()
+        yield driver, ended
         # Not before the driver is gone: it holds the output that the provider reads.
         thread.join(timeout=20)
-        assert f"signal {signal.SIGKILL}" in str(ended[0])
     finally:
         with suppress(psutil.NoSuchProcess):
             driver.kill()
+
+
+def test_a_killed_task_ends_the_driver_that_spark_submit_started(
+    submit: Submit, tmp_path: Path
+) -> None:
+    submit.plan(None, hang=tmp_path / "driver.pid")
+    with hanging(submit, tmp_path / "driver.pid") as (driver, ended):
+        assert submit.operator is not None
+        submit.operator.on_kill()
+        assert mark_of(driver.pid) is None
+    assert f"signal {signal.SIGTERM.value}" in ended[0]
+
+
+def test_a_job_that_hears_nothing_is_killed_before_airflow_kills_the_task(
+    submit: Submit, tmp_path: Path
+) -> None:
+    """Also a process that has left spark-submit's process group, as pyspark's daemon does."""
+    submit.plan(None, hang=tmp_path / "driver.pid", deaf=True)
+    with hanging(submit, tmp_path / "driver.pid") as (driver, ended):
+        assert os.getpgid(driver.pid) == driver.pid
+        assert submit.operator is not None
+        began = time.monotonic()
+        submit.operator.on_kill()
+        assert mark_of(driver.pid) is None
+        assert time.monotonic() - began < 5, "seconds that Airflow gives a task to end"
+    assert ended
+
+
+def test_a_task_that_takes_too_long_ends_its_job(submit: Submit, tmp_path: Path) -> None:
+    submit.plan(None, hang=tmp_path / "driver.pid")
+    with pytest.raises(AirflowTaskTimeout), timeout(5):
+        submit.run()
+    assert mark_of(int((tmp_path / "driver.pid").read_text())) is None
+
+
+def test_a_task_that_was_ended_before_its_job_started_starts_none(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's signal comes at any time, and calls nothing but on_kill."""
+    monkeypatch.setattr(
+        StreamOperator, "job_variables", lambda operator, settings: operator.on_kill() or {}
+    )
+    submit.plan(SUCCEEDED)
+    with pytest.raises(AirflowException, match="ended before the job was started"):
+        submit.run()
+    assert not submit.was_started
 
 
 def _driver(pid_file: Path) -> psutil.Process:

@@ -27,6 +27,13 @@ def examples_under(text: str, title: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
+def example_after(text: str, name: str) -> str:
+    """The code that follows a page's comment `<!-- name -->`."""
+    found = re.search(rf"<!-- {re.escape(name)} -->\n\n```\w+\n(.*?)```", text, re.DOTALL)
+    assert found, f"no example {name}"
+    return found[1]
+
+
 def as_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Rows as a table of a page; null is a dash."""
     lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]

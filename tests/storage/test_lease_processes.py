@@ -21,6 +21,7 @@ from tidemark.storage.processes import (
     is_alive,
     mark_of,
     own_line,
+    session_members,
     spark_parent,
     this_machine,
 )
@@ -113,6 +114,30 @@ def test_the_group_of_an_ended_process_is_left_alone(sleeper: subprocess.Popen[b
     end_processes([known(parent.pid)], 5)
     parent.wait()
     assert sleeper.poll() is None
+
+
+LEADER = """
+import os, subprocess, sys
+child = subprocess.Popen(["sleep", "300"], process_group=0)
+print(child.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_session_has_its_processes_of_other_groups_and_those_that_outlived_its_leader(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LEADER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as leader:  # fmt: skip
+        assert leader.stdout is not None
+        child = known(int(leader.stdout.readline()))
+        assert set(session_members(leader.pid)) == {known(leader.pid), child}
+    assert session_members(leader.pid) == (child,), "it has ended, and was waited for"
+    assert end_processes(session_members(leader.pid), 5) == ()
+    assert session_members(leader.pid) == ()
+    assert is_alive(known(sleeper.pid))
 
 
 def test_a_process_that_may_not_be_ended_comes_back(

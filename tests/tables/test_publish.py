@@ -18,6 +18,7 @@ from tests.runs import query
 from tests.tables.windows import Windows, at, files_by_date, millis, window
 from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.results.result import Published
 
 STATE = ("key", "total", "status", "revision", "updated_by")
 
@@ -310,6 +311,32 @@ def test_publishing_twice_is_publishing_once(windows: Windows) -> None:
     assert windows.gold_table().version() == first.gold == again.gold
     assert (first.published_windows, again.published_windows) == (1, 0)
     assert windows.gold("updated_by") == [("run",)]
+
+
+def test_the_range_of_what_a_run_changed_is_told_again_when_its_publish_is_repeated(
+    windows: Windows,
+) -> None:
+    """Killed behind its commit, the first publish told nobody."""
+    windows.change(window(at(10, 50), key="a", total=1), window(at(9, 50), key="b", total=1))
+    pinned = windows.pin(at(9))
+    first = windows.publish(pinned)
+    expected = Published(windows=2, start_ms=millis(at(9, 50)), end_ms=millis(at(11)))
+    assert first.published == expected
+    # What may come behind it: a fence, and maintenance.
+    windows.gold_table().alter.set_table_properties(
+        {"tidemark.lease": "7"}, raise_if_not_exists=False
+    )
+    assert windows.publish(pinned).published == expected
+    assert windows.publish(pinned, run_id="another").published is None
+
+
+def test_a_run_that_changed_no_window_tells_no_range_though_it_committed(windows: Windows) -> None:
+    windows.change(window(at(10), key="a", total=3))
+    windows.publish_at(at(10), run_id="run-1")
+    windows.change(window(at(10), key="a", total=3))
+    pinned = windows.pin(at(10))
+    assert windows.publish(pinned, run_id="run-2").published is None
+    assert windows.publish(pinned, run_id="run-2").published is None
 
 
 def test_the_pins_of_a_held_run_are_nothing_to_do_once_a_later_run_is_published(

@@ -7,6 +7,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidemark.airflow.backfill import BackfillOperator
+from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import BACKFILL_SUFFIX
 
@@ -30,7 +31,7 @@ def backfill_dag(pipeline: Pipeline, dag_arguments: dict[str, Any], task: dict[s
         params=_params(pipeline),
         **dag_arguments,
     ) as dag:
-        BackfillOperator(task_id="backfill", **task)
+        BackfillOperator(task_id="backfill", doc_md=TASK_DOCS["backfill"], **task)
     return dag
 
 

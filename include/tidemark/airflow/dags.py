@@ -3,26 +3,25 @@ engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, XComArg, get_parsing_context
+from airflow.sdk import DAG, get_parsing_context
 
+from tidemark.airflow.alerts import Alert, Callback, as_callbacks
 from tidemark.airflow.backfill_dag import backfill_dag, backfill_dag_id
 from tidemark.airflow.describe import describe
-from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.maintenance_dag import maintenance_dag, maintenance_dag_id
-from tidemark.airflow.publish import PublishOperator
-from tidemark.airflow.state_check import StateCheckOperator
-from tidemark.airflow.stream import StreamOperator
+from tidemark.airflow.task_docs import TASK_DOCS
+from tidemark.airflow.tasks import pipeline_tasks, task_defaults
+from tidemark.airflow.watcher import WATCHER, WatcherOperator
 from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
-from tidemark.pipeline.storage_options import is_local
 
 # A run picks up everything that is new, so missed schedules are never made up for (no catchup),
 # and any date in the past will do.
@@ -30,7 +29,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 # An Airflow backfill would run the same checkpoint again, not reprocess history: the pipeline's
 # backfill Dag does that.
 RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
-DEFAULT_ARGS = {"owner": "tidemark", "retries": 2, "retry_delay": timedelta(seconds=30)}
+# Who is told of a failure, and who of a recovery.
+_Told = tuple[tuple[Callback, ...], tuple[Callback, ...]]
 
 
 def pipeline_dags(
@@ -38,6 +38,8 @@ def pipeline_dags(
     conn_id: str = "spark_default",
     default_args: Mapping[str, Any] | None = None,
     settings: str | Path | None = None,
+    on_failure: Callback | Sequence[Callback] | None = None,
+    on_recovery: Callback | Sequence[Callback] | None = None,
 ) -> dict[str, DAG]:
     """Three Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
     name, its backfill, `NAME__backfill`, which is started by hand, and its maintenance,
@@ -47,6 +49,10 @@ def pipeline_dags(
     settings file; without it, the one that `load_settings` finds, also when a task runs.
     `default_args` go before the defaults here, a pipeline's `owner` before both.
 
+    `on_failure` is called when a run of a stream failed, `on_recovery` when one succeeded after one
+    that failed: Airflow notifiers, or functions of Airflow's context. The context has the run's
+    facts as `tidemark` (`RunFacts`). They are called by the Dag processor.
+
     Never raises for an invalid file, a missing folder or unusable settings: those are left out
     here, and `raise_invalid_pipelines` tells of them.
     """
@@ -54,12 +60,13 @@ def pipeline_dags(
         used = load_settings(Path(settings) if settings else None)
     except SettingsInvalid:
         return {}
-    arguments = {**DEFAULT_ARGS, **(default_args or {})}
+    arguments = {**task_defaults(used), **(default_args or {})}
     file = str(Path(settings).absolute()) if settings else None
+    told = (as_callbacks(on_failure), as_callbacks(on_recovery))
     made = [
         dag
         for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id))
+        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id), told)
     ]
     return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
@@ -84,18 +91,15 @@ def _dags_of(
     settings: Settings,
     default_args: Mapping[str, Any],
     task: dict[str, Any],
+    told: _Told,
 ) -> tuple[DAG, ...]:
     arguments = _dag_arguments(pipeline, default_args)
+    files = {name: task[name] for name in ("pipeline_file", "settings_file")}
     return (
-        _stream_dag(pipeline, Places(settings.root, pipeline.name), arguments, task),
+        _stream_dag(pipeline, Places(settings.root, pipeline.name), arguments, task, told),
         backfill_dag(pipeline, arguments, task),
-        maintenance_dag(pipeline, settings.maintenance, arguments, _files(task)),
+        maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
-
-
-def _files(task: dict[str, Any]) -> dict[str, Any]:
-    """What a task without a JVM is told."""
-    return {name: task[name] for name in ("pipeline_file", "settings_file")}
 
 
 def _task(path: Path, settings_file: str | None, conn_id: str) -> dict[str, Any]:
@@ -114,31 +118,25 @@ def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[
 
 
 def _stream_dag(
-    pipeline: Pipeline, places: Places, dag_arguments: dict[str, Any], task: dict[str, Any]
+    pipeline: Pipeline,
+    places: Places,
+    dag_arguments: dict[str, Any],
+    task: dict[str, Any],
+    told: _Told,
 ) -> DAG:
+    on_failure, on_recovery = (
+        Alert(then, pipeline.name, task["settings_file"]) if then else None for then in told
+    )
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description,
         doc_md=describe(pipeline, places),
         schedule=pipeline.schedule,
         allowed_run_types=RUN_TYPES,  # type: ignore[arg-type]  # converted to its enumeration
+        on_failure_callback=on_failure.failed if on_failure else None,
+        on_success_callback=on_recovery.recovered if on_recovery else None,
         **dag_arguments,
     ) as dag:
-        stream = StreamOperator(task_id="stream", **task)
-        files = _files(task)
-        publish = PublishOperator(
-            task_id="publish",
-            result=XComArg(stream, key="result"),
-            outlets=[gold_asset(table, places) for table in pipeline.tables],
-            **files,
-        )
-        housekeeping = CheckpointHousekeepingOperator(task_id="checkpoint_housekeeping", **files)
-        publish >> housekeeping >> StateCheckOperator(task_id="state_check", **files)
+        tasks = pipeline_tasks(pipeline, places, **task)
+        tasks >> WatcherOperator(task_id=WATCHER, doc_md=TASK_DOCS[WATCHER])
     return dag
-
-
-def gold_asset(table: str, places: Places) -> Asset:
-    """What other Dags can be scheduled by: `tidemark/PIPELINE/TABLE`, at gold's place."""
-    place = places.gold(table)
-    uri = Path(place).as_uri() if is_local(place) else place
-    return Asset(name=f"tidemark/{places.pipeline}/{table}", uri=uri)

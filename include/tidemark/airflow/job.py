@@ -3,7 +3,8 @@
 Its life:
 1. refuse what cannot work before a JVM starts (a cluster cannot write to a local root);
 2. end here where the subclass can do the run without the job;
-3. submit the job as the provider does;
+3. submit the job as the provider does, in a session of its own: whatever ends the try (a kill,
+   its timeout, Ctrl-C, Airflow's end) ends all processes of that session;
 4. read the result file that the job wrote, whatever spark-submit's exit status was;
 5. fail the task as the result says, or push a summary of it to XCom.
 """
@@ -13,20 +14,29 @@ from __future__ import annotations
 import importlib.util
 from abc import abstractmethod
 from contextlib import suppress
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import psutil
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tidemark.airflow.outcome import as_task_failure, failure, without_result
+from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_result
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.tables.results.result_file import Facts, read_result
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+# Between SIGTERM and SIGKILL. Airflow kills a task's process 5 seconds after it asked it to end;
+# whatever of the job is left then, nobody ends before the next try.
+GRACE = 3.0
 
 
 class JobOperator(SparkSubmitOperator):
@@ -43,18 +53,28 @@ class JobOperator(SparkSubmitOperator):
     doing: ClassVar[str]
     result_type: ClassVar[type[Facts]]
 
+    # Without an `execution_timeout`. A first run over much history may take long.
+    timeout: ClassVar[timedelta] = timedelta(hours=6)
+
     def __init__(
-        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
+        self,
+        *,
+        pipeline_file: str,
+        settings_file: str | None = None,
+        execution_timeout: timedelta | None = None,
+        **kwargs: Any,
     ) -> None:
         # A result belongs to one try, so a retry never attaches to the job of an earlier one.
         super().__init__(
             durable=False,
             multiple_outputs=True,
             name=f"tidemark {Path(pipeline_file).stem}",
+            execution_timeout=execution_timeout or self.timeout,
             **kwargs,
         )
         self.pipeline_file = pipeline_file
         self.settings_file = settings_file
+        self._was_killed = False
 
     @abstractmethod
     def job_run_id(self, context: Context) -> str:
@@ -103,13 +123,17 @@ class JobOperator(SparkSubmitOperator):
         return {}
 
     def on_kill(self) -> None:
-        """End all of the job: the provider kills the JVM only, and leaves Python's driver."""
-        started = self._job_processes()
-        if self._hook is not None:
-            super().on_kill()
-        for process in started:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        """End the whole job: the provider kills the JVM only, and leaves Python's driver.
+
+        What the job committed stays; the next try goes on from there. A driver that runs on a
+        cluster is ended by the provider, which needs spark-submit alive for that.
+        """
+        self._was_killed = True
+        if self._hook is None:
+            return
+        acts = [self._end_job, super().on_kill]
+        for act in reversed(acts) if self._on_cluster else acts:
+            act()
 
     def _master(self) -> tuple[str, str]:
         """Spark's master, and where it was named."""
@@ -125,11 +149,31 @@ class JobOperator(SparkSubmitOperator):
 
     def _submit(self, context: Context) -> AirflowException | None:
         """Run spark-submit; its failure is returned, because the result file says more."""
+        if self._was_killed:
+            raise AirflowException(f"The task was ended before the job was started.\n{RETRY}")
         try:
             super().execute(context)
         except AirflowException as error:
             return error
+        except BaseException:
+            # Nobody else reaches a session of its own: not the terminal, not Airflow's signals.
+            self.on_kill()
+            raise
         return None
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        # Its further arguments are Popen's.
+        hook.submit = partial(hook.submit, start_new_session=True)  # type: ignore[method-assign]
+        return hook
+
+    def _end_job(self) -> None:
+        process = self._hook._submit_sp if self._hook else None
+        if process is None or (process.poll() is not None and mark_of(process.pid)):
+            return  # After its end the pid may be another's.
+        if left := end_processes(session_members(process.pid), GRACE):
+            pids = ", ".join(str(mark.pid) for mark in left)
+            self.log.error("These processes of the job could not be ended: %s", pids)
 
     def _earlier_result(self, uri: str, settings: Settings) -> Any:
         with as_task_failure("Reading the result"), suppress(ResultUnreadable):
@@ -157,16 +201,13 @@ class JobOperator(SparkSubmitOperator):
         return self.summary(result, uri)
 
     @property
+    def _on_cluster(self) -> bool:
+        return bool(self._hook and self._hook._connection["deploy_mode"] == "cluster")
+
+    @property
     def _exit_status(self) -> int | None:
         process = self._hook._submit_sp if self._hook else None
         return process.returncode if process else None
-
-    def _job_processes(self) -> list[psutil.Process]:
-        process = self._hook._submit_sp if self._hook else None
-        with suppress(psutil.NoSuchProcess):
-            if process is not None:
-                return psutil.Process(process.pid).children(recursive=True)
-        return []
 
 
 def job_file(module: str) -> str:

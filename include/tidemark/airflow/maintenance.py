@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
@@ -22,6 +22,8 @@ class MaintenanceOperator(PipelineOperator):
     fails where the lease is held (a retry can help), and, once all others are done, where a table
     had to be left as it is (no retry can).
     """
+
+    timeout = timedelta(hours=6)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do what is due; a repeat does what is left."""

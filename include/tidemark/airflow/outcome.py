@@ -55,6 +55,7 @@ def summary(result: RunResult, uri: str) -> dict[str, Any]:
     return {
         "result": uri,
         "rows": result.rows.model_dump(),
+        "took_over": result.took_over,
         "tables": {
             name: {
                 "windows_changed": table.windows_changed,

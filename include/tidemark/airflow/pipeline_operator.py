@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -15,13 +16,21 @@ from tidemark.pipeline.settings import Settings, load_settings
 class PipelineOperator(BaseOperator):
     """Knows its pipeline's file and the settings'; both are read when the task runs.
 
-    Without `settings_file` the settings are those that `load_settings` finds.
+    Without `settings_file` the settings are those that `load_settings` finds. Without an
+    `execution_timeout` the operator's own `timeout` holds.
     """
 
+    timeout: ClassVar[timedelta] = timedelta(minutes=30)
+
     def __init__(
-        self, *, pipeline_file: str, settings_file: str | None = None, **kwargs: Any
+        self,
+        *,
+        pipeline_file: str,
+        settings_file: str | None = None,
+        execution_timeout: timedelta | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(execution_timeout=execution_timeout or self.timeout, **kwargs)
         self.pipeline_file = pipeline_file
         self.settings_file = settings_file
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from tidemark.airflow.assets import changed_assets
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.tables.results.result import RunResult
@@ -17,7 +18,8 @@ class PublishOperator(PipelineOperator):
 
     `result` is the place of the run's result file, usually from the stream task's XCom. The
     file gets gold's versions and the seconds. Gold's versions and the windows published go to
-    XCom, by table.
+    XCom, by table. Of its outlets, gold tables, those get an event that this run changed, also
+    where an earlier try had committed the change; the event's extra tells the range of windows.
     """
 
     template_fields = ("result",)
@@ -38,6 +40,11 @@ class PublishOperator(PipelineOperator):
         if published.error is not None:
             raise failure("Publishing", published.error)
         self._tell(published)
+        extras = changed_assets(self.outlets, published)
+        for asset, extra in extras.items():
+            context["outlet_events"][asset].extra = extra
+        # Airflow makes an event for each outlet that is left when the task has succeeded.
+        self.outlets = list(extras)
         tables = published.tables.items()
         return {name: {"gold": t.gold, "windows": t.published_windows} for name, t in tables}
 

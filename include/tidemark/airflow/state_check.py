@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
+from tidemark.airflow.metrics import gauge_state
 from tidemark.airflow.outcome import as_task_failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.pipeline.places import Places
@@ -37,6 +38,8 @@ class StateCheckOperator(PipelineOperator):
             for one in checked:
                 told = f"{one.check.verdict}: {one.check.reason}" if one.check else "no query yet"
                 self.log.info("%s: %s", one.checkpoint.name, told)
+                if one.check:
+                    gauge_state(pipeline.name, one.checkpoint.table, one.check.held.size)
             check_none_lost(pipeline.name, checked)
         return {one.checkpoint.table: _summary(one) for one in checked}
 

@@ -13,6 +13,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
+from tidemark.airflow.metrics import gauge_run
 from tidemark.airflow.outcome import log_lines, summary
 from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.errors import TidemarkError
@@ -71,6 +72,7 @@ class StreamOperator(JobOperator):
         return log_lines(result)
 
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
+        gauge_run(result)
         return summary(result, uri)
 
 

@@ -65,14 +65,19 @@ def load_pipelines(folder: Path) -> tuple[list[Pipeline], list[PipelineFileInval
 
 def find_pipeline(name_or_path: str, settings: Settings) -> Pipeline:
     """A pipeline by its name, looked for in the settings' folder, or by its file's path."""
+    return load_pipeline(find_pipeline_file(name_or_path, settings))
+
+
+def find_pipeline_file(name_or_path: str, settings: Settings) -> Path:
+    """The file of a pipeline, found in the same way. Raises PipelineNotFound."""
     given = Path(name_or_path)
     if given.suffix in ENDINGS or len(given.parts) > 1:
         if given.is_file():
-            return load_pipeline(given)
+            return given
         raise PipelineNotFound(f"There is no pipeline file `{given.absolute()}`.")
     files = {path.stem: path for path in pipeline_files(Path(settings.pipelines))}
     if path := files.get(name_or_path):
-        return load_pipeline(path)
+        return path
     raise PipelineNotFound(_not_found(name_or_path, sorted(files), settings.pipelines))
 
 

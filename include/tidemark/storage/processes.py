@@ -84,6 +84,20 @@ def descendants(marks: Iterable[ProcessMark]) -> tuple[ProcessMark, ...]:
     return tuple(found)
 
 
+def session_members(leader: int) -> tuple[ProcessMark, ...]:
+    """The living processes of the session that this pid leads, or led until it ended.
+
+    Also those that have changed their process group, as Spark's Python workers do, or lost their
+    parent. The kernel gives the pid to no other process while one of them lives.
+    """
+    found = []
+    for pid in psutil.pids():
+        with suppress(OSError):
+            if os.getsid(pid) == leader and (mark := mark_of(pid)):
+                found.append(mark)
+    return tuple(found)
+
+
 def end_processes(marks: Sequence[ProcessMark], grace: float) -> tuple[ProcessMark, ...]:
     """End these processes and all that they started; those that would not end come back.
 

@@ -31,6 +31,7 @@ from tidemark.tables.publishing.plan import (
     PublishPlan,
     plan_publish,
 )
+from tidemark.tables.publishing.published import published_before, published_note
 from tidemark.tables.publishing.retention import drop_expired_dates
 from tidemark.tables.results.result import RunResult, TableResult
 from tidemark.tables.results.result_file import RunError, write_result
@@ -151,13 +152,22 @@ def publish_table(
     gold = existing_table(gold_uri, options)
     plan = plan_publish(gold_state(gold), pinned)
     if plan.nothing_to_do:
-        return pinned.model_copy(update={"gold": gold.version(), "published_windows": 0})
+        before = published_before(gold, note)
+        return pinned.model_copy(
+            update={"gold": gold.version(), "published_windows": 0, "published": before}
+        )
     history = existing_table(changes_uri, options)
     changes = changes_between(history, plan.after_changes, plan.changes)
     change = changed_windows(gold, changes, table, plan, note["run"])
     check()
-    _commit(gold, change, plan, note)
-    return pinned.model_copy(update={"gold": gold.version(), "published_windows": change.windows})
+    _commit(gold, change, plan, {**note, **published_note(change.changed)})
+    return pinned.model_copy(
+        update={
+            "gold": gold.version(),
+            "published_windows": change.windows,
+            "published": change.changed,
+        }
+    )
 
 
 def _commit(

@@ -50,13 +50,23 @@ class Late(Facts):
     corrected: int = 0
 
 
+class Published(Facts):
+    """What a run's commit of gold changed: so many windows, from the earliest start to the latest
+    end, in milliseconds since 1970, UTC."""
+
+    windows: int
+    start_ms: int
+    end_ms: int
+
+
 class TableResult(Facts):
     """What a run did to one table of the pipeline.
 
     `changes`, `bronze` (versions), `generation` and the close frontiers are the pins from which
     publish computes its plan. Watermarks and close frontiers are milliseconds since 1970, UTC;
     0: none yet. `sealed_to_ms` is the seal frontier, 0 where the run sealed nothing. `gold` and
-    `published_windows` are null until published.
+    `published_windows` are null until published. `published` is what the run's commit of gold
+    holds, also where a repeat found it committed already; null where it changed no window.
     """
 
     generation: int
@@ -71,6 +81,7 @@ class TableResult(Facts):
     late: Late = Late()
     gold: int | None = None
     published_windows: int | None = None
+    published: Published | None = None
 
 
 class RunResult(Facts):

@@ -23,9 +23,14 @@ from tidemark.tables.history import schema_of
 from tidemark.tables.publishing.gold import PROVISIONAL
 from tidemark.tables.publishing.plan import PublishPlan
 from tidemark.tables.repair.repaired import SEAL
+from tidemark.tables.results.result import Published
 
 _TOLERANCE = "1e-9"
-_COUNTS = "SELECT count(*), count(*) FILTER (_known) FROM written"
+_COUNTS = """
+    SELECT count(*), count(*) FILTER (_known),
+        epoch_ms(min(window_start)), epoch_ms(max(window_end))
+    FROM written
+"""
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,17 @@ class GoldChange:
     """What one commit writes: rows in gold's columns, `windows` of which are new, differ, or close.
 
     Where gold holds none of them yet, `replaced_dates` is empty and the rows are appended. Else
-    they are everything that these partitions hold from now on. `windows` counts those that go.
+    they are everything that these partitions hold from now on. `windows` counts those that go;
+    `changed` has that count too, and where they lie; None where there are none.
     """
 
     rows: pa.Table
-    windows: int
+    changed: Published | None
     replaced_dates: tuple[date, ...]
+
+    @property
+    def windows(self) -> int:
+        return self.changed.windows if self.changed else 0
 
 
 def changed_windows(
@@ -59,10 +69,11 @@ def changed_windows(
         connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
         connection.execute(_joined(keys, tuple(table.measures), schema))
         connection.execute(_written(plan), {"run": run_id})
-        ((windows, known),) = connection.execute(_COUNTS).fetchall()
+        ((windows, known, start, end),) = connection.execute(_COUNTS).fetchall()
         dates = _dates(connection, "SELECT DISTINCT window_date FROM written") if known else ()
         rows = connection.sql(_rows(schema.names, keys, dates)).to_arrow_table()
-    return GoldChange(rows.cast(schema), windows, dates)
+    changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
+    return GoldChange(rows.cast(schema), changed, dates)
 
 
 def window_keys(table: Table) -> tuple[str, ...]:

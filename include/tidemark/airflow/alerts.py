@@ -1,0 +1,99 @@
+"""Who is told when a pipeline's run fails, and when one succeeds again.
+
+Airflow calls these in the Dag processor, once a Dag run has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Context
+
+from tidemark.airflow.outcome import log_lines
+from tidemark.airflow.watcher import failed_tasks
+from tidemark.errors import TidemarkError
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import load_settings
+from tidemark.tables.results.newest_try import newest_try
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
+
+_LOG = logging.getLogger(__name__)
+# As Airflow's own callbacks: a notifier, or a function of the context.
+Callback = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A Dag run that ended. `result` is what its stream left, as far as it came and could be read
+    from here; None otherwise. `failed` names the tasks that failed."""
+
+    pipeline: str
+    run_id: str
+    failed: tuple[str, ...]
+    result: RunResult | None
+
+    @property
+    def text(self) -> str:
+        """The facts for people, some lines."""
+        happened = f"failed: {', '.join(self.failed)}" if self.failed else "succeeded again"
+        told = [f"{self.pipeline}: run {self.run_id} {happened}"]
+        if self.result and self.result.error:
+            told.append(f"{self.result.error.type}: {self.result.error.message}")
+        elif self.result:
+            told += log_lines(self.result)
+        return "\n".join(told)
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Calls each of `then` with the context of the Dag run, and its facts in it as `tidemark`."""
+
+    then: tuple[Callback, ...]
+    pipeline: str
+    settings_file: str | None
+
+    def failed(self, context: Context) -> None:
+        """For a Dag's `on_failure_callback`."""
+        # Airflow gives no task where the run had none to show.
+        self._call(context, tuple(failed_tasks(context)) if "ti" in context else ())
+
+    def recovered(self, context: Context) -> None:
+        """For a Dag's `on_success_callback`: calls nobody unless the run before failed.
+
+        The run before is the one of the next earlier logical date; a run without one has none.
+        """
+        before = context["ti"].get_previous_dagrun()
+        if before is not None and before.state == "failed":
+            self._call(context, ())
+
+    def _call(self, context: Context, failed: tuple[str, ...]) -> None:
+        run_id = str(context["run_id"])
+        facts = RunFacts(self.pipeline, run_id, failed, self._result(run_id))
+        for callback in self.then:
+            try:
+                callback({**context, "tidemark": facts})
+            except Exception:  # noqa: BLE001  the others are still to be told
+                _LOG.exception("A callback of %s failed", facts.pipeline)
+
+    def _result(self, run_id: str) -> RunResult | None:
+        """Who is told must not depend on a store that cannot be reached."""
+        try:
+            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
+            options = settings.storage_options
+            uri = newest_try(Places(settings.root, self.pipeline), run_id, options)
+            return read_result(RunResult, uri, options) if uri else None
+        except TidemarkError:
+            _LOG.warning("The result of %s cannot be read", run_id, exc_info=True)
+            return None
+
+
+def as_callbacks(given: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
+    """One callback, several or none, as Airflow takes them."""
+    if given is None:
+        return ()
+    return (given,) if callable(given) else tuple(given)

@@ -1,0 +1,60 @@
+"""Gold tables as Assets, and what their events say: which windows a run changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Asset
+
+from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.storage_options import is_local
+from tidemark.tables.results.result import Published, RunResult
+
+
+def gold_asset(pipeline: str, table: str, settings: str | Path | None = None) -> Asset:
+    """The Asset of a gold table, for a Dag that is to follow it: `schedule=[gold_asset(…)]`.
+
+    `settings` is the settings file; without it, the one that `load_settings` finds: it tells the
+    root, which the Asset's URI begins with. Raises SettingsInvalid. Not `Asset.ref`: Airflow 3.3
+    starts a Dag that is scheduled by a reference, and gives it no events.
+    """
+    root = load_settings(Path(settings) if settings else None).root
+    return asset_of(table, Places(root, pipeline))
+
+
+def asset_of(table: str, places: Places) -> Asset:
+    """`tidemark/PIPELINE/TABLE`, at gold's place."""
+    place = places.gold(table)
+    uri = Path(place).as_uri() if is_local(place) else place
+    return Asset(name=f"tidemark/{places.pipeline}/{table}", uri=uri)
+
+
+def changed_assets(outlets: Sequence[Any], published: RunResult) -> dict[Asset, dict[str, Any]]:
+    """Of a task's gold tables those that the run changed, each with its event's extra.
+
+    The extra: `run`, `windows` (how many changed, at least 1), and their range as ISO 8601 in UTC:
+    `window_start`, the earliest start, and `window_end`, the latest end.
+    """
+    changed = {name: table.published for name, table in published.tables.items()}
+    return {
+        asset: _extra(published.run_id, found)
+        for asset in outlets
+        if (found := changed.get(_table(asset)))
+    }
+
+
+def _table(asset: Asset) -> str:
+    return asset.name.rpartition("/")[2]
+
+
+def _extra(run_id: str, published: Published) -> dict[str, Any]:
+    return {
+        "run": run_id,
+        "windows": published.windows,
+        "window_start": instant_of(published.start_ms).isoformat(),
+        "window_end": instant_of(published.end_ms).isoformat(),
+    }

@@ -1,0 +1,38 @@
+"""Gauges of a run, through Airflow's own metrics: nothing is sent unless Airflow has them on.
+
+Names stand without tags, so that a plain StatsD server can tell pipelines and tables apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow.sdk.observability.stats import gauge
+
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.tables.results.result import RunResult
+
+
+def gauge_run(result: RunResult) -> None:
+    """`tidemark.PIPELINE.rows_read`, `.rows_accepted`, `.rows_rejected`; of each table
+    `tidemark.PIPELINE.TABLE.late_rows`, `.lag_seconds`."""
+    for name, value in _figures(result):
+        gauge(f"tidemark.{result.pipeline}.{name}", value)
+
+
+def gauge_state(pipeline: str, table: str, size: int) -> None:
+    """`tidemark.PIPELINE.TABLE.state_bytes`: what the state's files take."""
+    gauge(f"tidemark.{pipeline}.{table}.state_bytes", size)
+
+
+def _figures(result: RunResult) -> Iterator[tuple[str, float]]:
+    rows = result.rows
+    yield "rows_read", rows.read
+    yield "rows_accepted", rows.accepted
+    yield "rows_rejected", sum(rows.rejected.values())
+    for name, table in result.tables.items():
+        yield f"{name}.late_rows", table.late.rows + table.late.partly
+        if table.watermark_after_ms:
+            # Of the run's own time: a source that falls silent shows as a lag that grows.
+            behind_ms = epoch_ms(result.ended_at) - table.watermark_after_ms
+            yield f"{name}.lag_seconds", behind_ms / 1000

@@ -1,0 +1,43 @@
+"""What each task does, for whoever clicks on it in Airflow."""
+
+from __future__ import annotations
+
+TASK_DOCS = {
+    "stream": """\
+Reads what is new, judges each row, updates the windowed tables and repairs late rows; publishes
+nothing yet. Spark is started only where there is something for it to do.
+
+**Failed?** The log's last lines say why, and whether a retry can help. What was committed stays:
+clear the task, or wait for the next run, which goes on from there.
+""",
+    "publish": """\
+Brings what the stream computed into gold, in one commit for each table. Each table that changed
+gets an Asset event with the range of its windows.
+
+**Failed?** Gold is as it was. Clear the task, or wait: the next run publishes what this one left.
+""",
+    "checkpoint_housekeeping": """\
+Removes the checkpoint files that no start of a query needs any more. Runs whatever became of the
+tasks before.
+
+**Failed?** Nothing that is needed was removed, and the next run does what is left. The log names
+the checkpoint and says what is wrong with it.
+""",
+    "state_check": """\
+Looks at what the next start of each query has to load; it only reads. Runs whatever became of the
+tasks before.
+
+**Failed?** The log says why. Where the state of a query cannot be rebuilt from its files, the next
+run would fail too.
+""",
+    "watcher": """\
+Skipped where all went well. It fails where another task of the run failed, so that the run counts
+as failed although the tasks after it went on.
+""",
+    "backfill": """\
+Computes closed windows of the range again from accepted rows, and publishes those that differ, in
+one commit.
+
+**Failed?** Gold is as it was, unless the log says that it was published. It can be run again.
+""",
+}

@@ -1,0 +1,66 @@
+"""The tasks of a pipeline, one after the other: in a Dag of its own, or in a group of one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator, XComArg, chain
+
+from tidemark.airflow.assets import asset_of
+from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
+from tidemark.airflow.publish import PublishOperator
+from tidemark.airflow.state_check import StateCheckOperator
+from tidemark.airflow.stream import StreamOperator
+from tidemark.airflow.task_docs import TASK_DOCS
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+
+
+def task_defaults(settings: Settings) -> dict[str, Any]:
+    """What goes for all tasks unless told otherwise.
+
+    Three retries, a lease's length apart: the lease of a run that was killed on another host can
+    be taken over two lengths after its last renewal, so the last try finds it free.
+    """
+    return {
+        "owner": "tidemark",
+        "retries": 3,
+        "retry_delay": timedelta(seconds=settings.lease_seconds),
+    }
+
+
+def pipeline_tasks(
+    pipeline: Pipeline,
+    places: Places,
+    pipeline_file: str,
+    settings_file: str | None,
+    conn_id: str,
+) -> list[BaseOperator]:
+    """The tasks, in their order, in the Dag or group that is open.
+
+    The first tasks each need the one before; those
+    after `publish` are teardowns: they run whatever became of it, and what follows a group of these
+    tasks does not wait for them.
+    """
+    files: dict[str, Any] = {"pipeline_file": pipeline_file, "settings_file": settings_file}
+    stream = StreamOperator(task_id="stream", doc_md=TASK_DOCS["stream"], conn_id=conn_id, **files)
+    publish = PublishOperator(
+        task_id="publish",
+        doc_md=TASK_DOCS["publish"],
+        result=XComArg(stream, key="result"),
+        outlets=[asset_of(table, places) for table in pipeline.tables],
+        **files,
+    )
+    upkeep = (
+        CheckpointHousekeepingOperator(
+            task_id="checkpoint_housekeeping",
+            doc_md=TASK_DOCS["checkpoint_housekeeping"],
+            **files,
+        ),
+        StateCheckOperator(task_id="state_check", doc_md=TASK_DOCS["state_check"], **files),
+    )
+    tasks = [stream, publish, *(task.as_teardown() for task in upkeep)]
+    chain(*tasks)
+    return tasks

@@ -1,0 +1,56 @@
+"""A pipeline's tasks in a Dag of somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG, BaseOperator
+
+from tidemark.airflow import PipelineTaskGroup
+from tidemark.errors import PipelineNotFound
+
+Write = Callable[..., Path]
+
+
+def test_what_follows_a_group_waits_for_its_publish_alone(write_pipeline: Write) -> None:
+    write_pipeline("visits")
+    with DAG("mine", schedule=None) as dag:
+        before, after = BaseOperator(task_id="before"), BaseOperator(task_id="after")
+        before >> PipelineTaskGroup("visits") >> after
+    assert dag.get_task("visits.stream").upstream_task_ids == {"before"}
+    assert after.upstream_task_ids == {"visits.publish"}
+    upkeep = [dag.get_task(f"visits.{name}") for name in ("checkpoint_housekeeping", "state_check")]
+    assert [(task.is_teardown, task.on_failure_fail_dagrun) for task in upkeep] == [
+        (True, False),
+        (True, False),
+    ]
+
+
+def test_the_dags_default_args_go_before_ours_and_the_groups_before_both(
+    write_pipeline: Write,
+) -> None:
+    write_pipeline("visits")
+    hour = timedelta(hours=1)
+    with DAG("mine", schedule=None, default_args={"retries": 7, "owner": "me"}):
+        group = PipelineTaskGroup("visits", default_args={"owner": "us", "execution_timeout": hour})
+    for task in group:
+        assert (task.retries, task.owner, task.execution_timeout) == (7, "us", hour)
+        assert task.retry_delay == timedelta(seconds=60)
+
+
+def test_a_group_takes_a_file_from_anywhere_and_a_name_of_its_own(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    file = write_pipeline("visits").rename(tmp_path / "hits.yaml")
+    with DAG("mine", schedule=None) as dag:
+        PipelineTaskGroup(file, group_id="web")
+    assert dag.get_task("web.stream").pipeline_file == str(file)
+
+
+def test_a_group_of_no_pipeline_names_those_that_there_are(write_pipeline: Write) -> None:
+    write_pipeline("visits")
+    with DAG("mine", schedule=None), pytest.raises(PipelineNotFound, match="visits"):
+        PipelineTaskGroup("vists")
