@@ -25,6 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tidemark.pipeline import event_time_formats, names, schedules, spark_settings
+from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration
 from tidemark.pipeline.source_files import split_files
@@ -172,6 +173,9 @@ class Source(_Model):
     unknown_fields: Literal["keep", "ignore", "reject"] = Field(
         default="keep", description="Fields that are no column: kept in _extra, ignored, rejected"
     )
+    checks: Annotated[tuple[SourceCheck, ...], Field(strict=False)] = Field(
+        default=(), description="What a run's rows have to fulfil before it is published"
+    )
 
 
 class Watermark(_Model):
@@ -223,6 +227,9 @@ class Table(_Model):
     accept_unbounded_state: bool = Field(
         default=False,
         description="Allows `output_mode: complete`, whose state is never evicted",
+    )
+    checks: Annotated[tuple[Check, ...], Field(strict=False)] = Field(
+        default=(), description="What each changed row has to fulfil before a run is published"
     )
 
 
