@@ -17,6 +17,7 @@ from tidemark.airflow.maintenance_dag import maintenance_dag, maintenance_dag_id
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.airflow.stream import StreamOperator
+from tidemark.airflow.validate import ValidateOperator
 from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
@@ -125,15 +126,17 @@ def _stream_dag(
         **dag_arguments,
     ) as dag:
         stream = StreamOperator(task_id="stream", **task)
+        held = XComArg(stream, key="result")
+        validate = ValidateOperator(task_id="validate", held=held, **task)
         files = _files(task)
         publish = PublishOperator(
             task_id="publish",
-            result=XComArg(stream, key="result"),
+            result=held,
             outlets=[gold_asset(table, places) for table in pipeline.tables],
             **files,
         )
         housekeeping = CheckpointHousekeepingOperator(task_id="checkpoint_housekeeping", **files)
-        publish >> housekeeping >> StateCheckOperator(task_id="state_check", **files)
+        validate >> publish >> housekeeping >> StateCheckOperator(task_id="state_check", **files)
     return dag
 
 

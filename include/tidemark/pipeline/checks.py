@@ -5,12 +5,13 @@ Each model checks its value by itself; names and types are checked in `check_rul
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from tidemark.pipeline.durations import PositiveDuration
 
+Severity = Literal["fail", "warn"]
 _ALLOWED = (
     "an expression per row, as in `impressions > 0`, or one expectation with its arguments, as in "
     "`{ExpectColumnMaxToBeBetween: {column: impressions, max_value: 100000}}`"
@@ -62,6 +63,17 @@ class Check(_Model):
     fail: RowOrExpectation | None = None
     warn: RowOrExpectation | None = None
 
+    @property
+    def severity(self) -> Severity:
+        return "warn" if self.fail is None else "fail"
+
+    @property
+    def asked(self) -> str | dict[str, dict[str, Any]]:
+        """A condition on each row, or one expectation with its arguments."""
+        asked = self.warn if self.fail is None else self.fail
+        assert asked is not None
+        return asked
+
     @model_validator(mode="after")
     def _one(self) -> Self:
         return self._names_one("fail", "warn")
@@ -100,6 +112,12 @@ class SourceRule(_Model):
     rows_per_run: RowsPerRun | None = None
     freshness: Freshness | None = None
 
+    @property
+    def one(self) -> RejectedShare | RowsPerRun | Freshness:
+        found = self.rejected_share or self.rows_per_run or self.freshness
+        assert found is not None
+        return found
+
     @model_validator(mode="after")
     def _one(self) -> Self:
         return self._names_one("rejected_share", "rows_per_run", "freshness")
@@ -110,6 +128,16 @@ class SourceCheck(_Model):
 
     fail: SourceRule | None = None
     warn: SourceRule | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return "warn" if self.fail is None else "fail"
+
+    @property
+    def asked(self) -> RejectedShare | RowsPerRun | Freshness:
+        rule = self.warn if self.fail is None else self.fail
+        assert rule is not None
+        return rule.one
 
     @model_validator(mode="after")
     def _one(self) -> Self:

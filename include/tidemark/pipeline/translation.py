@@ -7,7 +7,9 @@ DuckDB refuses, and regular expressions are Java's in one and RE2's in the other
 
 from __future__ import annotations
 
-from sqlglot import ErrorLevel, exp
+from sqlglot import ErrorLevel, exp, parse_one
+
+from tidemark.pipeline.expression_names import DIALECT
 
 _VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren)
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Case, exp.If, exp.Coalesce, exp.Nullif)
@@ -26,6 +28,11 @@ _ALLOWED = (
 )
 
 
+def condition_in_duckdb(text: str) -> str:
+    """A condition of a pipeline file, which was checked when that was loaded."""
+    return in_duckdb(parse_one(text, dialect=DIALECT))
+
+
 def in_duckdb(expression: exp.Expr) -> str:
     """An expression in DuckDB's SQL, for a connection in UTC.
 
@@ -35,7 +42,8 @@ def in_duckdb(expression: exp.Expr) -> str:
         if not isinstance(node, _SAME) or _has_escape(node):
             text = node.sql("spark")
             raise ValueError(f"`{text}` cannot be translated to DuckDB; {_ALLOWED}")
-    return expression.sql("duckdb", unsupported_level=ErrorLevel.RAISE)
+    # Quoted, because DuckDB reserves other words than Spark.
+    return expression.sql("duckdb", unsupported_level=ErrorLevel.RAISE, identify=True)
 
 
 def _has_escape(node: exp.Expr) -> bool:
