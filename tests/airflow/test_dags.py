@@ -77,13 +77,14 @@ def test_a_dag_runs_once_at_a_time_never_catches_up_and_allows_no_backfill(
     assert "manual" in {kind.value for kind in dag.allowed_run_types}
 
 
-def test_publish_follows_stream_and_announces_every_gold_table(
+def test_publish_follows_validation_and_announces_every_gold_table(
     write_pipeline: Write, tmp_path: Path
 ) -> None:
     write_pipeline("visits")
-    stream, publish, housekeeping, check = pipeline_dags()["visits"].tasks
-    assert (stream.task_id, publish.task_id) == ("stream", "publish")
-    assert publish.upstream_task_ids == {"stream"}
+    stream, validate, publish, housekeeping, check = pipeline_dags()["visits"].tasks
+    assert (stream.task_id, validate.task_id, publish.task_id) == ("stream", "validate", "publish")
+    assert validate.upstream_task_ids == {"stream"}
+    assert publish.upstream_task_ids == {"stream", "validate"}
     assert housekeeping.task_id == "checkpoint_housekeeping"
     assert housekeeping.upstream_task_ids == {"publish"}
     assert check.task_id == "state_check"
@@ -98,7 +99,7 @@ def test_a_gold_asset_below_a_path_that_is_no_uri_has_a_valid_one(
 ) -> None:
     write_pipeline("visits")
     monkeypatch.setenv("TIDEMARK_ROOT", "/srv/my tables é")
-    (asset,) = pipeline_dags()["visits"].tasks[1].outlets
+    (asset,) = pipeline_dags()["visits"].get_task("publish").outlets
     assert asset.uri == "file:///srv/my%20tables%20%C3%A9/visits/page_1h/gold"
 
 
@@ -107,7 +108,7 @@ def test_a_gold_asset_in_a_bucket_has_the_address_of_the_table(
 ) -> None:
     write_pipeline("visits")
     monkeypatch.setenv("TIDEMARK_ROOT", "s3://lake/tidemark")
-    (asset,) = pipeline_dags()["visits"].tasks[1].outlets
+    (asset,) = pipeline_dags()["visits"].get_task("publish").outlets
     assert asset.uri == "s3://lake/tidemark/visits/page_1h/gold"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from tidemark.tables.publishing.publish import publish_and_record
 from tidemark.tables.results.result import Rows, RunResult
 from tidemark.tables.results.result_file import write_result
 
-NOW = at(13)
+BEGAN, NOW = at(12), at(13)
 TABLE = clicks()["tables"]["per_10m"] | {"measures": {"total": "sum(amount)"}}
 
 
 class Held:
     """A root with one pipeline, whose runs are held and then validated or published."""
 
-    def __init__(self, root: Path, checks: list[Any], source_checks: list[Any] = []) -> None:  # noqa: B006
-        source = clicks()["source"] | {"checks": source_checks}
+    def __init__(self, root: Path, checks: list[Any], source_checks: Sequence[Any] = ()) -> None:
+        source = clicks()["source"] | {"checks": list(source_checks)}
         table = TABLE | {"checks": checks}
         self.place = Place(root, clicks(source=source, tables={"per_10m": table}))
         self.windows = Windows(Path(self.place.places.gold("per_10m")).parent)
@@ -44,7 +44,7 @@ class Held:
         *rows: Row,
         run_id: str = "run",
         close: datetime | None = None,
-        began: datetime = at(12),
+        began: datetime = BEGAN,
         told: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """A run that changes these windows, and is held."""

@@ -43,7 +43,16 @@ def in_duckdb(expression: exp.Expr) -> str:
             text = node.sql("spark")
             raise ValueError(f"`{text}` cannot be translated to DuckDB; {_ALLOWED}")
     # Quoted, because DuckDB reserves other words than Spark.
-    return expression.sql("duckdb", unsupported_level=ErrorLevel.RAISE, identify=True)
+    return expression.transform(_ansi).sql(
+        "duckdb", unsupported_level=ErrorLevel.RAISE, identify=True
+    )
+
+
+def _ansi(node: exp.Expr) -> exp.Expr:
+    """A cast that fails is an error, as in Spark's ANSI mode; sqlglot takes it for `try_cast`."""
+    if isinstance(node, exp.TryCast) and not node.args.get("safe"):
+        return exp.Cast(this=node.this, to=node.args["to"])
+    return node
 
 
 def _has_escape(node: exp.Expr) -> bool:

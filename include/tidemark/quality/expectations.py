@@ -7,6 +7,7 @@ expectation pays for it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,9 +97,18 @@ def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[Verdict, Any]]:
             yield Verdict(passed=False, observed=reason, rows=asked.rows.num_rows, **told), None
             continue
         # Its values are numpy's and pandas' own, which neither JSON nor its own pages take.
-        plain = result.to_json_dict()
-        result.success, result.result = bool(plain["success"]), plain["result"]
+        result.success, result.result = bool(result.success), _plain(result.result)
         yield _verdict(result, asked.rows.num_rows, told), result
+
+
+def _plain(values: Mapping[str, Any]) -> Any:
+    """The same in the types of JSON."""
+    return json.loads(json.dumps(values, default=_plain_value))
+
+
+def _plain_value(value: Any) -> Any:
+    # A number of numpy; a timestamp of pandas and a decimal have no item.
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def _verdict(result: Any, rows: int, told: Mapping[str, Any]) -> Verdict:

@@ -60,7 +60,8 @@ def _rows_per_run(
     times = run.rows.read / mean if mean else None
     low, high = rule.at_least, rule.at_most
     passed = times is None or ((low is None or times >= low) and (high is None or times <= high))
-    bounds = [f"at least {low:g}"] * (low is not None) + [f"at most {high:g}"] * (high is not None)
+    named = (("at least", rule.at_least), ("at most", rule.at_most))
+    bounds = [f"{name} {bound:g}" for name, bound in named if bound is not None]
     observed = f"{run.rows.read:,} rows, no earlier run read any"
     if mean and times is not None:
         observed = (
