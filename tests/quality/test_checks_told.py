@@ -148,7 +148,7 @@ def test_the_share_of_rejects_is_of_the_rows_read(
     held = Held(tmp_path, [], [{"fail": {"rejected_share": {"at_most": at_most}}}])
     gated = held.gated(held.run(*bad_and_good()))
     found = verdict_of(gated, "rejected_share")
-    assert (found.passed, found.observed, found.unexpected) == (passed, "0.02 rejected", 2)
+    assert (found.passed, found.observed, found.unexpected) == (passed, "0.02 (2 of 100 rows)", 2)
     assert (gated.run.error is None) == passed
 
 

@@ -37,8 +37,8 @@ def test_the_error_tells_table_check_count_example_and_what_to_do(held: Held) ->
     error = held.gated(held.run(*bad_and_good())).run.error
     assert error is not None
     assert error.message.splitlines() == [
-        "1 checks keep run run of `clicks` from being published:",
-        "per_10m: total > 0: 1 rows break it; 1 of 3 rows",
+        "Run run of `clicks` is not published. Failed: per_10m: total > 0.",
+        "per_10m: total > 0: 1 of 3 rows break it",
         "  window_start=2026-07-01T10:00:00+00:00, window_end=2026-07-01T10:10:00+00:00, key=b, "
         "total=-3, rows=1, status=provisional, revision=0, updated_by=run, "
         "window_date=2026-07-01",
@@ -123,7 +123,7 @@ def test_a_verdict_has_its_evidence_in_ops_quality(held: Held) -> None:
         "check": "total > 0",
         "severity": "fail",
         "passed": False,
-        "observed": "1 rows break it",
+        "observed": "1 of 3 rows break it",
         "rows": 3,
         "unexpected": 1,
         "data_docs": None,

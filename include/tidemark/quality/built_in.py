@@ -65,7 +65,7 @@ def _verdict(rows: PlannedRows, check: str, looked_at: int, unexpected: int, sql
         check=check,
         severity="fail",
         passed=unexpected == 0,
-        observed=f"{unexpected:,} windows break it" if unexpected else "each window keeps it",
+        observed=f"{unexpected:,} of {looked_at:,} windows break it",
         rows=looked_at,
         unexpected=unexpected,
         examples=rows.examples(sql) if unexpected else (),

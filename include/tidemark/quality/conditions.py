@@ -45,7 +45,7 @@ def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> 
         check=text,
         severity=severity,
         passed=unexpected == 0,
-        observed=f"{unexpected:,} rows break it" if unexpected else "each row keeps it",
+        observed=f"{unexpected:,} of {looked_at:,} rows break it",
         rows=looked_at,
         unexpected=unexpected,
         examples=examples,

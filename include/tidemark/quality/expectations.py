@@ -133,7 +133,8 @@ def _observed(result: Any) -> str:
     if found.get("observed_value") is not None:
         return f"{found['observed_value']}"
     if found.get("unexpected_percent") is not None:
-        return f"{found['unexpected_percent']:.4g} % unexpected"
+        number, of = found["unexpected_count"], found["element_count"]
+        return f"{found['unexpected_percent']:.4g} % unexpected ({number:,} of {of:,} rows)"
     return "no value"
 
 

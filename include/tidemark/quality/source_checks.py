@@ -45,7 +45,7 @@ def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> Verdic
         check=f"rejected_share at most {rule.at_most:g}",
         severity=severity,
         passed=share <= rule.at_most,
-        observed=f"{share:.4g} rejected",
+        observed=f"{share:.4g} ({rejected:,} of {run.rows.read:,} rows)",
         rows=run.rows.read,
         unexpected=rejected,
     )

@@ -26,6 +26,7 @@ from tidemark.quality.verdicts import (
     example_lines,
     failures,
     verdict_line,
+    verdict_name,
 )
 from tidemark.tables.publishing.to_publish import to_publish
 from tidemark.tables.results.result import RunResult
@@ -94,11 +95,11 @@ def check_none_failed(pipeline: str, run_id: str, verdicts: Sequence[Verdict]) -
     failed = failures(verdicts)
     if not failed:
         return
-    lines = [f"{len(failed)} checks keep run {run_id} of `{pipeline}` from being published:"]
+    more = f"; and {len(failed) - _MOST_TOLD} more, in ops/quality" * (len(failed) > _MOST_TOLD)
+    names = "; ".join(verdict_name(verdict) for verdict in failed[:_MOST_TOLD])
+    lines = [f"Run {run_id} of `{pipeline}` is not published. Failed: {names}{more}."]
     for verdict in failed[:_MOST_TOLD]:
         lines += [verdict_line(verdict), *example_lines(verdict)]
-    if len(failed) > _MOST_TOLD:
-        lines.append(f"… and {len(failed) - _MOST_TOLD} more, in ops/quality")
     lines.append(
         "Gold is as it was, and what the run computed is kept. Mend the data or the check and run "
         "the pipeline again: that run publishes this one's windows with its own. Or publish it as "

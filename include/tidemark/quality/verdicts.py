@@ -64,10 +64,12 @@ def warnings(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 def verdict_line(verdict: Verdict) -> str:
     """A verdict for people, on one line; examples are left out."""
-    where = verdict.table or "source"
-    of = f" of {verdict.rows:,} rows" if verdict.rows else ""
-    bad = f"; {verdict.unexpected:,}{of}" if verdict.unexpected is not None else ""
-    return f"{where}: {verdict.check}: {verdict.observed}{bad}"
+    return f"{verdict_name(verdict)}: {verdict.observed}"
+
+
+def verdict_name(verdict: Verdict) -> str:
+    """What was checked."""
+    return f"{verdict.table}: {verdict.check}" if verdict.table else verdict.check
 
 
 def example_lines(verdict: Verdict) -> list[str]:
