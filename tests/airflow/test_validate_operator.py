@@ -69,9 +69,7 @@ def test_a_failed_check_fails_the_task_for_good_and_the_next_good_run_publishes_
 ) -> None:
     before = held.files_of_gold()
     held.run(*bad_and_good(), run_id="bad")
-    with pytest.raises(
-        AirflowFailException, match="ChecksFailed: Run bad of"
-    ) as raised:
+    with pytest.raises(AirflowFailException, match="ChecksFailed: Run bad of") as raised:
         validate(held, "bad")
     assert "key=b, total=-3" in str(raised.value)
     assert "--accept --reason" in str(raised.value)

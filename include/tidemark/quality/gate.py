@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemark.errors import ChecksFailed, NotPublishable
+from tidemark.errors import NotPublishable, TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 class Gated:
     """A held run after its validation: its result, as it stands in its file now, and the verdicts.
 
-    The run's `error` is ChecksFailed where it may not be published.
+    The run's `error` is ChecksFailed where it may not be published, or why nobody can tell.
     """
 
     run: RunResult
@@ -44,26 +44,34 @@ def validate_held(
 ) -> Gated | ManyRows:
     """Validate a held run, and write into its result file and `ops/runs` where it failed.
 
-    Nothing is written where the expectations are for Spark to tell. Safe to repeat. Raises
+    An error of ours comes back in the result, for the caller to tell; any other is raised, once it
+    is written. Nothing is written where the expectations are for Spark to tell. Safe to repeat. Raises
     NotPublishable where the result is not one of this pipeline as it is now.
     """
     check_publishable(pipeline, run, uri)
-    begin = time.monotonic()
-    found = validate(pipeline, run, settings, now, to_spark)
-    if isinstance(found, ManyRows):
-        return found
-    error = _failure(pipeline.name, run.run_id, found)
+    begin, found = time.monotonic(), Validated(())
+    failure: Exception | None = None
+    try:
+        judged = validate(pipeline, run, settings, now, to_spark)
+        if isinstance(judged, ManyRows):
+            return judged
+        found = judged
+        check_none_failed(pipeline.name, run.run_id, found.verdicts)
+    except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
+        failure = error
     result = run.model_copy(
         update={
-            "outcome": "failed" if error else "succeeded",
-            "error": error,
+            "outcome": "failed" if failure else "succeeded",
+            "error": RunError.of(failure) if failure else None,
             "seconds": {**run.seconds, "validate": round(time.monotonic() - begin, 3)},
             "ended_at": now,
         }
     )
     write_result(uri, result, settings.storage_options)
-    if error:
+    if failure:
         _record(result, settings)
+    if failure and not isinstance(failure, TidemarkError):
+        raise failure
     return Gated(result, _told(result, found, now))
 
 
@@ -84,14 +92,6 @@ def accept(
         )
     record_verdicts(places.quality, run, now, overridden, options, accepted=reason)
     return overridden
-
-
-def _failure(pipeline: str, run_id: str, found: Validated) -> RunError | None:
-    try:
-        check_none_failed(pipeline, run_id, found.verdicts)
-    except ChecksFailed as error:
-        return RunError.of(error)
-    return None
 
 
 def _record(result: RunResult, settings: Settings) -> None:
