@@ -45,8 +45,8 @@ def validate_held(
     """Validate a held run, and write into its result file and `ops/runs` where it failed.
 
     An error of ours comes back in the result, for the caller to tell; any other is raised, once it
-    is written. Nothing is written where the expectations are for Spark to tell. Safe to repeat. Raises
-    NotPublishable where the result is not one of this pipeline as it is now.
+    is written. Nothing is written where the expectations are for Spark to tell. Safe to repeat.
+    Raises NotPublishable where the result is not one of this pipeline as it is now.
     """
     check_publishable(pipeline, run, uri)
     begin, found = time.monotonic(), Validated(())
