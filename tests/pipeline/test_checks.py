@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 import pytest
 import sqlglot
+from ruamel.yaml import YAML
 from sqlglot import exp
 
 from tests.pipeline.conftest import GOOD, Load, Problems
+from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.translation import in_duckdb
 
 MEASURES = "    measures: {clicks: count(*), longest: max(took)}\n"
@@ -51,6 +54,19 @@ def test_checks_are_rows_conditions_and_expectations(load: Load) -> None:
 def test_a_pipeline_without_checks_has_none(load: Load) -> None:
     pipeline = load(GOOD)
     assert pipeline.tables["page_10m"].checks == pipeline.source.checks == ()
+
+
+def test_the_checks_of_the_page_are_good() -> None:
+    repository = Path(__file__).parents[2]
+    page = (repository / "docs" / "checks.md").read_text("utf-8")
+    yaml = YAML(typ="safe")
+    shown = yaml.load(page.split("```yaml\n")[1].split("```")[0])
+    content = yaml.load(repository / "include" / "pipelines" / "ad_impressions.yaml")
+    content["source"]["checks"] = shown["source"]["checks"]
+    content["tables"]["spot_10m"]["checks"] = shown["tables"]["spot_10m"]["checks"]
+    pipeline = pipeline_from_mapping("ad_impressions", content)
+    assert len(pipeline.source.checks) == 3
+    assert pipeline.tables["spot_10m"].names_expectations
 
 
 ROWS = {

@@ -13,6 +13,8 @@ from tidemark.errors import NotPublishable
 from tidemark.quality.gate import accept
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
+from tidemark.tables.status.pipeline_status import pipeline_status
+from tidemark.tables.status.state import State
 
 POSITIVE = {"fail": "total > 0"}
 
@@ -54,6 +56,16 @@ def test_the_result_file_and_ops_runs_say_that_the_run_failed_and_is_held(held: 
     assert (result.outcome, result.held) == ("failed", True)
     (row,) = held.place.table(held.place.places.runs).to_pylist()
     assert (row["outcome"], row["error_class"]) == ("failed", "ChecksFailed")
+
+
+def test_the_status_says_which_check_failed_and_what_to_do(held: Held) -> None:
+    held.gated(held.run(*bad_and_good()))
+    told = pipeline_status(held.place.pipeline, held.settings, at(13))
+    assert told.state is State.STOPPED
+    assert told.next_step == (
+        "Mend this, then `tidemark run clicks`: ChecksFailed: Run run of `clicks` is not "
+        "published. Failed: per_10m: total > 0.…"
+    )
 
 
 def test_the_next_good_run_publishes_what_was_held_with_its_own(held: Held) -> None:
