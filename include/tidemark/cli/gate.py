@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tidemark.cli.submit import VALIDATE_JOB, job_environment, submit, submit_command
-from tidemark.errors import RunFailed
+from tidemark.errors import ResultUnreadable, RunFailed
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -61,7 +62,7 @@ def _by_job(
     settings_file: Path | None,
     master: str,
 ) -> ValidationResult:
-    """Submit the job; what it wrote. RunFailed where it wrote nothing."""
+    """Submit the job; what it wrote. RunFailed where that is nothing."""
     result_id = f"validate__{run.run_id}"
     target = Places(settings.root, pipeline.name).result(result_id)
     arguments = ["--pipeline", named, "--held", uri, "--run-id", result_id, "--result", target]
@@ -69,10 +70,13 @@ def _by_job(
         arguments += ["--settings", str(settings_file)]
     environment, began = job_environment(os.environ), datetime.now(UTC)
     status = submit(submit_command(environment, master, arguments, VALIDATE_JOB), environment)
-    told = read_result(ValidationResult, target, settings.storage_options)
-    if told.ended_at < began:
-        raise RunFailed(
-            f"spark-submit ended with exit status {status}, and the validation of {run.run_id} "
-            "wrote no result: what it said last is above. Nothing was published. Try again."
-        )
-    return told
+    with suppress(ResultUnreadable):
+        told = read_result(ValidationResult, target, settings.storage_options)
+        # There may be one of an earlier validation.
+        if told.ended_at >= began:
+            return told
+    raise RunFailed(
+        f"spark-submit ended with exit status {status}, and the validation of {run.run_id} wrote "
+        "no result: what it said last is above. Nothing was published. Try again: "
+        f"`tidemark publish {pipeline.name}`."
+    )
