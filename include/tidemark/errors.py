@@ -110,6 +110,10 @@ class LedgerUnbalanced(TidemarkError):
     """A run's rows do not add up; the message names the batch and the difference."""
 
 
+class ChecksFailed(TidemarkError):
+    """What a run would publish breaks checks of its pipeline's file; the message says which."""
+
+
 class BackfillRefused(TidemarkError):
     """A backfill's range holds windows that it may not change; the message says which it may."""
 

@@ -46,7 +46,13 @@ def test_the_notifier_of_the_example_is_called_for_both(write_pipeline: Write) -
 
 @pytest.mark.parametrize(
     ("task", "hours"),
-    [("stream", 6), ("publish", 0.5), ("checkpoint_housekeeping", 0.5), ("state_check", 0.5)],
+    [
+        ("stream", 6),
+        ("validate", 6),
+        ("publish", 0.5),
+        ("checkpoint_housekeeping", 0.5),
+        ("state_check", 0.5),
+    ],
 )
 def test_the_pages_timeouts_are_those_of_the_tasks(
     write_pipeline: Write, task: str, hours: float

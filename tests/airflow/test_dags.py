@@ -84,11 +84,12 @@ def test_the_tasks_stand_in_a_row_and_publish_announces_every_gold_table(
     write_pipeline("visits")
     tasks = pipeline_dags()["visits"].tasks
     names = [task.task_id for task in tasks]
-    assert names == ["stream", "publish", "checkpoint_housekeeping", "state_check", "watcher"]
+    row = ["stream", "validate", "publish", "checkpoint_housekeeping", "state_check"]
+    assert names == [*row, "watcher"]
     for before, after in pairwise(tasks[:-1]):
-        assert after.upstream_task_ids == {before.task_id}
-    assert [task.is_teardown for task in tasks] == [False, False, True, True, False]
-    (asset,) = tasks[1].outlets
+        assert before.task_id in after.upstream_task_ids
+    assert [task.is_teardown for task in tasks] == [False, False, False, True, True, False]
+    (asset,) = tasks[2].outlets
     assert asset.name == "tidemark/visits/page_1h"
     assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()
 
@@ -126,7 +127,7 @@ def test_a_gold_asset_below_a_path_that_is_no_uri_has_a_valid_one(
 ) -> None:
     write_pipeline("visits")
     monkeypatch.setenv("TIDEMARK_ROOT", "/srv/my tables é")
-    (asset,) = pipeline_dags()["visits"].tasks[1].outlets
+    (asset,) = pipeline_dags()["visits"].get_task("publish").outlets
     assert asset.uri == "file:///srv/my%20tables%20%C3%A9/visits/page_1h/gold"
 
 
@@ -135,7 +136,7 @@ def test_a_gold_asset_in_a_bucket_has_the_address_of_the_table(
 ) -> None:
     write_pipeline("visits")
     monkeypatch.setenv("TIDEMARK_ROOT", "s3://lake/tidemark")
-    (asset,) = pipeline_dags()["visits"].tasks[1].outlets
+    (asset,) = pipeline_dags()["visits"].get_task("publish").outlets
     assert asset.uri == "s3://lake/tidemark/visits/page_1h/gold"
 
 

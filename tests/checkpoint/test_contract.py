@@ -24,6 +24,7 @@ from tidemark.errors import CheckpointUnreadable
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings import Settings
 from tidemark.pipeline.state_settings import PROVIDER
+from tidemark.tables.stream.kept_columns import fingerprint
 
 DATA = Path(__file__).parent / "data"
 SETTINGS = Settings(root="/lake", pipelines="/pipelines")
@@ -261,3 +262,17 @@ def test_no_contract_is_none(tmp_path: Path) -> None:
 def test_what_a_checkpoint_fixes_stands_in_the_offsets_of_a_real_one() -> None:
     offsets = parse_offsets(0, (DATA / "aggregate/offsets/0").read_bytes())
     assert set(FIXED_BY_CHECKPOINT) <= set(offsets.conf)
+
+
+def test_a_change_of_a_check_concerns_no_query_and_no_column() -> None:
+    checked = copy.deepcopy(content())
+    checked["source"]["checks"] = [{"warn": {"rejected_share": {"at_most": 0.1}}}]
+    checked["tables"]["per_10m"]["checks"] = [{"fail": "amount > 0"}]
+    assert found(table(checks=[{"fail": "amount > 0"}])) == []
+    before, after = (pipeline_from_mapping("clicks", one) for one in (content(), checked))
+    assert fingerprint(before) == fingerprint(after)
+    for old, new in zip(contracts(content()), contracts(checked), strict=True):
+        assert old == new
+        assert old.is_of(after)
+    assert after.without_checks() == before
+    assert before.with_checks_of(after) == after

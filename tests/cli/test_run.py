@@ -72,7 +72,7 @@ def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> No
     result = read_result(RunResult, place.places.result("one"), {})
     assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
     assert list(result.seconds) == [
-        *("session", "ingest", "aggregate", "repair", "ledger", "publish")
+        *("session", "ingest", "aggregate", "repair", "ledger", "validate", "publish")
     ]
 
     _starts_no_java_where_nothing_is_new(place)
@@ -105,7 +105,7 @@ def _starts_no_java_where_nothing_is_new(place: Place) -> None:
     assert "no Spark was started: each file of the source was read before" in ran.stdout
     assert row_of(ran.stdout, "per_10m")[:4] == ["per_10m", "0", "0", "1"]
     result = read_result(RunResult, place.places.result("idle"), {})
-    assert list(result.seconds) == ["preflight", "publish"]
+    assert list(result.seconds) == ["preflight", "validate", "publish"]
     assert sorted_rows(place.gold()) == before
 
 

@@ -25,6 +25,7 @@ def versions(place: Place) -> dict[str, int]:
         uris |= {f"{name}/changes": places.changes(name), f"{name}/gold": places.gold(name)}
     uris |= {"ops/ledger": places.ledger, "ops/runs": places.runs}
     uris |= {"ops/batches": places.batches, "ops/upkeep": places.upkeep}
+    uris |= {"ops/quality": places.quality}
     return {name: table.version() for name, uri in uris.items() if (table := open_table(uri, {}))}
 
 

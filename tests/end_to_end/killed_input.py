@@ -113,6 +113,13 @@ def land_with_column(place: Place) -> None:
     place.land("page.json", [row(11, 46, "b", 8, page="/")])
 
 
+def land_with_expectation(place: Place) -> None:
+    land_second(place)
+    asked = {"ExpectTableRowCountToBeBetween": {"min_value": 1}}
+    checked = TABLES["updated"] | {"checks": [{"fail": asked}, {"warn": "events > 0"}]}
+    place.content = content(keep=True) | {"tables": TABLES | {"updated": checked}}
+
+
 def nothing(place: Place) -> None:
     place.content = content(keep=True)
 

@@ -25,6 +25,7 @@ from tests.end_to_end.killed_input import (
     land_first,
     land_second,
     land_with_column,
+    land_with_expectation,
     nothing,
 )
 from tests.runs import JobEnd, Place, run_job, start_job
@@ -59,6 +60,7 @@ class Scenario:
 FIRST = Scenario("the first run", "empty", land_first)
 SECOND = Scenario("a run with all kinds of rows", "started", land_second)
 COLUMN = Scenario("a run with a new column", "started", land_with_column)
+CHECKED = Scenario("a run with an expectation", "started", land_with_expectation)
 SEALING = Scenario("a run that seals", "second", nothing, LATER)
 TAKEOVER = Scenario("a run after a killed one", "left", nothing)
 RANGE = ("--from", (DAY + timedelta(hours=10)).isoformat(),

@@ -18,7 +18,7 @@ from tests.runs import REPOSITORY
 from tidemark.streaming.commit_points import COMMIT_POINTS
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
-PACKAGES = ("streaming", "tables", "storage", "checkpoint", "upkeep")
+PACKAGES = ("streaming", "quality", "tables", "storage", "checkpoint", "upkeep")
 # The door to files: its callers are the ones that write.
 PRIMITIVES = "tidemark.storage.files"
 LISTED = {point.at for point in COMMIT_POINTS}

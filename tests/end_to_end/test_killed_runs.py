@@ -15,6 +15,7 @@ from tests.end_to_end.killed_facts import facts_of, runs_of, versions
 from tests.end_to_end.killed_input import LATER, REASONS, TABLES, land_third
 from tests.end_to_end.killed_runs import (
     BACKFILL,
+    CHECKED,
     COLUMN,
     FIRST,
     HOUSEKEEPING,
@@ -99,6 +100,8 @@ KILLS = [
     *each("recomputed windows", "changes", earlier=1),
     *both("recomputed windows", SEALING, "/appended/changes", table="appended/changes"),
     *both("ledger", table="ops/ledger"),
+    *both("data docs", CHECKED),
+    *both("verdicts recorded", CHECKED, table="ops/quality"),
     *each("gold", "gold"),
     *both("gold", SEALING, "/appended/gold", table="appended/gold"),
     *both("expired dates dropped", table="bronze", earlier=1),
@@ -164,7 +167,7 @@ def test_runs_killed_one_after_the_other_and_a_last_one_equal_an_undisturbed_one
 ) -> None:
     undisturbed = states.undisturbed(SECOND)
     place = states.begin(SECOND)
-    ops = {"ops/ledger"}
+    ops = {"ops/ledger", "ops/quality"}
     assert kill(place, Kill("rejected rows", "before"), "killed-1") == {"bronze"}
     # Each takes the lease over from the one before, which fences all tables.
     fenced = INGESTED | CHANGES | GOLD

@@ -10,6 +10,14 @@ nothing yet. Spark is started only where there is something for it to do.
 **Failed?** The log's last lines say why, and whether a retry can help. What was committed stays:
 clear the task, or wait for the next run, which goes on from there.
 """,
+    "validate": """\
+Holds what publish would write to the pipeline's checks. Spark is started only for expectations on
+many rows.
+
+**Failed?** Gold is as it was. The log names check, observed value and examples. Mend the data or
+the check: the next good run publishes what is held, or accept it by hand with `tidemark publish
+NAME --accept --reason "…"`.
+""",
     "publish": """\
 Brings what the stream computed into gold, in one commit for each table. Each table that changed
 gets an Asset event with the range of its windows.

@@ -13,6 +13,7 @@ from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.airflow.stream import StreamOperator
 from tidemark.airflow.task_docs import TASK_DOCS
+from tidemark.airflow.validate import ValidateOperator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
@@ -40,16 +41,19 @@ def pipeline_tasks(
 ) -> list[BaseOperator]:
     """The tasks, in their order, in the Dag or group that is open.
 
-    The first tasks each need the one before; those
-    after `publish` are teardowns: they run whatever became of it, and what follows a group of these
-    tasks does not wait for them.
+    The first tasks each need the one before; those after `publish` are teardowns: they run whatever
+    became of it, and what follows a group of these tasks does not wait for them.
     """
     files: dict[str, Any] = {"pipeline_file": pipeline_file, "settings_file": settings_file}
     stream = StreamOperator(task_id="stream", doc_md=TASK_DOCS["stream"], conn_id=conn_id, **files)
+    held = XComArg(stream, key="result")
+    validate = ValidateOperator(
+        task_id="validate", doc_md=TASK_DOCS["validate"], held=held, conn_id=conn_id, **files
+    )
     publish = PublishOperator(
         task_id="publish",
         doc_md=TASK_DOCS["publish"],
-        result=XComArg(stream, key="result"),
+        result=held,
         outlets=[asset_of(table, places) for table in pipeline.tables],
         **files,
     )
@@ -61,6 +65,6 @@ def pipeline_tasks(
         ),
         StateCheckOperator(task_id="state_check", doc_md=TASK_DOCS["state_check"], **files),
     )
-    tasks = [stream, publish, *(task.as_teardown() for task in upkeep)]
+    tasks = [stream, validate, publish, *(task.as_teardown() for task in upkeep)]
     chain(*tasks)
     return tasks

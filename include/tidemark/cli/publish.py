@@ -1,16 +1,20 @@
-"""`tidemark publish`: publish what a held run pinned, without a JVM."""
+"""`tidemark publish`: validate and publish what a held run pinned, without a JVM."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.gate import validated
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import load_settings
+from tidemark.quality.verdicts import verdict_line
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 
@@ -18,21 +22,55 @@ from tidemark.tables.results.result_file import read_result
 def publish(
     pipeline: PipelineName,
     result: Annotated[
-        str, typer.Option(metavar="URI", help="The run's result file, a path or URI.")
-    ],
+        str | None,
+        typer.Option(
+            metavar="URI",
+            show_default=False,
+            help="The run's result file, a path or URI. Default: that of the newest run.",
+        ),
+    ] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Publish in spite of the checks that failed.")
+    ] = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", show_default=False, help="Why; kept in ops/quality."),
+    ] = None,
+    master: Annotated[
+        str, typer.Option(metavar="MASTER", help="Spark's, where checks of many rows need it.")
+    ] = "local[*]",
     settings: SettingsFile = None,
 ) -> None:
-    """Publish what a held run pinned in its result file.
+    """Publish what a held run pinned in its result file, where its checks allow it.
 
-    Safe to repeat: what is published already is left alone. Exits as `tidemark run` does.
+    With --accept the checks that failed when the run was validated are overridden, and that is
+    recorded. Safe to repeat: what is published already is left alone. Exits as `tidemark run` does.
     """
+    if accept != bool(reason and reason.strip()):
+        raise typer.BadParameter(
+            'go together: --accept --reason "…"', param_hint="--accept, --reason"
+        )
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    uri = absolute(result)
-    held = read_result(RunResult, uri, loaded.storage_options)
+    options = loaded.storage_options
     # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.quality.gate import accept as accept_failures
     from tidemark.tables.publishing.publish import publish_and_record
+    from tidemark.tables.results.newest_result import held_run
 
+    if result:
+        uri = absolute(result)
+        held = read_result(RunResult, uri, options)
+    else:
+        uri, held = held_run(Places(loaded.root, found.name), options)
+    if reason:
+        for verdict in accept_failures(found, held, loaded, reason, datetime.now(UTC)):
+            print(f"overridden: {verdict_line(verdict)}")
+    else:
+        held = validated(found, pipeline, held, uri, loaded, settings, master)
+        if held.error:
+            print_result(held, uri)
+            raise typer.Exit(exit_code(held.error))
     published = publish_and_record(found, held, uri, loaded)
     print_result(published, uri)
     if published.error:

@@ -3,7 +3,8 @@
 1. Look whether there is anything for Spark to do; where there is nothing, no job is submitted.
 2. Submit the job with `--hold`, as the Dag's stream task does; its progress passes through.
 3. Read the result file that it wrote.
-4. Publish in this process, unless the run is to be held, and say so in the result file.
+4. Unless the run is to be held, validate it, and publish it in this process where no check keeps
+   it back; say so in the result file.
 5. Print what happened.
 """
 
@@ -20,6 +21,7 @@ import typer
 
 from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.cli.exit_codes import INTERRUPTED, exit_code
+from tidemark.cli.gate import validated
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.cli.spare_pandas import spare_pandas
@@ -74,15 +76,16 @@ def run(
     Exits with 0 when all went well, 1 when something must be mended first, 75 when running
     again can help. A run that was stopped anywhere is finished by the next one.
     """
-    spare_pandas()
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    if not any(table.names_expectations for table in found.tables.values()):
+        spare_pandas()
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.tables.publishing.publish import publish_and_record
     from tidemark.tables.stream.preflight import SparkNeeded
     from tidemark.tables.stream.run import Run
     from tidemark.tables.stream.without_spark import run_without_spark
 
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
     check_master(loaded, master, "--master")
     started = datetime.now(UTC)
     run_id = run_id or manual_run_id(started)
@@ -96,6 +99,8 @@ def run(
         if scheduled_time:
             arguments += ["--scheduled-time", scheduled_time.isoformat()]
         outcome = _run_job(asked, uri, master, arguments)
+    if outcome.error is None and not hold:
+        outcome = validated(found, pipeline, outcome, uri, loaded, settings, master)
     if outcome.error is None and not hold:
         outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)

@@ -21,7 +21,8 @@ from types import FrameType
 import tidemark
 from tidemark.errors import EngineMissing
 
-JOB = "tidemark.streaming.stream.job"
+STREAM_JOB = "tidemark.streaming.stream.job"
+VALIDATE_JOB = "tidemark.streaming.validation.validate_job"
 # Long enough for Spark to end well, short enough for a person who waits.
 _SECONDS_TO_END = 10.0
 _STDERR = 2
@@ -40,10 +41,10 @@ def job_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def submit_command(
-    environment: Mapping[str, str], master: str, arguments: Sequence[str]
+    environment: Mapping[str, str], master: str, arguments: Sequence[str], job: str = STREAM_JOB
 ) -> list[str]:
     """spark-submit of the job's file, which is found without importing it."""
-    spec = importlib.util.find_spec(JOB)
+    spec = importlib.util.find_spec(job)
     assert spec is not None
     assert spec.origin is not None
     program = str(Path(environment["SPARK_HOME"], "bin", "spark-submit"))

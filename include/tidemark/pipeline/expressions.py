@@ -1,8 +1,9 @@
 """Spark SQL expressions of a pipeline file, checked at load time without Spark.
 
-`check_derived` is for expressions over one row, `check_measure` for aggregates of a window.
-Both read the text with sqlglot's Spark dialect and return every fault with its offset. What
-they accept, Spark's analyzer accepts; a test compares the two.
+`check_derived` is for expressions over one row, `check_measure` for aggregates of a window,
+`check_row` for conditions on a row of gold. All read the text with sqlglot's Spark dialect and
+return every fault with its offset. What they accept, Spark's analyzer accepts; a test compares the
+two.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from tidemark.pipeline.expression_names import (
     function_faults,
     offset_of,
 )
-from tidemark.pipeline.expression_types import type_faults
+from tidemark.pipeline.expression_types import BOOLEAN, kind_of, type_faults
 from tidemark.pipeline.functions import spark_functions
+from tidemark.pipeline.translation import in_duckdb
 
+_OF_ONE_ROW = "is an aggregate; a check is told by one row of gold"
 _NO_EXPRESSION = (exp.Query, exp.DDL, exp.DML, exp.Command, exp.Values, exp.Set, exp.Drop)
 _NOT_SPARK = (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.JSONBContainsTopKey)
 
@@ -55,6 +58,31 @@ def check_measure(text: str, scope: Scope) -> list[Fault]:
     if not faults:
         faults += _aggregation_faults(root)
     return _in_order(faults)
+
+
+def check_row(text: str, gold: Scope) -> list[Fault]:
+    """The faults of a check over one row of gold: it is a condition, and DuckDB can tell it too."""
+    root, faults = _read(text, gold)
+    if root is None:
+        return faults
+    for aggregate in filter(_is_aggregate, root.walk()):
+        faults.append(Fault(offset_of(aggregate), f"{_named(aggregate)} {_OF_ONE_ROW}"))
+    if kind_of(root) not in (BOOLEAN, None):
+        faults.append(Fault(0, "is no condition: it should be true for a good row"))
+    if not faults:
+        try:
+            in_duckdb(root)
+        except ValueError as error:
+            faults.append(Fault(0, str(error)))
+    return _in_order(faults)
+
+
+def measure_type(text: object, scope: Scope) -> exp.DataType | None:
+    """The type of a window's aggregate; None where it cannot be told."""
+    root, faults = _read(text, scope) if isinstance(text, str) else (None, [])
+    if root is None or faults or not isinstance(root.type, exp.DataType):
+        return None
+    return None if root.type.is_type("unknown", "null") else root.type
 
 
 def same_expression(one: str, other: str) -> bool:

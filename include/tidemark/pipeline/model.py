@@ -8,6 +8,7 @@ a file come out at once, with their places. Build a Pipeline with `load_pipeline
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -25,6 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tidemark.pipeline import event_time_formats, names, schedules, spark_settings
+from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration
 from tidemark.pipeline.source_files import split_files
@@ -173,6 +175,9 @@ class Source(_Model):
     unknown_fields: Literal["keep", "ignore", "reject"] = Field(
         default="keep", description="Fields that are no column: kept in _extra, ignored, rejected"
     )
+    checks: Annotated[tuple[SourceCheck, ...], Field(strict=False)] = Field(
+        default=(), description="What a run's rows have to fulfil before it is published"
+    )
 
 
 class Watermark(_Model):
@@ -225,6 +230,14 @@ class Table(_Model):
         default=False,
         description="Allows `output_mode: complete`, whose state is never evicted",
     )
+    checks: Annotated[tuple[Check, ...], Field(strict=False)] = Field(
+        default=(), description="What each changed row has to fulfil before a run is published"
+    )
+
+    @property
+    def names_expectations(self) -> bool:
+        """Do its checks need Great Expectations?"""
+        return any(not isinstance(check.asked, str) for check in self.checks)
 
 
 class StateLimits(_Model):
@@ -296,6 +309,23 @@ class Pipeline(_Model):
     )
     tables: dict[TableName, Table] = Field(min_length=1)
     advanced: Advanced = Advanced()
+
+    def without_checks(self) -> Pipeline:
+        """The same without its checks: all that queries and tables follow from."""
+        source = self.source.model_copy(update={"checks": ()})
+        return self.model_copy(update={"source": source, "tables": self._with_checks({})})
+
+    def with_checks_of(self, other: Pipeline) -> Pipeline:
+        """The same with the checks that another content of its file has."""
+        source = self.source.model_copy(update={"checks": other.source.checks})
+        checks = {name: table.checks for name, table in other.tables.items()}
+        return self.model_copy(update={"source": source, "tables": self._with_checks(checks)})
+
+    def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, Table]:
+        return {
+            name: table.model_copy(update={"checks": checks.get(name, ())})
+            for name, table in self.tables.items()
+        }
 
     @field_validator("name")
     @classmethod

@@ -107,6 +107,20 @@ class Places:
         """The Delta table of the upkeep of all pipelines' checkpoints."""
         return f"{self.root}/ops/upkeep"
 
+    @property
+    def quality(self) -> str:
+        """The Delta table of what the checks of all pipelines said."""
+        return f"{self.root}/ops/quality"
+
+    @property
+    def data_docs(self) -> str:
+        """The folder of the Data Docs of the pipeline's runs, a folder for each."""
+        return f"{self.folder}/data_docs"
+
+    def docs_of(self, run_id: str) -> str:
+        """The folder of one run's Data Docs."""
+        return f"{self.data_docs}/{_file_name(run_id)}"
+
     def source(self, files: str) -> str:
         """The pattern of a source's files, below the root unless it is a URI itself."""
         return files if is_uri(files) else f"{self.root}/{files}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.pipeline import names
+from tidemark.pipeline.check_rules import find_broken_checks
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.expression_names import Fault, Known, Scope, spark_type
 from tidemark.pipeline.expressions import check_derived, check_measure
@@ -113,6 +114,7 @@ def _table(document: Document, path: KeyPath, table: Section, scope: Scope) -> I
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
     yield from _measures(document, (*path, "measures"), table, keys, scope)
+    yield from find_broken_checks(document, path, table, scope)
 
 
 def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:

@@ -1,5 +1,5 @@
 """Settings: the root, the pipelines' folder, storage options, Spark settings, the lease,
-maintenance.
+maintenance, checks.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -50,6 +50,16 @@ _SparkName = Annotated[str, AfterValidator(_changeable)]
 _Text = Annotated[str, BeforeValidator(as_text)]
 
 
+class Checks(BaseModel):
+    """How runs are validated. Expectations on more rows than `max_rows` in a table are told by
+    Spark; `keep_docs` is of how many runs the Data Docs of a pipeline are kept."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_rows: int = Field(default=500_000, ge=0)
+    keep_docs: int = Field(default=30, ge=1)
+
+
 class Settings(BaseModel):
     """Where things lie and how they are reached.
 
@@ -66,6 +76,7 @@ class Settings(BaseModel):
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     lease_seconds: int = Field(default=60, ge=5)
     maintenance: Maintenance = Maintenance()
+    checks: Checks = Checks()
 
     @field_validator("root")
     @classmethod
@@ -97,6 +108,7 @@ class Settings(BaseModel):
         yield "spark", _masked(self.spark, is_secret)
         yield "lease_seconds", self.lease_seconds
         yield "maintenance", self.maintenance
+        yield "checks", self.checks
 
 
 def load_settings(path: Path | None = None) -> Settings:

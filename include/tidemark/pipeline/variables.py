@@ -35,6 +35,7 @@ class _Environment(BaseSettings):
     # Text, so that Settings says what is wrong with it, as with a root.
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None
+    checks: dict[str, _Text] | None = None
 
 
 def read_variables() -> dict[str, Any]:

@@ -109,6 +109,16 @@ COMMIT_POINTS = (
         "before: the next run writes the lines; after: the lines are known by their batches",
     ),
     CommitPoint(
+        "data docs",
+        "tidemark.quality.data_docs:write_docs",
+        "before, after and in between: pages that the next validation writes anew",
+    ),
+    CommitPoint(
+        "verdicts recorded",
+        "tidemark.quality.record:record_verdicts",
+        "before: the next validation records them; after: what says the same is not added again",
+    ),
+    CommitPoint(
         "gold",
         "tidemark.tables.publishing.publish:_commit",
         "before: the next run publishes; after: gold's transactions say what was published",

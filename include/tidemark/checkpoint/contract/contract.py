@@ -57,7 +57,8 @@ class Contract(_Frozen):
     """One query's contract: of the ingest, or of the table whose name `query` is.
 
     `keys` and `measures` stand in the order in which the state holds them; the ingest has none.
-    `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`.
+    `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`,
+    without its checks.
     """
 
     version: Literal[1] = 1
@@ -74,12 +75,14 @@ class Contract(_Frozen):
         return self.model_copy(update={"keys": tuple(keys), "measures": tuple(measures)})
 
     def is_of(self, pipeline: Pipeline) -> bool:
-        """Was it recorded of exactly this content? The order of columns and measures counts."""
-        return self.pipeline.model_dump_json() == pipeline.model_dump_json()
+        """Was it recorded of exactly this content? The order of columns and measures counts, and
+        checks do not: no query knows of them."""
+        return self.pipeline.model_dump_json() == pipeline.without_checks().model_dump_json()
 
 
 def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
     """The contract that a query of this pipeline would start with."""
+    pipeline = pipeline.without_checks()
     if query == INGEST:
         return Contract(query=query, pipeline=pipeline)
     table = pipeline.tables[query]

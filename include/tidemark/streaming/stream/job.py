@@ -101,10 +101,13 @@ def run_once(
                 starting = pool.submit(session, run.pipeline, run.settings)
                 # Most of a second of imports, while the JVM makes the session.
                 from tidemark.streaming.stream.stream_run import run_stream
+                from tidemark.streaming.validation.run_checks import validate_run
 
                 spark = starting.result()
             run_stream(spark, run, admitted, progress, outcome, lease)
             if not hold:
+                with progress.stage("validate"):
+                    validate_run(spark, run, outcome, started, progress)
                 with progress.stage("publish"):
                     _publish(run, outcome, started, lease)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it

@@ -149,7 +149,8 @@ def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
         "was then; the next run takes the change:",
         *(str(found) for found in compared.differences),
     )
-    return Admitted(recorded.pipeline, told=told)
+    # What is published is judged by the checks of today.
+    return Admitted(recorded.pipeline.with_checks_of(pipeline), told=told)
 
 
 def _rows(bronze: str, options: Options) -> int:

@@ -1,7 +1,7 @@
 """Publish: a run's last value of each window goes into gold, in one commit, without a JVM.
 
 The life of a publish:
-1. read what gold's transactions say was published, and plan (`plan_publish`, pure);
+1. read what gold's transactions say was published, and plan (`to_publish.py`);
 2. read the changes since then, the last value of each window (`window_values.py`);
 3. compare with gold: new, changed, unchanged, or closed now;
 4. one commit by delta-rs carries rows, status and the transactions that say so.
@@ -23,16 +23,11 @@ from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.storage.lease import Lease
-from tidemark.tables.create import existing_table
-from tidemark.tables.history import changes_between
 from tidemark.tables.pipeline_lease import pipeline_lease
-from tidemark.tables.publishing.gold import gold_state
-from tidemark.tables.publishing.plan import (
-    PublishPlan,
-    plan_publish,
-)
+from tidemark.tables.publishing.plan import PublishPlan
 from tidemark.tables.publishing.published import published_before, published_note
 from tidemark.tables.publishing.retention import drop_expired_dates
+from tidemark.tables.publishing.to_publish import to_publish
 from tidemark.tables.results.result import RunResult, TableResult
 from tidemark.tables.results.result_file import RunError, write_result
 from tidemark.tables.results.runs import publish_note, record_interrupted_run, record_run
@@ -149,16 +144,14 @@ def publish_table(
     `note` is what gold's commit says of the run (`publish_note`). `check` is called between the
     reading of gold and the commit, and raises where this process may not write any more.
     """
-    gold = existing_table(gold_uri, options)
-    plan = plan_publish(gold_state(gold), pinned)
+    found = to_publish(pinned, gold_uri, changes_uri, options)
+    gold, plan = found.gold, found.plan
     if plan.nothing_to_do:
         before = published_before(gold, note)
         return pinned.model_copy(
             update={"gold": gold.version(), "published_windows": 0, "published": before}
         )
-    history = existing_table(changes_uri, options)
-    changes = changes_between(history, plan.after_changes, plan.changes)
-    change = changed_windows(gold, changes, table, plan, note["run"])
+    change = changed_windows(gold, found.changes(), table, plan, note["run"])
     check()
     _commit(gold, change, plan, {**note, **published_note(change.changed)})
     return pinned.model_copy(

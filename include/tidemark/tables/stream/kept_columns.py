@@ -33,5 +33,5 @@ def is_planned_from(kept: Mapping[str, Any], pipeline: Pipeline) -> bool:
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Of all that a pipeline's columns follow from, but for Spark."""
-    of = [pipeline.model_dump_json(), tidemark.__version__]
+    of = [pipeline.without_checks().model_dump_json(), tidemark.__version__]
     return hashlib.sha256("\n".join(of).encode()).hexdigest()

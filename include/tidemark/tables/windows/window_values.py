@@ -8,7 +8,8 @@ A change with `rows` 0 says that bronze has no row of the window any more: it go
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -61,19 +62,33 @@ def changed_windows(
     """
     schema = schema_of(gold)
     keys = window_keys(table)
+    with windows_to_write(gold, changes, table, plan, run_id) as connection:
+        ((windows, known, start, end),) = connection.execute(_COUNTS).fetchall()
+        dates = _dates(connection, "SELECT DISTINCT window_date FROM written") if known else ()
+        rows = connection.sql(_rows(schema.names, keys, dates)).to_arrow_table()
+    changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
+    return GoldChange(rows.cast(schema), changed, dates)
+
+
+@contextmanager
+def windows_to_write(
+    gold: DeltaTable, changes: pa.Table, table: Table, plan: PublishPlan, run_id: str
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection in UTC with two tables: `before`, what gold's touched partitions hold, and
+    `written`, the windows that are new, differ, or close now, in gold's columns.
+
+    `_gone` is true in `written` for a window that goes from gold.
+    """
+    keys = window_keys(table)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", changes)
         connection.execute(latest(keys, _sealed_or_not_a_seal(plan)))
         connection.register("touched", _touched(connection, gold, table.window.length, plan))
         connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
-        connection.execute(_joined(keys, tuple(table.measures), schema))
+        connection.execute(_joined(keys, tuple(table.measures), schema_of(gold)))
         connection.execute(_written(plan), {"run": run_id})
-        ((windows, known, start, end),) = connection.execute(_COUNTS).fetchall()
-        dates = _dates(connection, "SELECT DISTINCT window_date FROM written") if known else ()
-        rows = connection.sql(_rows(schema.names, keys, dates)).to_arrow_table()
-    changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
-    return GoldChange(rows.cast(schema), changed, dates)
+        yield connection
 
 
 def window_keys(table: Table) -> tuple[str, ...]:

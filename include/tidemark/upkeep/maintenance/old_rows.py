@@ -38,6 +38,7 @@ def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iter
     before = now - settings.maintenance.ops_retention
     yield Ageing(places.batches, None)
     yield Ageing(places.upkeep, *_since("time", before))
+    yield Ageing(places.quality, *_since("time", before))
     published = last_published(pipeline, places, options)
     yield Ageing(places.runs, *_since("started_at", min(before, published or before)))
     recent, reason = _since("scheduled_at", before)

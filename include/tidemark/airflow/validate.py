@@ -1,0 +1,86 @@
+"""The task that holds what a run would publish to its pipeline's checks.
+
+Few rows are judged in the task itself, without a JVM; expectations on many in a job by Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Context
+
+from tidemark.airflow.job import JobOperator
+from tidemark.airflow.outcome import as_task_failure
+from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.settings import Settings
+from tidemark.quality.verdicts import (
+    ValidationResult,
+    failures,
+    verdict_line,
+    warnings,
+)
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result, write_result
+
+
+class ValidateOperator(JobOperator):
+    """Validates a held run, and fails for good where a check keeps it from being published.
+
+    `held` is the place of the run's result file, usually from the stream task's XCom. How many
+    checks ran, which gave a warning, and where the Data Docs begin go to XCom; each verdict to
+    `ops/quality`.
+    """
+
+    job = "tidemark.streaming.validation.validate_job"
+    doing = "Validation"
+    result_type = ValidationResult
+    template_fields: Sequence[str] = (*JobOperator.template_fields, "held")
+
+    def __init__(self, *, held: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.held = held
+
+    def job_run_id(self, context: Context) -> str:
+        """Never that of the run, whose result file would be overwritten."""
+        return f"validate__{context['run_id']}"
+
+    def job_arguments(self, context: Context) -> list[str]:
+        return ["--held", self.held]
+
+    def done_without_job(
+        self, context: Context, settings: Settings, uri: str
+    ) -> ValidationResult | None:
+        # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
+        from tidemark.quality.gate import validate_held
+        from tidemark.quality.validate import ManyRows
+
+        options = settings.storage_options
+        with as_task_failure(self.doing):
+            pipeline = load_pipeline(Path(self.pipeline_file))
+            run = read_result(RunResult, self.held, options)
+            gated = validate_held(pipeline, run, self.held, settings, datetime.now(UTC))
+            if isinstance(gated, ManyRows):
+                self.log.info("Spark is started: %s", gated)
+                return None
+            write_result(uri, gated.told, options)
+        return gated.told
+
+    def log_lines(self, result: ValidationResult) -> list[str]:
+        docs = [f"Data Docs: {result.data_docs}"] if result.data_docs else []
+        return [_line(verdict) for verdict in result.verdicts] + docs
+
+    def summary(self, result: ValidationResult, uri: str) -> dict[str, Any]:
+        return {
+            "result": uri,
+            "checks": len(result.verdicts),
+            "warnings": [verdict_line(verdict) for verdict in warnings(result.verdicts)],
+            "data_docs": result.data_docs,
+        }
+
+
+def _line(verdict: Any) -> str:
+    failed = "failed" if verdict in failures([verdict]) else "warning"
+    return f"{'kept' if verdict.passed else failed}: {verdict_line(verdict)}"

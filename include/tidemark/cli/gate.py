@@ -1,0 +1,82 @@
+"""Validation for the commands that publish: in this process, or in a job where rows are many."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidemark.cli.submit import VALIDATE_JOB, job_environment, submit, submit_command
+from tidemark.errors import ResultUnreadable, RunFailed
+from tidemark.pipeline.masters import check_master
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.quality.verdicts import ValidationResult, verdict_line, warnings
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
+
+
+def validated(
+    pipeline: Pipeline,
+    named: str,
+    run: RunResult,
+    uri: str,
+    settings: Settings,
+    settings_file: Path | None,
+    master: str,
+) -> RunResult:
+    """The run after its validation, as its result file has it; its `error` says why it may not be
+    published. Warnings are told on stderr.
+
+    `named` is the pipeline as the command line named it, its name or file.
+    """
+    # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.quality.gate import validate_held
+    from tidemark.quality.validate import ManyRows
+
+    gated = validate_held(pipeline, run, uri, settings, datetime.now(UTC))
+    if isinstance(gated, ManyRows):
+        check_master(settings, master, "--master")
+        print(f"{pipeline.name}: Spark is started: {gated}", file=sys.stderr)
+        told = _by_job(pipeline, named, run, uri, settings, settings_file, master)
+        after = read_result(RunResult, uri, settings.storage_options)
+        after = after.model_copy(update={"error": told.error})
+    else:
+        told, after = gated.told, gated.run
+    for warning in warnings(told.verdicts):
+        print(f"warning: {verdict_line(warning)}", file=sys.stderr)
+    if told.data_docs:
+        print(f"Data Docs: {told.data_docs}", file=sys.stderr)
+    return after
+
+
+def _by_job(
+    pipeline: Pipeline,
+    named: str,
+    run: RunResult,
+    uri: str,
+    settings: Settings,
+    settings_file: Path | None,
+    master: str,
+) -> ValidationResult:
+    """Submit the job; what it wrote. RunFailed where that is nothing."""
+    result_id = f"validate__{run.run_id}"
+    target = Places(settings.root, pipeline.name).result(result_id)
+    arguments = ["--pipeline", named, "--held", uri, "--run-id", result_id, "--result", target]
+    if settings_file:
+        arguments += ["--settings", str(settings_file)]
+    environment, began = job_environment(os.environ), datetime.now(UTC)
+    status = submit(submit_command(environment, master, arguments, VALIDATE_JOB), environment)
+    with suppress(ResultUnreadable):
+        told = read_result(ValidationResult, target, settings.storage_options)
+        # There may be one of an earlier validation.
+        if told.ended_at >= began:
+            return told
+    raise RunFailed(
+        f"spark-submit ended with exit status {status}, and the validation of {run.run_id} wrote "
+        "no result: what it said last is above. Nothing was published. Try again: "
+        f"`tidemark publish {pipeline.name}`."
+    )

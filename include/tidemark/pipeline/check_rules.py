@@ -1,0 +1,72 @@
+"""What the checks of a table say together with its columns: names, types, arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.pipeline.expectations import expectation_faults
+from tidemark.pipeline.expression_names import Known, Scope, spark_type
+from tidemark.pipeline.expressions import check_row, measure_type
+from tidemark.pipeline.problems import Problem
+from tidemark.pipeline.sections import Section, section
+from tidemark.pipeline.yaml_file import Document, KeyPath
+
+# Columns that gold has in every pipeline.
+_OF_GOLD = {
+    "window_start": "timestamp",
+    "window_end": "timestamp",
+    "rows": "bigint",
+    "status": "string",
+    "revision": "bigint",
+    "updated_by": "string",
+    "window_date": "date",
+}
+
+
+def find_broken_checks(
+    document: Document, path: KeyPath, table: Section, scope: Scope
+) -> Iterator[Problem]:
+    """The problems of a table's checks; `scope` holds the names of its source."""
+    checks = table.get("checks")
+    gold = _gold_scope(table, scope)
+    for number, check in enumerate(checks if isinstance(checks, list) else ()):
+        for kind in ("fail", "warn"):
+            asked = check.get(kind) if isinstance(check, dict) else None
+            place = (*path, "checks", number, kind)
+            if isinstance(asked, str):
+                yield from _row(document, place, asked, gold)
+            elif isinstance(asked, dict) and len(asked) == 1:
+                yield from _expectation(document, place, asked, gold)
+
+
+def _gold_scope(table: Section, scope: Scope) -> dict[str, Known]:
+    found = {name: Known(name, spark_type(kind)) for name, kind in _OF_GOLD.items()}
+    for key in table.get("group_by") or ():
+        if isinstance(key, str) and (known := scope.get(key.lower())):
+            found[key.lower()] = Known(key, known.type)
+    for name, expression in section(table, "measures").items():
+        found[name.lower()] = Known(name, measure_type(expression, scope))
+    return found
+
+
+def _row(document: Document, path: KeyPath, text: str, gold: Scope) -> Iterator[Problem]:
+    for fault in check_row(text, gold):
+        yield document.problem(
+            path, fault.message, value=text, nearest=fault.nearest, offset=fault.offset
+        )
+
+
+def _expectation(
+    document: Document, path: KeyPath, asked: Section, gold: Scope
+) -> Iterator[Problem]:
+    ((name, arguments),) = asked.items()
+    if not isinstance(arguments, dict):
+        return
+    for fault in expectation_faults(name, arguments, [known.name for known in gold.values()]):
+        if fault.argument is None:
+            yield document.problem(
+                (*path, name), fault.message, value=name, nearest=fault.nearest, at_key=True
+            )
+        else:
+            place = (*path, name, fault.argument)
+            yield document.problem(place, fault.message, nearest=fault.nearest, at_key=True)

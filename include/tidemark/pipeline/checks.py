@@ -1,0 +1,144 @@
+"""Checks of a pipeline file: what `fail` and `warn` can hold, as frozen models.
+
+Each model checks its value by itself; names and types are checked in `check_rules.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from tidemark.pipeline.durations import PositiveDuration
+
+Severity = Literal["fail", "warn"]
+_ALLOWED = (
+    "an expression per row, as in `impressions > 0`, or one expectation with its arguments, as in "
+    "`{ExpectColumnMaxToBeBetween: {column: impressions, max_value: 100000}}`"
+)
+
+
+def _row_or_expectation(value: object) -> object:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, arguments),) = value.items()
+        if isinstance(name, str) and isinstance(arguments, dict):
+            return value
+    raise ValueError(f"should be {_ALLOWED}")
+
+
+_JSON_SCHEMA = {
+    "description": _ALLOWED,
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": {"type": "object"},
+        },
+    ],
+}
+RowOrExpectation = Annotated[
+    str | dict[str, dict[str, Any]],
+    BeforeValidator(_row_or_expectation),
+    WithJsonSchema(_JSON_SCHEMA),
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def _names_one(self, *names: str) -> Self:
+        if sum(getattr(self, name) is not None for name in names) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(names)}")
+        return self
+
+
+class Check(_Model):
+    """A check of a table's changed rows: `fail` keeps the run from being published, `warn` does
+    not."""
+
+    fail: RowOrExpectation | None = None
+    warn: RowOrExpectation | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return "warn" if self.fail is None else "fail"
+
+    @property
+    def asked(self) -> str | dict[str, dict[str, Any]]:
+        """A condition on each row, or one expectation with its arguments."""
+        asked = self.warn if self.fail is None else self.fail
+        assert asked is not None
+        return asked
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        return self._names_one("fail", "warn")
+
+
+class RejectedShare(_Model):
+    """How many of a run's rows may be rejected."""
+
+    at_most: float = Field(ge=0, le=1, description="A share: 0.05 is five of a hundred rows")
+
+
+class RowsPerRun(_Model):
+    """How many rows a run may read, beside the mean of the last runs that read any."""
+
+    last_runs: int = Field(default=10, ge=1)
+    at_least: float | None = Field(default=None, ge=0, description="As a share of the mean")
+    at_most: float | None = Field(default=None, gt=0, description="As a multiple of the mean")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("needs at_least or at_most")
+        return self
+
+
+class Freshness(_Model):
+    """How far the newest event may lie before the time that a run stands for."""
+
+    at_most: PositiveDuration
+
+
+class SourceRule(_Model):
+    """One rule about a run's source."""
+
+    rejected_share: RejectedShare | None = None
+    rows_per_run: RowsPerRun | None = None
+    freshness: Freshness | None = None
+
+    @property
+    def one(self) -> RejectedShare | RowsPerRun | Freshness:
+        found = self.rejected_share or self.rows_per_run or self.freshness
+        assert found is not None
+        return found
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        return self._names_one("rejected_share", "rows_per_run", "freshness")
+
+
+class SourceCheck(_Model):
+    """A check of what a run read: `fail` keeps the run from being published, `warn` does not."""
+
+    fail: SourceRule | None = None
+    warn: SourceRule | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return "warn" if self.fail is None else "fail"
+
+    @property
+    def asked(self) -> RejectedShare | RowsPerRun | Freshness:
+        rule = self.warn if self.fail is None else self.fail
+        assert rule is not None
+        return rule.one
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        return self._names_one("fail", "warn")

@@ -1,0 +1,86 @@
+"""Checks that need no asking: of what gold would be after the publish, and of the ledger.
+
+They are always `fail`. They look at the partitions of gold that the publish touches; the whole of
+gold is the audit's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidemark.errors import LedgerUnbalanced
+from tidemark.pipeline.instants import instant_of
+from tidemark.quality.planned_rows import PlannedRows
+from tidemark.quality.verdicts import Verdict
+from tidemark.tables.ledger.ledger import check_ledger
+from tidemark.tables.publishing.gold import PROVISIONAL
+
+KEYS_UNIQUE = "each window and key is there once"
+NONE_OPEN = "no closed window is provisional"
+NO_STEP_BACK = "no revision is lower than before"
+LEDGER_BALANCED = "the ledger balances"
+
+
+def judge_table(rows: PlannedRows) -> Iterator[Verdict]:
+    """What publish promises of gold, held to what it would write."""
+    after = _after(rows)
+    keys = _list(rows.keys)
+    looked_at = rows.count(f"SELECT count(*) FROM ({after})")
+    closed = f"TIMESTAMPTZ '{instant_of(rows.plan.close_after_ms).isoformat()}'"
+    same = " AND ".join(f'w."{key}" IS NOT DISTINCT FROM b."{key}"' for key in rows.keys)
+    bad = {
+        KEYS_UNIQUE: f"""
+            SELECT {keys}, count(*) AS times FROM ({after}) GROUP BY {keys} HAVING count(*) > 1
+        """,
+        NONE_OPEN: f"""
+            SELECT {keys}, window_end FROM ({after})
+            WHERE status = '{PROVISIONAL}' AND window_end <= {closed}
+        """,
+        NO_STEP_BACK: f"""
+            SELECT {_list(rows.keys, "w.")}, w.revision, b.revision AS before
+            FROM written w JOIN before b ON {same} WHERE w.revision < b.revision AND NOT w._gone
+        """,
+    }
+    for check, sql in bad.items():
+        unexpected = rows.count(f"SELECT count(*) FROM ({sql})")
+        yield _verdict(rows, check, looked_at, unexpected, sql)
+
+
+def judge_ledger(ledger: str, pipeline: str, options: Mapping[str, str]) -> Verdict:
+    """Each line of the ledger that has an equation fulfils it."""
+    told = "each line adds up"
+    try:
+        check_ledger(ledger, pipeline, options)
+    except LedgerUnbalanced as error:
+        told = str(error)
+    passed = told == "each line adds up"
+    return Verdict(
+        table=None, check=LEDGER_BALANCED, severity="fail", passed=passed, observed=told, rows=0
+    )
+
+
+def _verdict(rows: PlannedRows, check: str, looked_at: int, unexpected: int, sql: str) -> Verdict:
+    return Verdict(
+        table=rows.name,
+        check=check,
+        severity="fail",
+        passed=unexpected == 0,
+        observed=f"{unexpected:,} of {looked_at:,} windows break it",
+        rows=looked_at,
+        unexpected=unexpected,
+        examples=rows.examples(sql) if unexpected else (),
+    )
+
+
+def _after(rows: PlannedRows) -> str:
+    """Gold's touched partitions as the publish would leave them."""
+    columns = (*rows.keys, "window_end", "status")
+    same = " AND ".join(f'b."{key}" IS NOT DISTINCT FROM w."{key}"' for key in rows.keys)
+    return f"""
+        SELECT {_list(columns)} FROM written WHERE NOT _gone UNION ALL
+        SELECT {_list(columns, "b.")} FROM before b ANTI JOIN written w ON {same}
+    """
+
+
+def _list(names: tuple[str, ...], prefix: str = "") -> str:
+    return ", ".join(f'{prefix}"{name}"' for name in names)

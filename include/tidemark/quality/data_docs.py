@@ -1,0 +1,99 @@
+"""Data Docs: static pages of what expectations said, a folder for each run.
+
+Great Expectations renders the pages. Its site builder is left out: it writes 4 MB of pictures and
+fonts beside pages of 30 kB that name none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from html import escape
+from typing import Any
+
+from tidemark.pipeline.places import Places
+from tidemark.quality.expectations import TableExpectations
+from tidemark.storage.files import Options, list_files, remove_files, write_bytes
+
+
+def write_docs(
+    places: Places,
+    run_id: str,
+    time: datetime,
+    judged: Sequence[TableExpectations],
+    keep: int,
+    options: Options,
+) -> str:
+    """Write a run's pages, an index first among them, and remove those of the oldest runs.
+
+    The place of the index. A repeat writes them anew. `time` is in UTC.
+    """
+    folder = places.docs_of(run_id)
+    for table in judged:
+        page = _page(places.pipeline, run_id, time, table)
+        write_bytes(f"{folder}/{table.name}.html", page.encode(), options)
+    index = f"{folder}/index.html"
+    write_bytes(index, _index(places.pipeline, run_id, judged).encode(), options)
+    _prune(places.data_docs, keep, options)
+    return index
+
+
+def _prune(folder: str, keep: int, options: Options) -> None:
+    """Remove all pages but those of the runs that were written last."""
+    runs: dict[str, list[str]] = {}
+    written: dict[str, datetime] = {}
+    for place, facts in list_files(folder, options).items():
+        run = place.rsplit("/", 1)[0]
+        runs.setdefault(run, []).append(place)
+        written[run] = max(written.get(run, facts.modified), facts.modified)
+    for run in sorted(runs, key=lambda run: written[run], reverse=True)[keep:]:
+        remove_files(runs[run], options)
+
+
+def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) -> str:
+    from great_expectations import __version__
+    from great_expectations.core import ExpectationSuiteValidationResult
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view.view import DefaultJinjaPageView
+
+    good = sum(result.success for result in table.results)
+    meta = {
+        "run_id": {"run_name": run_id, "run_time": time.isoformat()},
+        "active_batch_definition": {"datasource_name": pipeline, "data_asset_name": table.name},
+        "batch_markers": {},
+        "validation_time": time.isoformat(),
+        "great_expectations_version": __version__,
+    }
+    whole = ExpectationSuiteValidationResult(
+        success=good == len(table.results),
+        results=list(table.results),
+        suite_name=f"{pipeline} {table.name}",
+        statistics=_statistics(good, len(table.results)),
+        suite_parameters={},
+        meta=meta,
+    )
+    renderer: Any = ValidationResultsPageRenderer(run_info_at_end=True)
+    view: Any = DefaultJinjaPageView()
+    return str(view.render(renderer.render(whole)))
+
+
+def _statistics(good: int, number: int) -> dict[str, float]:
+    return {
+        "evaluated_expectations": number,
+        "successful_expectations": good,
+        "unsuccessful_expectations": number - good,
+        "success_percent": 100 * good / number if number else 100.0,
+    }
+
+
+def _index(pipeline: str, run_id: str, judged: Sequence[TableExpectations]) -> str:
+    title = escape(f"{pipeline}, run {run_id}")
+    lines = [
+        f'<li><a href="{table.name}.html">{escape(table.name)}</a>: '
+        f"{sum(one.passed for one in table.verdicts)} of {len(table.verdicts)} expectations met"
+        for table in judged
+    ]
+    return (
+        f'<!doctype html><meta charset="utf-8"><title>{title}</title>'
+        f"<h1>{title}</h1>\n<ul>\n" + "\n".join(lines) + "\n</ul>\n"
+    )

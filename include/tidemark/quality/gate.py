@@ -1,0 +1,114 @@
+"""The gate between a held run and its publish, for whoever holds the run's result file."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark.errors import NotPublishable, TidemarkError
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.quality.expectations import ToFrame
+from tidemark.quality.record import last_failures, record_verdicts
+from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate
+from tidemark.quality.verdicts import ValidationResult, Verdict
+from tidemark.tables.publishing.publish import check_publishable
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.runs import record_run
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A held run after its validation: its result, as it stands in its file now, and the verdicts.
+
+    The run's `error` is ChecksFailed where it may not be published, or why nobody can tell.
+    """
+
+    run: RunResult
+    told: ValidationResult
+
+
+def validate_held(
+    pipeline: Pipeline,
+    run: RunResult,
+    uri: str,
+    settings: Settings,
+    now: datetime,
+    to_spark: ToFrame | None = None,
+) -> Gated | ManyRows:
+    """Validate a held run, and write into its result file and `ops/runs` where it failed.
+
+    An error of ours comes back in the result, for the caller to tell; any other is raised, once it
+    is written. Nothing is written where the expectations are for Spark to tell. Safe to repeat.
+    Raises NotPublishable where the result is not one of this pipeline as it is now.
+    """
+    check_publishable(pipeline, run, uri)
+    begin, found = time.monotonic(), Validated(())
+    failure: Exception | None = None
+    try:
+        judged = validate(pipeline, run, settings, now, to_spark)
+        if isinstance(judged, ManyRows):
+            return judged
+        found = judged
+        check_none_failed(pipeline.name, run.run_id, found.verdicts)
+    except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
+        failure = error
+    result = run.model_copy(
+        update={
+            "outcome": "failed" if failure else "succeeded",
+            "error": RunError.of(failure) if failure else None,
+            "seconds": {**run.seconds, "validate": round(time.monotonic() - begin, 3)},
+            "ended_at": now,
+        }
+    )
+    write_result(uri, result, settings.storage_options)
+    if failure:
+        _record(result, settings)
+    if failure and not isinstance(failure, TidemarkError):
+        raise failure
+    return Gated(result, _told(result, found, now))
+
+
+def accept(
+    pipeline: Pipeline, run: RunResult, settings: Settings, reason: str, now: datetime
+) -> tuple[Verdict, ...]:
+    """Record in `ops/quality` that the failed checks of a run are overridden, and for which reason.
+
+    They are those of its last validation: nothing is judged again, so that a check which cannot be
+    told does not stand in the way. NotPublishable where none failed.
+    """
+    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    overridden = last_failures(places.quality, run, options)
+    if not overridden:
+        raise NotPublishable(
+            f"No check of run {run.run_id} has failed, so there is nothing to accept. Nothing was "
+            f"published. Leave --accept away: `tidemark publish {pipeline.name}`."
+        )
+    record_verdicts(places.quality, run, now, overridden, options, accepted=reason)
+    return overridden
+
+
+def _record(result: RunResult, settings: Settings) -> None:
+    try:
+        record_run(Places(settings.root, result.pipeline).runs, result, settings.storage_options)
+    except Exception:  # noqa: BLE001  the verdicts are written, and the result file says it
+        _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
+
+
+def _told(run: RunResult, found: Validated, now: datetime) -> ValidationResult:
+    return ValidationResult(
+        pipeline=run.pipeline,
+        run_id=run.run_id,
+        outcome="failed" if run.error else "passed",
+        verdicts=found.verdicts,
+        data_docs=found.data_docs,
+        started_at=now,
+        ended_at=run.ended_at,
+        error=run.error,
+    )

@@ -1,0 +1,74 @@
+"""What a table's publish would write, in DuckDB, for its checks to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidemark.pipeline.model import Table
+from tidemark.quality.verdicts import MOST_EXAMPLES, example
+from tidemark.tables.history import schema_of
+from tidemark.tables.publishing.plan import PublishPlan
+from tidemark.tables.publishing.to_publish import ToPublish
+from tidemark.tables.windows.window_values import window_keys, windows_to_write
+
+ROWS = "rows_to_publish"
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """The rows that publish would write into one table, as the view `rows_to_publish`.
+
+    The tables `before` and `written` of `windows_to_write` stand beside it. Windows that go from
+    gold are not among the rows.
+    """
+
+    name: str
+    table: Table
+    plan: PublishPlan
+    schema: pa.Schema
+    connection: duckdb.DuckDBPyConnection
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return window_keys(self.table)
+
+    @property
+    def columns(self) -> str:
+        return ", ".join(f'"{name}"' for name in self.schema.names)
+
+    def count(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """The number that a query gives."""
+        ((number,),) = self.connection.execute(sql, values).fetchall()
+        return int(number)
+
+    def examples(self, sql: str) -> tuple[dict[str, Any], ...]:
+        """The first rows that a query gives, cut."""
+        found = self.connection.sql(f"SELECT * FROM ({sql}) LIMIT {MOST_EXAMPLES}")
+        return tuple(example(row) for row in found.to_arrow_table().to_pylist())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows themselves, with gold's types."""
+        found: pa.Table = self.connection.sql(f"SELECT {self.columns} FROM {ROWS}").to_arrow_table()
+        return found.cast(self.schema)
+
+
+@contextmanager
+def planned_rows(
+    name: str, table: Table, found: ToPublish, note: Mapping[str, str]
+) -> Iterator[PlannedRows]:
+    """The rows of one table, until the block ends."""
+    schema = schema_of(found.gold)
+    with windows_to_write(
+        found.gold, found.changes(), table, found.plan, note["run"]
+    ) as connection:
+        rows = PlannedRows(name, table, found.plan, schema, connection)
+        connection.execute(
+            f"CREATE TEMP VIEW {ROWS} AS SELECT {rows.columns} FROM written WHERE NOT _gone"
+        )
+        yield rows

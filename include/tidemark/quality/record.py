@@ -1,0 +1,112 @@
+"""`ops/quality`: a row for each check and run, and one for each check that somebody overrode.
+
+Written without a JVM, append-only. A validation that is repeated and says the same adds nothing;
+one that says something else (the check was mended) has rows of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import write_deltalake
+
+from tidemark.quality.verdicts import Verdict
+from tidemark.tables.create import open_table
+from tidemark.tables.ops import ensure_ops_table
+from tidemark.tables.results.result import RunResult
+
+_TIME = pa.timestamp("us", "UTC")
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("pipeline", pa.string()),
+    pa.field("run", pa.string()),
+    pa.field("started_at", _TIME),
+    pa.field("time", _TIME),
+    pa.field("validation", pa.string()),
+    pa.field("table", pa.string()),
+    pa.field("check", pa.string()),
+    pa.field("severity", pa.string()),
+    pa.field("passed", pa.bool_()),
+    pa.field("observed", pa.string()),
+    pa.field("rows", pa.int64()),
+    pa.field("unexpected", pa.int64()),
+    pa.field("examples", pa.string()),
+    pa.field("data_docs", pa.string()),
+    pa.field("accepted", pa.string()),
+]
+SCHEMA = pa.schema(_FIELDS)
+_DESCRIPTION = "What the checks of all pipelines said of each run"
+
+
+def record_verdicts(
+    uri: str,
+    run: RunResult,
+    time: datetime,
+    verdicts: Sequence[Verdict],
+    options: Mapping[str, str],
+    data_docs: str | None = None,
+    accepted: str | None = None,
+) -> None:
+    """Append a row for each verdict, in one commit, unless the table has them. `time` is in UTC.
+
+    `accepted` is the reason for which these failed checks were overridden.
+    """
+    if not verdicts:
+        return
+    table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
+    named = {"pipeline": run.pipeline, "run": run.run_id, "started_at": run.started_at}
+    told = [_row(verdict) for verdict in verdicts]
+    validation = _digest([{"accepted": accepted, "started": str(run.started_at)}, *told])
+    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))
+    if known.count_rows(filter=ds.field("validation") == validation):
+        return
+    same = {"time": time, "validation": validation, "data_docs": data_docs, "accepted": accepted}
+    rows = [named | same | row for row in told]
+    write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
+
+
+def last_failures(uri: str, run: RunResult, options: Mapping[str, str]) -> tuple[Verdict, ...]:
+    """The checks that kept a run from being published when it was validated last; none where it
+    was not, or kept all of them."""
+    table = open_table(uri, options)
+    if table is None:
+        return ()
+    own = (
+        (ds.field("pipeline") == run.pipeline)
+        & (ds.field("run") == run.run_id)
+        & (ds.field("started_at") == pa.scalar(run.started_at, _TIME))
+        & ds.field("accepted").is_null()
+    )
+    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))
+    rows = known.to_table(filter=own).to_pylist()
+    last = max((row["time"] for row in rows), default=None)
+    return tuple(
+        _verdict(row)
+        for row in rows
+        if row["time"] == last and not row["passed"] and row["severity"] == "fail"
+    )
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    told = verdict.model_dump()
+    return told | {"examples": json.dumps(told["examples"], ensure_ascii=False)}
+
+
+def _verdict(row: Mapping[str, Any]) -> Verdict:
+    told = {name: row[name] for name in Verdict.model_fields}
+    return Verdict.model_validate(told | {"examples": json.loads(row["examples"])})
+
+
+def _digest(told: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _of_run(run: RunResult) -> str:
+    """Files of other runs are left out by their statistics, and not opened."""
+    escaped = run.run_id.replace("'", "''")
+    return f"pipeline = '{run.pipeline}' AND run = '{escaped}'"

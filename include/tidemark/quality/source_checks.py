@@ -1,0 +1,121 @@
+"""Checks of what a run read: by its result, `ops/runs` and the statistics of bronze.
+
+Time is the one that the run stands for, so that a repeat says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from deltalake import DeltaTable
+
+from tidemark.pipeline.checks import Freshness, RejectedShare, RowsPerRun, Severity
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import Settings
+from tidemark.quality.verdicts import Verdict
+from tidemark.tables.create import open_table
+from tidemark.tables.newest_event import newest_event_ms
+from tidemark.tables.ops import newest_rows
+from tidemark.tables.results.result import RunResult
+
+_FIRST_LOOK = 4
+
+
+def judge_source(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterator[Verdict]:
+    """A verdict for each check of the source; none where there is nothing to hold it to."""
+    for check in pipeline.source.checks:
+        rule, severity = check.asked, check.severity
+        if isinstance(rule, RejectedShare):
+            yield _rejected(rule, severity, run)
+        elif isinstance(rule, Freshness):
+            yield _freshness(rule, severity, pipeline, run, settings)
+        elif run.rows.read:
+            yield _rows_per_run(rule, severity, pipeline, run, settings)
+
+
+def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> Verdict:
+    rejected = sum(run.rows.rejected.values())
+    share = rejected / run.rows.read if run.rows.read else 0.0
+    return Verdict(
+        table=None,
+        check=f"rejected_share at most {rule.at_most:g}",
+        severity=severity,
+        passed=share <= rule.at_most,
+        observed=f"{share:.4g} ({rejected:,} of {run.rows.read:,} rows)",
+        rows=run.rows.read,
+        unexpected=rejected,
+    )
+
+
+def _rows_per_run(
+    rule: RowsPerRun, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
+) -> Verdict:
+    runs = open_table(Places(settings.root, pipeline.name).runs, settings.storage_options)
+    before = _rows_before(runs, run, rule.last_runs) if runs is not None else []
+    mean = sum(before) / len(before) if before else None
+    times = run.rows.read / mean if mean else None
+    low, high = rule.at_least, rule.at_most
+    passed = times is None or ((low is None or times >= low) and (high is None or times <= high))
+    named = (("at least", rule.at_least), ("at most", rule.at_most))
+    bounds = [f"{name} {bound:g}" for name, bound in named if bound is not None]
+    observed = f"{run.rows.read:,} rows, no earlier run read any"
+    if mean and times is not None:
+        observed = (
+            f"{run.rows.read:,} rows, {times:.4g} times the mean {mean:,.1f} of {len(before)}"
+        )
+    return Verdict(
+        table=None,
+        check=f"rows_per_run {', '.join(bounds)} times the mean of the last {rule.last_runs}",
+        severity=severity,
+        passed=passed,
+        observed=observed,
+        rows=run.rows.read,
+    )
+
+
+def _rows_before(runs: DeltaTable, run: RunResult, number: int) -> list[int]:
+    """What the last runs read that read any, newest first; this one is left out."""
+    look = number * _FIRST_LOOK
+    while True:
+        rows = newest_rows(runs, run.pipeline, "started_at", look)
+        # A run that is held, published and tried again has a row for each.
+        read = {
+            (row["run"], row["started_at"]): row["rows_read"]
+            for row in rows
+            if row["rows_read"] and row["started_at"] < run.started_at
+        }
+        if len(read) >= number or len(rows) < look:
+            return list(read.values())[:number]
+        look *= _FIRST_LOOK
+
+
+def _freshness(
+    rule: Freshness, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
+) -> Verdict:
+    places = Places(settings.root, pipeline.name)
+    bronze = open_table(places.bronze, settings.storage_options)
+    column = pipeline.source.event_time.column
+    newest = newest_event_ms(bronze, column) if bronze is not None else None
+    now = run.scheduled_at or run.started_at
+    passed, observed = False, "no event was accepted yet"
+    if newest is not None:
+        behind = now - instant_of(newest)
+        passed = behind <= rule.at_most
+        observed = f"newest event {instant_text(newest)}, {_told(behind)}"
+    return Verdict(
+        table=None,
+        check=f"freshness at most {duration_text(rule.at_most)}",
+        severity=severity,
+        passed=passed,
+        observed=observed,
+        rows=run.rows.read,
+    )
+
+
+def _told(behind: timedelta) -> str:
+    seconds = round(behind.total_seconds())
+    return f"{seconds:,} s before the run's time" if seconds >= 0 else "after the run's time"

@@ -1,0 +1,68 @@
+"""`tidemark publish`: a held run by hand, where its checks allow it or somebody says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.quality.held import Held, bad_and_good
+from tests.tables.windows import at, window
+from tidemark.cli.main import app
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Held:
+    return Held(tmp_path, [{"fail": "total > 0"}, {"warn": "rows > 1"}])
+
+
+def tidemark(held: Held, *arguments: str) -> Result:
+    folder = held.place.write_file().parent
+    variables = {"TIDEMARK_ROOT": str(held.place.root), "TIDEMARK_PIPELINES": str(folder)}
+    return CliRunner().invoke(app, arguments, env=variables)
+
+
+def test_the_newest_held_run_is_validated_and_published(held: Held) -> None:
+    held.run(window(at(10), key="a", total=1), run_id="one", began=at(11))
+    held.run(window(at(10), key="b", total=2), run_id="two", began=at(12))
+    ran = tidemark(held, "publish", "clicks")
+    assert ran.exit_code == 0, ran.output
+    assert "clicks, run two: succeeded and published" in ran.stdout
+    assert "warning: per_10m: rows > 1: 2 of 2 rows break it" in ran.stderr
+    assert len(held.windows.gold("key")) == 2
+    again = tidemark(held, "publish", "clicks")
+    assert again.exit_code == 1
+    assert "Nothing is held: two, the newest run of `clicks`, is published." in again.stderr
+
+
+def test_a_failed_check_stops_it_and_accept_publishes_it_with_the_reason(held: Held) -> None:
+    held.run(*bad_and_good(), run_id="run")
+    before = held.files_of_gold()
+    stopped = tidemark(held, "publish", "clicks")
+    assert stopped.exit_code == 1
+    assert "ChecksFailed: Run run of `clicks` is not published." in stopped.stderr
+    assert held.files_of_gold() == before
+    accepted = tidemark(held, "publish", "clicks", "--accept", "--reason", "a refund, known")
+    assert accepted.exit_code == 0, accepted.output
+    assert "overridden: per_10m: total > 0: 1 of 3 rows break it" in accepted.stdout
+    assert len(held.windows.gold("key")) == 3
+    told = [(row["check"], row["accepted"]) for row in held.verdicts() if row["accepted"]]
+    assert told == [("total > 0", "a refund, known")]
+
+
+@pytest.mark.parametrize(
+    "given", [["--accept"], ["--reason", "why"], ["--accept", "--reason", " "]], ids=str
+)
+def test_accept_and_reason_go_together(held: Held, given: list[str]) -> None:
+    held.run(*bad_and_good())
+    ran = tidemark(held, "publish", "clicks", *given)
+    assert ran.exit_code == 2
+    assert "go together" in ran.output
+    assert held.windows.gold("key") == []
+
+
+def test_without_a_run_there_is_nothing_to_publish(held: Held) -> None:
+    ran = tidemark(held, "publish", "clicks")
+    assert ran.exit_code == 1
+    assert "No run of `clicks` has left a result" in ran.stderr

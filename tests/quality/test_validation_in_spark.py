@@ -1,0 +1,184 @@
+"""Validation where Spark is: by the job that publishes, and of many rows; and that all agree."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.quality.held import NOW, Held, bad_and_good
+from tests.runs import Place, clicks, run_warm, succeed
+from tests.tables.windows import at, window
+from tidemark.pipeline.settings import Checks
+from tidemark.quality.conditions import judge_conditions
+from tidemark.quality.expectations import RowsOfTable, judge_expectations
+from tidemark.quality.planned_rows import planned_rows
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.validation.validate_job import validate_once
+from tidemark.tables.publishing.to_publish import to_publish
+from tidemark.tables.results.result import RunResult
+from tidemark.tables.results.result_file import read_result
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+
+
+def below(one: int | None, other: int) -> bool | None:
+    return None if one is None else one < other
+
+
+def either(one: bool | None, other: bool | None) -> bool | None:
+    """`or` of SQL: true wins over null, null over false."""
+    return True if one or other else None if None in (one, other) else False
+
+
+# Of a row: true, false, or None where nobody can tell; in Python, and as a pipeline file says it.
+TOLD: dict[str, Callable[[Row], bool | None]] = {
+    "total < 3": lambda row: below(row["total"], 3),
+    "not total < 3": lambda row: None if row["total"] is None else row["total"] >= 3,
+    "total < 3 or key = 'a'": lambda row: either(
+        below(row["total"], 3), None if row["key"] is None else row["key"] == "a"
+    ),
+    "total is null or key is not null": lambda row: row["total"] is None or row["key"] is not None,
+    "key <=> null": lambda row: row["key"] is None,
+    "coalesce(total, 0) % 2 = 0": lambda row: (row["total"] or 0) % 2 == 0,
+    "key in ('a', 'b')": lambda row: None if row["key"] is None else row["key"] in "ab",
+    "case when total < 0 then false else true end": lambda row: not below(row["total"], 0),
+    "minute(window_start) < 30": lambda row: row["window_start"].minute < 30,
+}
+
+
+def test_duckdb_spark_and_python_find_the_same_rows_bad(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    draw = Random(20260701)
+    held = Held(tmp_path, [{"fail": text} for text in TOLD])
+    starts = [(at(10, minute), key) for minute in (0, 20, 40) for key in ("a", "b", "c", None)]
+    values = (None, -2, -1, 0, 2, 3, 5)
+    rows = [window(start, key=key, total=draw.choice(values)) for start, key in starts]
+    pins = held.run(*rows).tables["per_10m"]
+    places, table = held.place.places, held.place.pipeline.tables["per_10m"]
+    found = to_publish(pins, places.gold("per_10m"), places.changes("per_10m"), {})
+    with planned_rows("per_10m", table, found, {"run": "run"}) as planned:
+        by_duckdb = {one.check: one.unexpected for one in judge_conditions(planned)}
+        frame = spark.createDataFrame(planned.to_arrow())
+    by_spark = {text: frame.where(f"NOT ({text})").count() for text in TOLD}
+    by_python = {text: sum(told(row) is False for row in rows) for text, told in TOLD.items()}
+    assert by_duckdb == by_spark == by_python
+    assert any(by_python.values())
+
+
+EXPECTATIONS: list[dict[str, Any]] = [
+    {"ExpectColumnMaxToBeBetween": {"column": "total", "max_value": 4}},
+    {"ExpectColumnValuesToNotBeNull": {"column": "key"}},
+    {"ExpectColumnValuesToBeInSet": {"column": "key", "value_set": ["a"]}},
+    {"ExpectColumnValuesToBeBetween": {"column": "total", "min_value": 0, "mostly": 0.5}},
+    {"ExpectTableRowCountToBeBetween": {"min_value": 3, "max_value": 3}},
+    {"ExpectCompoundColumnsToBeUnique": {"column_list": ["window_start", "key"]}},
+]
+
+
+def test_expectations_say_the_same_on_spark_as_on_pandas(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    held = Held(tmp_path, [{"fail": one} for one in EXPECTATIONS])
+    pins = held.run(*bad_and_good()).tables["per_10m"]
+    places, table = held.place.places, held.place.pipeline.tables["per_10m"]
+    found = to_publish(pins, places.gold("per_10m"), places.changes("per_10m"), {})
+    with planned_rows("per_10m", table, found, {"run": "run"}) as planned:
+        asked = [RowsOfTable("per_10m", table, planned.to_arrow())]
+    (by_pandas,) = judge_expectations(asked)
+    (by_spark,) = judge_expectations(asked, spark.createDataFrame)
+    told = [
+        [(v.check, v.passed, v.unexpected) for v in one.verdicts] for one in (by_pandas, by_spark)
+    ]
+    assert told[0] == told[1]
+    assert {passed for _, passed, _ in told[0]} == {True, False}
+
+
+def test_a_job_validates_many_rows_and_writes_what_the_task_would(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    held = Held(tmp_path, [{"fail": EXPECTATIONS[1]}, {"fail": "total > -10"}])
+    run = held.run(*bad_and_good())
+    few = held.settings.model_copy(update={"checks": Checks(max_rows=1)})
+    progress = Progress("clicks", out=io.StringIO())
+    told = validate_once(
+        held.place.pipeline, few, held.uri(), "validate__run", NOW, progress, lambda *_: spark
+    )
+    assert told.error is not None
+    assert (told.outcome, told.error.type) == ("failed", "ChecksFailed")
+    assert read_result(RunResult, held.uri(), {}).error == told.error
+    assert len(held.verdicts()) == 6
+    gone = validate_once(
+        held.place.pipeline,
+        few,
+        held.uri("gone"),
+        "validate__gone",
+        NOW,
+        progress,
+        lambda *_: spark,
+    )
+    assert gone.error is not None
+    assert gone.error.type == "ResultUnreadable"
+    assert run.run_id == told.run_id
+
+
+def day(minute: int, amount: int, key: str = "a") -> Row:
+    return {"at": f"2026-01-01T10:{minute:02}:00Z", "key": key, "amount": amount}
+
+
+def with_check(*checks: dict[str, Any]) -> dict[str, Any]:
+    table = clicks()["tables"]["per_10m"] | {"checks": list(checks)}
+    return clicks(tables={"per_10m": table})
+
+
+def test_a_job_that_publishes_is_gated_and_the_next_good_one_publishes_both(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, with_check({"fail": "amount >= 0"}, {"warn": "events > 1"}))
+    place.land("1.json", [day(1, 5)])
+    succeed(spark, place, "good")
+    before = bytes_of(place)
+    place.land("2.json", [day(2, -50), day(31, 1)])
+    held = run_warm(spark, place, "bad")
+    assert held.error is not None
+    assert (held.error.type, held.held) == ("ChecksFailed", True)
+    assert bytes_of(place) == before
+    place.land("3.json", [day(3, 100)])
+    result = succeed(spark, place, "next")
+    assert list(result.seconds)[-2:] == ["validate", "publish"]
+    rows = sorted((row["window_start"].minute, row["amount"]) for row in place.gold().to_pylist())
+    assert rows == [(0, 55), (30, 1)]
+    told = place.table(place.places.quality).to_pylist()
+    assert {row["run"] for row in told} == {"good", "bad", "next"}
+    failed = [row["run"] for row in told if not row["passed"] and row["severity"] == "fail"]
+    assert failed == ["bad"]
+
+
+def test_a_change_of_a_check_is_none_of_the_query_and_starts_no_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from tidemark.pipeline.instants import epoch_ms
+    from tidemark.tables.stream.preflight import SparkNeeded
+    from tidemark.tables.stream.run import Run
+    from tidemark.tables.stream.without_spark import run_without_spark
+
+    place = Place(tmp_path, with_check({"fail": "amount >= 0"}))
+    place.land("1.json", [day(1, 5)])
+    succeed(spark, place, "first")
+    place.content = with_check({"warn": "amount >= 1"})
+    now = datetime(2026, 7, 1, tzinfo=UTC)
+    run = Run(place.pipeline, place.settings, "second", epoch_ms(now))
+    found = run_without_spark(run, now, place.places.result("second"))
+    assert not isinstance(found, SparkNeeded)
+
+
+def bytes_of(place: Place) -> dict[str, bytes]:
+    folder = Path(place.places.gold("per_10m"))
+    return {str(f): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
