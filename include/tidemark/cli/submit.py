@@ -40,10 +40,10 @@ def job_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def submit_command(
-    environment: Mapping[str, str], master: str, arguments: Sequence[str]
+    environment: Mapping[str, str], master: str, arguments: Sequence[str], job: str = JOB
 ) -> list[str]:
-    """spark-submit of the job's file, which is found without importing it."""
-    spec = importlib.util.find_spec(JOB)
+    """spark-submit of a job's file, which is found without importing it."""
+    spec = importlib.util.find_spec(job)
     assert spec is not None
     assert spec.origin is not None
     program = str(Path(environment["SPARK_HOME"], "bin", "spark-submit"))
