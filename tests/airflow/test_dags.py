@@ -83,11 +83,13 @@ def test_the_tasks_stand_in_a_row_and_publish_announces_every_gold_table(
 ) -> None:
     write_pipeline("visits")
     tasks = pipeline_dags()["visits"].tasks
-    names = [task.task_id for task in tasks]
-    assert names == ["stream", "publish", "checkpoint_housekeeping", "state_check", "watcher"]
+    assert [task.task_id for task in tasks] == [
+        *("stream", "publish"),
+        *("checkpoint_housekeeping", "state_check", "compact_state", "watcher"),
+    ]
     for before, after in pairwise(tasks[:-1]):
         assert after.upstream_task_ids == {before.task_id}
-    assert [task.is_teardown for task in tasks] == [False, False, True, True, False]
+    assert [task.is_teardown for task in tasks] == [False, False, True, True, True, False]
     (asset,) = tasks[1].outlets
     assert asset.name == "tidemark/visits/page_1h"
     assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()
