@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.checkpoint.damaged import remove
-from tests.checkpoint.make_checkpoints import (
-    CHANGELOG,
-    FORMAT_2,
-    ROCKSDB,
-    aggregate,
-    joined,
-    sessions,
-)
 from tests.streaming.kept_state import (
     PROVIDERS,
     QUERIES,
@@ -198,63 +189,8 @@ def test_a_delta_that_goes_in_between_is_an_error_of_the_engine_and_nothing_is_l
     assert not [name for name in names(checkpoint) if name.endswith((".snapshot", ".zip", ".sst"))]
 
 
-@pytest.mark.parametrize(
-    ("build", "mode", "conf", "told"),
-    [
-        (joined, "append", {}, "symmetricHashJoin"),
-        (sessions, "append", CHANGELOG, "sessionWindowStateStoreSaveExec"),
-        (aggregate, "update", FORMAT_2, "checkpointFormatVersion"),
-    ],
-    ids=["join", "session", "format 2"],
-)
-def test_what_cannot_be_compacted_is_refused_with_the_setting_that_helps(
-    spark: SparkSession,
-    tmp_path: Path,
-    build: Callable[..., Any],
-    mode: str,
-    conf: dict[str, str],
-    told: str,
-) -> None:
-    made = ran(spark, tmp_path, build, mode, conf, runs=2)
-    plan = plan_of(made.checkpoint)
-    assert plan.stores == ()
-    assert plan.refused is not None
-    assert told in plan.refused
-    assert "unloadOnCommit" in plan.refused
-
-
-def test_rocksdb_without_changelog_replays_nothing_and_is_left(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    made = ran(spark, tmp_path, conf=ROCKSDB, runs=2)
-    plan = plan_of(made.checkpoint)
-    assert (plan.stores, plan.refused, plan.check.longest) == ((), None, 0)
-
-
-def test_a_batch_that_is_not_committed_is_refused(
-    spark: SparkSession, query: Query, tmp_path: Path
-) -> None:
-    checkpoint = query.copy(tmp_path / "copy")
-    remove(checkpoint / f"commits/{last_batch(checkpoint)}")
-    plan = plan_of(checkpoint)
-    assert plan.stores == ()
-    assert "planned and not committed" in str(plan.refused)
-
-
-def test_damage_is_refused(spark: SparkSession, query: Query, tmp_path: Path) -> None:
-    checkpoint = query.copy(tmp_path / "copy")
-    remove(checkpoint / f"offsets/{last_batch(checkpoint)}")
-    plan = plan_of(checkpoint)
-    assert plan.stores == ()
-    assert "damaged" in str(plan.refused)
-
-
 def test_another_provider_or_store_is_refused_at_the_door(spark: SparkSession) -> None:
     with pytest.raises(CompactionRefused, match=r"a\.b\.Mine"):
         write_snapshots(
             spark, "/nowhere", {"spark.sql.streaming.stateStore.providerClass": "a.b.Mine"}, 1, ()
         )
-
-
-def test_nothing_is_due_below_the_limits(query: Query) -> None:
-    assert plan_of(query.checkpoint, every=False).stores == ()
