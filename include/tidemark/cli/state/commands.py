@@ -84,7 +84,7 @@ def read(
         typer.Option(
             metavar="CONDITION",
             show_default=False,
-            help="Spark SQL on the key's columns, as in `spotId = 111`; the window is `_window`.",
+            help="Spark SQL on the key's columns, as in `spotId = 111`; the window is `window`.",
         ),
     ] = None,
     limit: Annotated[

@@ -61,7 +61,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--table", required=True, help="the table of the pipeline")
     parser.add_argument("--batch", type=int, help="after this batch; default: the last one")
     parser.add_argument("--since", type=int, help="only what differs from after this batch")
-    parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `_window`")
+    parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `window`")
     parser.add_argument("--limit", type=int, default=100, help="of more rows, the first by key")
     return parser.parse_args(argv)
 
