@@ -54,22 +54,18 @@ def pipeline_tasks(
         outlets=[asset_of(table, places) for table in pipeline.tables],
         **files,
     )
-    check = StateCheckOperator(task_id="state_check", doc_md=TASK_DOCS["state_check"], **files)
-    upkeep = (
-        CheckpointHousekeepingOperator(
-            task_id="checkpoint_housekeeping",
-            doc_md=TASK_DOCS["checkpoint_housekeeping"],
-            **files,
-        ),
-        check,
-        CompactStateOperator(
-            task_id="compact_state",
-            doc_md=TASK_DOCS["compact_state"],
-            checked=XComArg(check),
-            conn_id=conn_id,
-            **files,
-        ),
+    housekeeping = CheckpointHousekeepingOperator(
+        task_id="checkpoint_housekeeping", doc_md=TASK_DOCS["checkpoint_housekeeping"], **files
     )
+    check = StateCheckOperator(task_id="state_check", doc_md=TASK_DOCS["state_check"], **files)
+    compact = CompactStateOperator(
+        task_id="compact_state",
+        doc_md=TASK_DOCS["compact_state"],
+        checked=XComArg(check),
+        conn_id=conn_id,
+        **files,
+    )
+    upkeep = (housekeeping, check, compact)
     tasks = [stream, publish, *(task.as_teardown() for task in upkeep)]
     chain(*tasks)
     return tasks
