@@ -94,6 +94,28 @@ class StateLost(TidemarkError):
     """State that the next start loads cannot be built from the files that are there."""
 
 
+class StateNotKept(TidemarkError):
+    """The state after a batch cannot be read; the message says after which batches it can."""
+
+
+class ConditionInvalid(TidemarkError):
+    """A condition on the keys of state cannot be used; the message says which columns there are."""
+
+
+class CompactionRefused(TidemarkError):
+    """Due state may not be compacted as it is; the message says why, and what helps."""
+
+
+class SnapshotFailed(TidemarkError):
+    """The engine did not write a snapshot of state that it was asked for; its cause may pass."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class StateDiffers(TidemarkError):
+    """State read through new snapshots was not what it was before; the snapshots were removed."""
+
+
 class NotACheckpoint(TidemarkError):
     """A place holds no checkpoint; the message says what it holds, and what to give instead."""
 
@@ -126,6 +148,11 @@ class UnpublishedChanges(TidemarkError):
 
 class EngineMissing(TidemarkError):
     """Spark was started without what a job needs (the Delta jars, for instance)."""
+
+
+class EngineChanged(TidemarkError):
+    """This version of Spark lacks a private class or method that is called; the message says
+    which, and what to do without it."""
 
 
 class RunFailed(TidemarkError):

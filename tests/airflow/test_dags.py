@@ -83,12 +83,13 @@ def test_the_tasks_stand_in_a_row_and_publish_announces_every_gold_table(
 ) -> None:
     write_pipeline("visits")
     tasks = pipeline_dags()["visits"].tasks
-    names = [task.task_id for task in tasks]
-    row = ["stream", "validate", "publish", "checkpoint_housekeeping", "state_check"]
-    assert names == [*row, "watcher"]
+    assert [task.task_id for task in tasks] == [
+        *("stream", "validate", "publish"),
+        *("checkpoint_housekeeping", "state_check", "compact_state", "watcher"),
+    ]
     for before, after in pairwise(tasks[:-1]):
         assert before.task_id in after.upstream_task_ids
-    assert [task.is_teardown for task in tasks] == [False, False, False, True, True, False]
+    assert [task.is_teardown for task in tasks] == [*[False] * 3, *[True] * 3, False]
     (asset,) = tasks[2].outlets
     assert asset.name == "tidemark/visits/page_1h"
     assert asset.uri == (tmp_path / "root/visits/page_1h/gold").as_uri()
@@ -115,7 +116,7 @@ def test_each_task_has_a_timeout_that_default_args_can_set_and_says_what_it_does
     dags = pipeline_dags()
     tasks = [*dags["visits"].tasks[:-1], *dags["visits__backfill"].tasks]
     hours = [task.execution_timeout / timedelta(hours=1) for task in tasks]
-    assert hours == [6, 0.5, 0.5, 0.5, 6]
+    assert hours == [6, 0.5, 0.5, 0.5, 6, 6]
     assert all(task.doc_md for task in [*tasks, *dags["visits"].tasks])
     longer = pipeline_dags(default_args={"execution_timeout": timedelta(days=1)})
     for task in [*longer["visits"].tasks, *longer["visits__backfill"].tasks]:

@@ -161,3 +161,44 @@ def test_a_path_is_shown_without_spark_delta_or_airflow(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert ran.stderr.strip() == "[]"
+
+
+def compact(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["state", "compact", *arguments])
+
+
+@pytest.mark.parametrize(("limit", "written"), [(3, 2), (4, 0)])
+def test_what_would_be_compacted_is_shown_and_nothing_is_changed(
+    limit: int, written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = pipeline(tmp_path, monkeypatch, max_changes=limit).name
+    before = sorted(tmp_path.rglob("*"))
+    shown = compact(name)
+    assert shown.exit_code == 0, shown.output
+    told = f"{written} snapshots would be written" if written else "nothing to compact"
+    assert told in shown.output
+    assert "no query has started yet" in shown.output
+    ingest, table = json.loads(compact(name, "--json").stdout)
+    assert (ingest["snapshots"], table["snapshots"], table["longest"]) == (0, written, 4)
+    assert json.loads(compact(name, "--all", "--json").stdout)[1]["snapshots"] == 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_where_compaction_is_refused_the_plan_says_why_and_exits_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pipeline(tmp_path, monkeypatch, max_changes=2)
+    (table,) = found.tables
+    remove(tmp_path / found.name / "checkpoints" / table / "1/commits/3")
+    shown = compact(found.name)
+    assert shown.exit_code == 1
+    assert "CompactionRefused" in shown.output
+    assert "planned and not committed" in shown.output
+
+
+def test_with_nothing_due_no_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    shown = compact(pipeline(tmp_path, monkeypatch).name, "--apply")
+    assert (shown.exit_code, "nothing to compact" in shown.output) == (0, True)

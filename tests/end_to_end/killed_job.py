@@ -1,7 +1,7 @@
 """A job that ends or suspends itself, with all of its process group, at one point.
 
-`--job` says which: the stream, a backfill, or a command: the ledger built anew, housekeeping,
-maintenance.
+`--job` says which: the stream, a backfill, a compaction, or a command: the ledger built anew,
+housekeeping, maintenance.
 
 `--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
 whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
@@ -30,6 +30,7 @@ from deltalake import DeltaTable
 from tidemark.cli.main import app
 from tidemark.storage import processes
 from tidemark.streaming.backfill import backfill_job
+from tidemark.streaming.state import compact_job
 from tidemark.streaming.stream import job
 from tidemark.upkeep.maintenance import small_files
 
@@ -37,10 +38,17 @@ Function = Callable[..., Any]
 
 
 def backfill(arguments: Sequence[str]) -> int:
-    """Its result is another than a run's, so its file has another name."""
+    return backfill_job.main(_with_its_own_result(arguments))
+
+
+def compact(arguments: Sequence[str]) -> int:
+    return compact_job.main([*_with_its_own_result(arguments), "--all"])
+
+
+def _with_its_own_result(arguments: Sequence[str]) -> list[str]:
+    """It is another than a run's, so its file has another name."""
     place = arguments.index("--result") + 1
-    named = [*arguments[:place], f"{arguments[place]}.backfill", *arguments[place + 1 :]]
-    return backfill_job.main(named)
+    return [*arguments[:place], f"{arguments[place]}.own", *arguments[place + 1 :]]
 
 
 def rebuild_ledger(arguments: Sequence[str]) -> int:
@@ -64,6 +72,7 @@ def maintain(arguments: Sequence[str]) -> int:
 JOBS = {
     "stream": job.main,
     "backfill": backfill,
+    "compact": compact,
     "rebuild": rebuild_ledger,
     "housekeep": housekeep,
     "maintain": maintain,

@@ -75,6 +75,7 @@ BACKFILL = Scenario(
 REBUILD = Scenario("a rebuilding of the ledger", "second", nothing, job="rebuild")
 HOUSEKEEPING = Scenario("housekeeping", "second", keep_one_batch, job="housekeep")
 MAINTENANCE = Scenario("maintenance", "second", grow_old, job="maintain")
+COMPACTION = Scenario("a compaction", "second", nothing, job="compact")
 UNRECORDED = Scenario("a run after one killed before it was recorded", "unrecorded", nothing)
 
 

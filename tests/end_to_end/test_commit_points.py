@@ -28,7 +28,7 @@ FUNCTIONS = {"write_deltalake", "write_bytes", "remove_files", "convert_to_delta
 METHODS = {
     "save", "saveAsTable", "insertInto", "writeTo", "toTable", "delete", "merge", "vacuum",
     "restore", "create_checkpoint", "create_write_transaction", "cleanup_metadata", "write_bytes",
-    "write_text", "unlink", "rmdir", "mkdir", "rmtree", "put",
+    "write_text", "unlink", "rmdir", "mkdir", "rmtree", "put", "doMaintenance", "uploadSnapshot",
 }  # fmt: skip
 # Methods that write only on these.
 ON = {

@@ -38,6 +38,12 @@ tasks before.
 **Failed?** The log says why. Where the state of a query cannot be rebuilt from its files, the next
 run would fail too.
 """,
+    "compact_state": """\
+Writes new snapshots of state, where the check before it says that they are due; skipped otherwise.
+
+**Failed?** The state is as it was, unless the log says that it was compacted. Where the log says
+that a retry cannot help, it names the setting that does.
+""",
     "watcher": """\
 Skipped where all went well. It fails where another task of the run failed, so that the run counts
 as failed although the tasks after it went on.

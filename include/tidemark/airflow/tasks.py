@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, XComArg, chain
 
 from tidemark.airflow.assets import asset_of
+from tidemark.airflow.compact_state import CompactStateOperator
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.state_check import StateCheckOperator
@@ -57,14 +58,18 @@ def pipeline_tasks(
         outlets=[asset_of(table, places) for table in pipeline.tables],
         **files,
     )
-    upkeep = (
-        CheckpointHousekeepingOperator(
-            task_id="checkpoint_housekeeping",
-            doc_md=TASK_DOCS["checkpoint_housekeeping"],
-            **files,
-        ),
-        StateCheckOperator(task_id="state_check", doc_md=TASK_DOCS["state_check"], **files),
+    housekeeping = CheckpointHousekeepingOperator(
+        task_id="checkpoint_housekeeping", doc_md=TASK_DOCS["checkpoint_housekeeping"], **files
     )
+    check = StateCheckOperator(task_id="state_check", doc_md=TASK_DOCS["state_check"], **files)
+    compact = CompactStateOperator(
+        task_id="compact_state",
+        doc_md=TASK_DOCS["compact_state"],
+        checked=XComArg(check),
+        conn_id=conn_id,
+        **files,
+    )
+    upkeep = (housekeeping, check, compact)
     tasks = [stream, validate, publish, *(task.as_teardown() for task in upkeep)]
     chain(*tasks)
     return tasks

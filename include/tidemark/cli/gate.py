@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidemark.cli.submit import VALIDATE_JOB, job_environment, submit, submit_command
-from tidemark.errors import ResultUnreadable, RunFailed
+from tidemark.cli.job import run_job
+from tidemark.cli.submit import job_environment
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -17,6 +16,8 @@ from tidemark.pipeline.settings import Settings
 from tidemark.quality.verdicts import ValidationResult, verdict_line, warnings
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
+
+_JOB = "tidemark.streaming.validation.validate_job"
 
 
 def validated(
@@ -62,21 +63,11 @@ def _by_job(
     settings_file: Path | None,
     master: str,
 ) -> ValidationResult:
-    """Submit the job; what it wrote. RunFailed where that is nothing."""
+    """Submit the job; what it wrote."""
     result_id = f"validate__{run.run_id}"
     target = Places(settings.root, pipeline.name).result(result_id)
     arguments = ["--pipeline", named, "--held", uri, "--run-id", result_id, "--result", target]
     if settings_file:
         arguments += ["--settings", str(settings_file)]
-    environment, began = job_environment(os.environ), datetime.now(UTC)
-    status = submit(submit_command(environment, master, arguments, VALIDATE_JOB), environment)
-    with suppress(ResultUnreadable):
-        told = read_result(ValidationResult, target, settings.storage_options)
-        # There may be one of an earlier validation.
-        if told.ended_at >= began:
-            return told
-    raise RunFailed(
-        f"spark-submit ended with exit status {status}, and the validation of {run.run_id} wrote "
-        "no result: what it said last is above. Nothing was published. Try again: "
-        f"`tidemark publish {pipeline.name}`."
-    )
+    environment = job_environment(os.environ)
+    return run_job(ValidationResult, _JOB, target, settings, master, arguments, environment)

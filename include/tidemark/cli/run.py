@@ -13,31 +13,31 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidemark.checkpoint.new_input import new_input_bytes
-from tidemark.cli.exit_codes import INTERRUPTED, exit_code
+from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.gate import validated
+from tidemark.cli.job import run_job
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.cli.spare_pandas import spare_pandas
-from tidemark.cli.submit import job_environment, submit, submit_command
-from tidemark.errors import FAILED, RETRY, ResultUnreadable
+from tidemark.cli.submit import job_environment
 from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings import load_settings
 from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
 
 if TYPE_CHECKING:
     from tidemark.tables.stream.run import Run
+
+_JOB = "tidemark.streaming.stream.job"
 
 
 def run(
@@ -116,49 +116,4 @@ def _run_job(asked: Run, uri: str, master: str, arguments: list[str]) -> RunResu
     environment = job_environment(os.environ)
     new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
     environment |= jvm_variables(environment, new_bytes)
-    before = _result(uri, settings)
-    status = _submit(submit_command(environment, master, arguments), environment)
-    outcome = _result(uri, settings)
-    if outcome is None or outcome == before:
-        raise _without_result(uri, status, environment)
-    return outcome
-
-
-_STATE = "What was committed stays and is not done again; the next run goes on from there."
-
-
-def _submit(command: list[str], environment: dict[str, str]) -> int:
-    """Run the job to its end; its exit status. Ctrl-C ends the job and the command."""
-    try:
-        return submit(command, environment)
-    except KeyboardInterrupt:
-        print(f"\nStopped. {_STATE}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _result(uri: str, settings: Settings) -> RunResult | None:
-    """The result file; None where there is none, or none that can be read.
-
-    Before the job starts it may be that of a run with the same id, or the same `--result`.
-    """
-    with suppress(ResultUnreadable):
-        return read_result(RunResult, uri, settings.storage_options)
-    return None
-
-
-def _without_result(uri: str, status: int, environment: dict[str, str]) -> typer.Exit:
-    """Tell of a job that ended before it could write its result."""
-    # A killed JVM ends so, whether the signal met it or the shell that started it.
-    killed = status < 0 or status > 128
-    java = environment.get("JAVA_HOME", "the PATH")
-    advice = (
-        "It was killed, or memory ran out: run it again."
-        if killed
-        else f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
-    )
-    print(
-        f"spark-submit ended with exit status {status}, and the job wrote no result to {uri}. "
-        f"{_STATE} What it said last is above. {advice}",
-        file=sys.stderr,
-    )
-    return typer.Exit(RETRY if killed else FAILED)
+    return run_job(RunResult, _JOB, uri, settings, master, arguments, environment)

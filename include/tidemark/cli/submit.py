@@ -21,8 +21,6 @@ from types import FrameType
 import tidemark
 from tidemark.errors import EngineMissing
 
-STREAM_JOB = "tidemark.streaming.stream.job"
-VALIDATE_JOB = "tidemark.streaming.validation.validate_job"
 # Long enough for Spark to end well, short enough for a person who waits.
 _SECONDS_TO_END = 10.0
 _STDERR = 2
@@ -41,9 +39,9 @@ def job_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def submit_command(
-    environment: Mapping[str, str], master: str, arguments: Sequence[str], job: str = STREAM_JOB
+    environment: Mapping[str, str], master: str, arguments: Sequence[str], job: str
 ) -> list[str]:
-    """spark-submit of the job's file, which is found without importing it."""
+    """spark-submit of a job's file, which is found without importing it."""
     spec = importlib.util.find_spec(job)
     assert spec is not None
     assert spec.origin is not None

@@ -1,6 +1,6 @@
 """The commit points of a run: each call that changes something which outlives the process.
 
-A backfill reaches points of a run, an audit none. What only a command does, or housekeeping, comes
+A backfill reaches points of a run, an audit none. What only a command does, or upkeep, comes
 last.
 
 Killed before or after any of them and started again, a pipeline comes to what an undisturbed run
@@ -178,6 +178,12 @@ COMMIT_POINTS = (
         "unneeded files removed",
         "tidemark.upkeep.maintenance.carry_out:remove",
         "before, after and in between: no reader needs what is gone; a repeat removes the rest",
+    ),
+    CommitPoint(
+        "snapshot of state",
+        "tidemark.streaming.engine.snapshots:_write_snapshot",
+        "before and after: each store has its changes, and may have its snapshot: a start loads "
+        "the same version by either; a repeat writes the snapshots that are missing",
     ),
     CommitPoint(
         "upkeep recorded",

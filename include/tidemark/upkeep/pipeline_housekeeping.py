@@ -23,6 +23,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.storage.files import list_folder
+from tidemark.storage.lease import Lease
 from tidemark.tables.ledger.copied_batches import Query, copy_batches
 from tidemark.tables.pipeline_lease import pipeline_lease
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
@@ -50,16 +51,23 @@ def housekeep_pipeline(
     (`check_none_refused` tells of it). LeaseHeld where another works on the pipeline or ended
     without giving the lease back: the next run takes it over, this never does.
     """
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
     with pipeline_lease(pipeline, settings, run_id, "housekeeping", repairs=True) as lease:
-        planned = _Planning(pipeline, settings, now).all()
-        copy_batches(places.batches, [query for _, query in planned if query], options)
-        for kept, _ in planned:
-            if kept.plan is not None:
-                carry_out(kept.plan, options, lease.check)
-        found = tuple(kept for kept, _ in planned)
-        lease.check()
-        record_upkeep(places.upkeep, pipeline.name, run_id, now, found, options)
+        return keep_checkpoints(pipeline, settings, run_id, now, lease)
+
+
+def keep_checkpoints(
+    pipeline: Pipeline, settings: Settings, run_id: str, now: datetime, lease: Lease
+) -> tuple[Kept, ...]:
+    """As `housekeep_pipeline`, for whoever holds the pipeline's lease already."""
+    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    planned = _Planning(pipeline, settings, now).all()
+    copy_batches(places.batches, [query for _, query in planned if query], options)
+    for kept, _ in planned:
+        if kept.plan is not None:
+            carry_out(kept.plan, options, lease.check)
+    found = tuple(kept for kept, _ in planned)
+    lease.check()
+    record_upkeep(places.upkeep, pipeline.name, run_id, now, found, options)
     return found
 
 

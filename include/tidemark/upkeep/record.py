@@ -1,5 +1,6 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
-housekept, one for each state store that was checked, and one for each table that was maintained."""
+housekept, one for each state store that was checked, one for each query that was compacted, and
+one for each table that was maintained."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tidemark.tables.ops import ensure_ops_table
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import Plan
 
-HOUSEKEEPING, STATE_CHECK, MAINTENANCE = "housekeeping", "state check", "maintenance"
+HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
+MAINTENANCE, COMPACTION = "maintenance", "compaction"
 _SHARE = pa.struct(
     [
         ("kind", pa.string()),
@@ -49,6 +51,22 @@ _STATE = pa.struct(
         ("query_verdict", pa.string()),
     ]
 )
+# Of a compaction: `chain_before` and `changes_before` are what a start would have replayed without
+# it, `rows` those of the state, which was read before and after.
+_COMPACTION = pa.struct(
+    [
+        ("batch", pa.int64()),
+        ("snapshots", pa.int64()),
+        ("rows", pa.int64()),
+        ("chain_before", pa.int64()),
+        ("chain_after", pa.int64()),
+        ("changes_before", pa.int64()),
+        ("changes_after", pa.int64()),
+        ("change_bytes_before", pa.int64()),
+        ("change_bytes_after", pa.int64()),
+        ("seconds", pa.float64()),
+    ]
+)
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("pipeline", pa.string()),
     pa.field("run", pa.string()),
@@ -68,6 +86,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("state", _STATE),
     # Of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
     pa.field("place", pa.string()),
+    pa.field("compaction", _COMPACTION),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints and tables of all pipelines"

@@ -1,16 +1,18 @@
-"""The command of `tidemark state`: its arguments and exit codes.
+"""The commands of `tidemark state`: their arguments and exit codes.
 
-Exit codes, the largest of several checkpoints: 0 healthy, also where there is no state; 10 due for
-compaction; 11 overdue; 13 in a format that is not known here; 14 cannot be rebuilt. 1 and 75 as
-everywhere: it could not be told.
+Exit codes of `show`, the largest of several checkpoints: 0 healthy, also where there is no state;
+10 due for compaction; 11 overdue; 13 in a format that is not known here; 14 cannot be rebuilt; 1
+and 75 as everywhere: it could not be told. The other commands exit as jobs do.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from tidemark.cli.checkpoint.commands import Json, Place
-from tidemark.cli.options import SettingsFile
+from tidemark.cli.options import PipelineName, SettingsFile
 
 state = typer.Typer(
     help="State stores of Spark Structured Streaming, ours or not: sizes, chains, verdicts.",
@@ -18,9 +20,7 @@ state = typer.Typer(
 )
 
 
-@state.callback()
-def _named() -> None:
-    """Typer takes the only command of a group for the group itself without this."""
+Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
 
 
 @state.command()
@@ -35,3 +35,67 @@ def show(place: Place, json: Json = False, settings: SettingsFile = None) -> Non
     from tidemark.cli.state.show import show_states
 
     raise typer.Exit(show_states(find_targets(place, settings), json))
+
+
+@state.command()
+def compact(
+    pipeline: PipelineName,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write the snapshots; else nothing is changed.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also of state that is not due for it.")
+    ] = False,
+    json: Json = False,
+    settings: SettingsFile = None,
+    master: Master = "local[*]",
+) -> None:
+    """Show which state is due for compaction, and with --apply write new snapshots of it.
+
+    Only --apply starts Spark, and takes the pipeline's lease. The state is read before and after:
+    where it is not the same, the new snapshots go again. Killed and repeated, it finishes.
+    """
+    from tidemark.cli.state.compact import compact_pipeline
+
+    raise typer.Exit(compact_pipeline(pipeline, apply, every, json, settings, master))
+
+
+@state.command()
+def read(
+    pipeline: PipelineName,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table of the pipeline.")],
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, show_default=False, help="After this batch. Default: the last one."
+        ),
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            metavar="M",
+            min=0,
+            show_default=False,
+            help="Only keys that came, went or changed after batch M, with both values.",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            show_default=False,
+            help="Spark SQL on the key's columns, as in `spotId = 111`; the window is `window`.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="ROWS", min=1, help="Of more rows, the first by their keys.")
+    ] = 20,
+    json: Json = False,
+    settings: SettingsFile = None,
+    master: Master = "local[*]",
+) -> None:
+    """Show what a table's query remembers, key by key. Starts Spark, and changes nothing."""
+    from tidemark.cli.state.read import Asked, read_state
+
+    asked = Asked(pipeline, table, batch, since, where, limit)
+    raise typer.Exit(read_state(asked, json, settings, master))

@@ -11,7 +11,7 @@ from tidemark.tables.ops import newest_rows
 # What `ops/upkeep` calls the files of state, among a checkpoint's shares.
 STATE = "state"
 # An act of upkeep writes the rows of all checkpoints in one file, so the newest row's file nearly
-# always does; all are read where what came last was maintenance, whose rows are of tables.
+# always does; all are read where what came last was maintenance or a compaction, which tell less.
 _FEW, _ALL = 1, 2**31
 
 
@@ -26,7 +26,7 @@ def state_bytes(upkeep: str, pipeline: str, options: Mapping[str, str]) -> int |
         return None
     for number in (_FEW, _ALL):
         newest = newest_rows(table, pipeline, "time", number)
-        rows = [row for row in newest if row["checkpoint"] is not None]
+        rows = [row for row in newest if row.get("state") or row["shares"]]
         last = [row for row in rows if row["time"] == rows[0]["time"]]
         if last:
             return sum(_bytes(row) for row in last)

@@ -1,0 +1,73 @@
+"""Run a job by spark-submit to its end, and read the result that it wrote."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import typer
+
+from tidemark.cli.exit_codes import INTERRUPTED
+from tidemark.cli.submit import submit, submit_command
+from tidemark.errors import FAILED, RETRY, ResultUnreadable
+from tidemark.pipeline.settings import Settings
+from tidemark.tables.results.result_file import Result, read_result
+
+_STATE = "What was committed stays and is not done again; the next run goes on from there."
+
+
+def run_job(
+    kind: type[Result],
+    job: str,
+    uri: str,
+    settings: Settings,
+    master: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+) -> Result:
+    """The result that the job wrote to `uri`; typer.Exit, which is told, where it wrote none."""
+    before = _result(kind, uri, settings)
+    command = submit_command(environment, master, arguments, job)
+    status = _submit(command, environment)
+    outcome = _result(kind, uri, settings)
+    if outcome is None or outcome == before:
+        raise _without_result(uri, status, environment)
+    return outcome
+
+
+def _submit(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the job to its end; its exit status. Ctrl-C ends the job and the command."""
+    try:
+        return submit(command, environment)
+    except KeyboardInterrupt:
+        print(f"\nStopped. {_STATE}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _result(kind: type[Result], uri: str, settings: Settings) -> Result | None:
+    """The result file; None where there is none, or none that can be read.
+
+    Before the job starts it may be that of a run with the same id, or the same `--result`.
+    """
+    with suppress(ResultUnreadable):
+        return read_result(kind, uri, settings.storage_options)
+    return None
+
+
+def _without_result(uri: str, status: int, environment: Mapping[str, str]) -> typer.Exit:
+    """Tell of a job that ended before it could write its result."""
+    # A killed JVM ends so, whether the signal met it or the shell that started it.
+    killed = status < 0 or status > 128
+    java = environment.get("JAVA_HOME", "the PATH")
+    advice = (
+        "It was killed, or memory ran out: run it again."
+        if killed
+        else f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
+    )
+    print(
+        f"spark-submit ended with exit status {status}, and the job wrote no result to {uri}. "
+        f"{_STATE} What it said last is above. {advice}",
+        file=sys.stderr,
+    )
+    return typer.Exit(RETRY if killed else FAILED)

@@ -1,0 +1,113 @@
+"""`tidemark state compact`: what is due, and with `--apply` the job that compacts it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.cli.checkpoint.show import print_json, report_console
+from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.job import run_job
+from tidemark.cli.submit import job_environment
+from tidemark.errors import SUCCESS
+from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.masters import check_master
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings import load_settings
+from tidemark.tables.results.compaction_result import CompactionResult, compaction_lines
+from tidemark.upkeep.pipeline_compaction import Planned, check_none_refused, plan_compactions
+from tidemark.upkeep.plan_compaction import CompactionPlan
+
+_JOB = "tidemark.streaming.state.compact_job"
+
+
+def compact_pipeline(
+    name: str, apply: bool, every: bool, in_json: bool, file: Path | None, master: str
+) -> int:
+    """Print the plans; with `apply`, have them carried out and print the result. The exit code."""
+    settings = load_settings(file)
+    pipeline = find_pipeline(name, settings)
+    check_master(settings, master, "--master")
+    now = datetime.now(UTC)
+    planned = plan_compactions(pipeline, settings, now, every)
+    if not apply or not any(one.plan and one.plan.stores for one in planned):
+        _show(planned, in_json)
+        check_none_refused(pipeline.name, planned)
+        return SUCCESS
+    run_id = manual_run_id(now, "compaction")
+    uri = Places(settings.root, pipeline.name).result(run_id)
+    arguments = ["--pipeline", name, "--run-id", run_id, "--result", uri]
+    arguments += [*(["--settings", str(file)] if file else []), *(["--all"] if every else [])]
+    environment = job_environment(os.environ)
+    result = run_job(CompactionResult, _JOB, uri, settings, master, arguments, environment)
+    _print_result(result, in_json)
+    return exit_code(result.error) if result.error else SUCCESS
+
+
+def _show(planned: tuple[Planned, ...], in_json: bool) -> None:
+    if in_json:
+        print_json([{"name": one.checkpoint.name} | _as_json(one.plan) for one in planned])
+        return
+    console = report_console()
+    console.print(_table(planned))
+    stores = sum(len(one.plan.stores) for one in planned if one.plan)
+    console.print(_sentence(stores), soft_wrap=True)
+
+
+def _sentence(stores: int) -> str:
+    if not stores:
+        return "nothing to compact"
+    return f"{stores:,} snapshots would be written (nothing was changed: --apply writes them)"
+
+
+def _table(planned: tuple[Planned, ...]) -> Table:
+    table = Table(box=SIMPLE, show_edge=False)
+    for column in ("query", "state"):
+        table.add_column(column)
+    for column in ("longest\nchain", "changes\nreplayed", "their\nbytes", "snapshots\nto write"):
+        table.add_column(column, justify="right")
+    table.add_column("why")
+    for one in planned:
+        plan = one.plan
+        if plan is None:
+            table.add_row(one.checkpoint.name, "no query has started yet")
+            continue
+        changes = plan.check.replayed
+        numbers = (plan.check.longest, changes.files, changes.size, len(plan.stores))
+        told = f"refused: {plan.refused}" if plan.refused else plan.check.reason
+        cells = (f"{number:,}" for number in numbers)
+        table.add_row(one.checkpoint.name, str(plan.check.verdict), *cells, told)
+    return table
+
+
+def _as_json(plan: CompactionPlan | None) -> dict[str, object]:
+    if plan is None:
+        return {"verdict": None, "snapshots": 0}
+    return {
+        "uri": plan.uri,
+        "verdict": str(plan.check.verdict),
+        "reason": plan.check.reason,
+        "refused": plan.refused,
+        "batch": plan.batch,
+        "longest": plan.check.longest,
+        "changes": plan.check.replayed.files,
+        "change_bytes": plan.check.replayed.size,
+        "snapshots": len(plan.stores),
+    }
+
+
+def _print_result(result: CompactionResult, in_json: bool) -> None:
+    if in_json:
+        print(result.model_dump_json(by_alias=True, indent=2))
+        return
+    console: Console = report_console()
+    for line in compaction_lines(result):
+        console.print(line, soft_wrap=True)
+    if result.error:
+        console.print(f"{result.error.type}: {result.error.message}", soft_wrap=True)

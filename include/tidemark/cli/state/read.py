@@ -1,0 +1,91 @@
+"""`tidemark state read`: have a job read a table's state, and print its rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.box import SIMPLE
+from rich.table import Table
+
+from tidemark.cli.checkpoint.show import report_console
+from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.job import run_job
+from tidemark.cli.submit import job_environment
+from tidemark.errors import SUCCESS
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.masters import check_master
+from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.tables.results.state_rows import StateRows
+
+_JOB = "tidemark.streaming.state.read_job"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which rows of the state of which table, as the command line says it."""
+
+    pipeline: str
+    table: str
+    batch: int | None
+    since: int | None
+    where: str | None
+    limit: int
+
+    @property
+    def arguments(self) -> list[str]:
+        """For the job."""
+        told = ["--pipeline", self.pipeline, "--table", self.table, f"--limit={self.limit}"]
+        given = {"batch": self.batch, "since": self.since, "where": self.where}
+        return told + [f"--{name}={value}" for name, value in given.items() if value is not None]
+
+
+def read_state(asked: Asked, in_json: bool, file: Path | None, master: str) -> int:
+    """Print the rows; the exit code is the job's."""
+    settings = load_settings(file)
+    find_pipeline(asked.pipeline, settings)
+    check_master(settings, master, "--master")
+    result = _read(asked, settings, file, master)
+    if result.error:
+        print(f"{result.error.type}: {result.error.message}", file=sys.stderr)
+        return exit_code(result.error)
+    if in_json:
+        print(json.dumps([json.loads(row) for row in result.rows], indent=2))
+    else:
+        _show(result)
+    return SUCCESS
+
+
+def _read(asked: Asked, settings: Settings, file: Path | None, master: str) -> StateRows:
+    """Its file is for this command only: rows of state stay nowhere else."""
+    with TemporaryDirectory(prefix="tidemark-") as folder:
+        uri = str(Path(folder, "rows.json"))
+        given = ["--settings", str(file)] if file else []
+        arguments = [*asked.arguments, *given, "--result", uri]
+        environment = job_environment(os.environ)
+        return run_job(StateRows, _JOB, uri, settings, master, arguments, environment)
+
+
+def _show(result: StateRows) -> None:
+    table = Table(box=SIMPLE, show_edge=False)
+    for name in result.columns:
+        table.add_column(name, overflow="fold")
+    for text in result.rows:
+        row = json.loads(text)
+        table.add_row(*(_cell(row[name]) for name in result.columns))
+    console = report_console()
+    console.print(table)
+    what = f"differ from batch {result.since:,}" if result.since is not None else "are held"
+    shown = f"; {len(result.rows):,} are shown" if len(result.rows) < result.count else ""
+    told = f"{result.count:,} keys {what} after batch {result.batch:,} of {result.table}{shown}"
+    console.print(told, soft_wrap=True)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_cell(one)}" for name, one in value.items())
+    return "null" if value is None else str(value)

@@ -1,0 +1,129 @@
+"""`spark-submit`'s entry for reading state: arguments in, rows out, exit code out.
+
+It only reads, so it takes no lease; a run that works meanwhile is not disturbed. Without `--result`
+the rows are printed, a JSON object a line.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.checkpoint.reading.read import read_checkpoint
+from tidemark.checkpoint.state.kept import check_kept
+from tidemark.errors import FAILED, RETRY, TidemarkError
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings import Settings
+from tidemark.streaming.entry import (
+    exit_code,
+    job_parser,
+    loaded,
+    reported,
+    result_written,
+    say_early,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+from tidemark.streaming.state.remembered import difference, ordered, remembered
+from tidemark.streaming.state.stored import stored_rows
+from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.state_rows import StateRows
+from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
+
+# A table's query has one stateful operator.
+_OPERATOR = 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read a table's state; the exit code. Never raises for an error that it can report."""
+    arguments = _arguments(argv)
+    try:
+        pipeline, settings = loaded(arguments, arguments.table)
+    except TidemarkError as error:
+        say_early(error)
+        _write_early_failure(arguments, RunError.of(error))
+        return FAILED
+    progress = Progress(pipeline.name)
+    result = read_once(pipeline, settings, arguments, progress)
+    if not arguments.result:
+        print("\n".join(result.rows), flush=True)
+    elif not result_written(arguments.result, result, settings, progress):
+        return RETRY
+    return exit_code(result.error)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("read_state.py", "Show what a table's query remembers, key by key.")
+    parser.add_argument("--table", required=True, help="the table of the pipeline")
+    parser.add_argument("--batch", type=int, help="after this batch; default: the last one")
+    parser.add_argument("--since", type=int, help="only what differs from after this batch")
+    parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `window`")
+    parser.add_argument("--limit", type=int, default=100, help="of more rows, the first by key")
+    return parser.parse_args(argv)
+
+
+def read_once(
+    pipeline: Pipeline,
+    settings: Settings,
+    asked: Namespace,
+    progress: Progress,
+    session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+) -> StateRows:
+    """What was asked for, errors included."""
+    try:
+        return _read(pipeline, settings, asked, progress, session)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+        return StateRows(pipeline=pipeline.name, table=asked.table, error=error)
+
+
+def _read(
+    pipeline: Pipeline,
+    settings: Settings,
+    asked: Namespace,
+    progress: Progress,
+    session: Callable[[Pipeline, Settings], SparkSession],
+) -> StateRows:
+    (uri,) = [one.uri for one in checkpoints_in_use(pipeline, settings) if one.table == asked.table]
+    facts = read_checkpoint(uri, settings.storage_options)
+    batch = check_kept(facts, asked.batch)
+    since = None if asked.since is None else check_kept(facts, asked.since)
+    with progress.stage("session"):
+        spark = session(pipeline, settings)
+    with progress.stage("reading"), progress.tasks_of(spark):
+        rows = remembered(stored_rows(spark, uri, batch, _OPERATOR), asked.where)
+        if since is not None:
+            earlier = remembered(stored_rows(spark, uri, since, _OPERATOR), asked.where)
+            rows = difference(earlier, rows)
+        return StateRows(
+            pipeline=pipeline.name,
+            table=asked.table,
+            checkpoint=uri,
+            batch=batch,
+            since=since,
+            count=rows.count(),
+            columns=rows.columns,
+            rows=_first(rows, asked.limit),
+        )
+
+
+def _first(rows: DataFrame, limit: int) -> list[str]:
+    """The first rows by their keys, as JSON."""
+    columns = [F.col(f"`{name}`") for name in rows.columns]
+    text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    return [row[0] for row in ordered(rows).limit(limit).select(text).collect()]
+
+
+def _write_early_failure(arguments: Namespace, error: RunError) -> None:
+    """Without settings no storage options are known: a place that needs some gets no file."""
+    if arguments.result:
+        result = StateRows(pipeline=arguments.pipeline, table=arguments.table, error=error)
+        write_result(arguments.result, result, {})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Which stores of a query get a new snapshot, and why others do not: pure.
+
+A compaction writes a snapshot of the version that the last committed batch left. Of a batch that is
+planned and not committed nothing may be written: it runs again, and its version becomes another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.checkpoint.doctor.findings import Diagnosis, Severity, Verdict
+from tidemark.checkpoint.reading.facts import CheckpointFacts
+from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, Provider, StoreId
+from tidemark.checkpoint.state.check import StateCheck, StateVerdict
+from tidemark.checkpoint.state.stores import StoreInventory
+
+UNLOAD = "spark.sql.streaming.stateStore.unloadOnCommit"
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_HELPS = (
+    f"What helps is `{UNLOAD}: true` under `advanced.spark`: then the engine writes snapshots in "
+    "its own runs."
+)
+_NOT_HEALTHY = frozenset(StateVerdict) - {StateVerdict.HEALTHY}
+# Aggregations and deduplications, by the engine's names (OperatorStateMetadata): each has one
+# store, of keys without a prefix.
+_OPERATORS = ("stateStoreSave", "dedupe", "dedupeWithinWatermark")
+_PROVIDERS = (Provider.HDFS_BACKED, Provider.ROCKSDB_CHANGELOG)
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What a compaction of the checkpoint at `uri` would do.
+
+    `batch`: the last committed one, whose state is written. `check`: what the next start replays
+    without it. `conf`: what the newest offsets record, by which the engine reads its state. The
+    `stores` get a snapshot; none where there is nothing to do, or where it is `refused`.
+    """
+
+    uri: str
+    batch: int
+    check: StateCheck
+    conf: Mapping[str, str]
+    stores: tuple[StoreId, ...] = ()
+    refused: str | None = None
+
+    @property
+    def version(self) -> int:
+        """The version of the state that is written, and that the next start loads."""
+        return self.batch + 1
+
+
+def plan_compaction(
+    facts: CheckpointFacts, told: Diagnosis, check: StateCheck, every: bool = False
+) -> CompactionPlan:
+    """What to do where `told` judges the checkpoint and `check` its state.
+
+    Nothing where no compaction is due; with `every`, wherever there is something to replay.
+    """
+    stores, refused = _replaying(check), None
+    if check.verdict in _NOT_HEALTHY or (every and stores):
+        refused = _refusal(told, check)
+    else:
+        stores = ()
+    return CompactionPlan(
+        facts.uri,
+        check.version - 1,
+        check,
+        facts.conf,
+        () if refused else stores,
+        refused,
+    )
+
+
+def _replaying(check: StateCheck) -> tuple[StoreId, ...]:
+    """The stores of which the next start replays something."""
+    partitions = [one.partition for store in check.stores for one in store.partitions]
+    return tuple(one.id for one in partitions if one.replayed.files)
+
+
+def _refusal(told: Diagnosis, check: StateCheck) -> str | None:
+    match told.verdict:
+        case Verdict.KILLED:
+            return (
+                f"Batch {told.batch} is planned and not committed: its state would be stale once "
+                "it runs again. Let the next run commit it; the state check then asks again."
+            )
+        case Verdict.DAMAGED:
+            known = told.damage[0].known if told.damage else told.sentence
+            return f"The checkpoint is damaged: {known} See `tidemark checkpoint doctor`."
+        case Verdict.UNKNOWN:
+            unknown = (f.known for f in told.findings if f.severity is Severity.UNKNOWN)
+            return f"What decides is not known here: {next(unknown, told.sentence)}"
+    problems = (_unsupported(store.store) for store in check.stores)
+    return next((problem for problem in problems if problem), None)
+
+
+def _unsupported(store: StoreInventory) -> str | None:
+    """Why a store cannot be compacted; None where it can, or where there is nothing to replay."""
+    if not store.replayed.files:
+        return None
+    if store.operator_name not in _OPERATORS or store.store != DEFAULT_STORE:
+        name = store.operator_name or "of an unknown kind (written by Spark before 4.0)"
+        return (
+            f"Operator {store.operator} is {name}, and on demand only aggregations and "
+            f"deduplications can be compacted. {_HELPS}"
+        )
+    if store.provider not in _PROVIDERS:
+        return f"Operator {store.operator} is kept by {store.provider}. {_HELPS}"
+    if any(file.unique_id for p in store.partitions for file in p.built.changes):
+        return (
+            f"Operator {store.operator} is in checkpoint format 2 (`{_FORMAT}`): which file of a "
+            f"version counts stands in its commits. {_HELPS}"
+        )
+    return None

@@ -1,0 +1,7 @@
+"""spark-submit jobs/compact_state.py --pipeline NAME-or-path: snapshots of state that is due."""
+
+import sys
+
+from tidemark.streaming.state.compact_job import main
+
+sys.exit(main())
