@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,18 @@ def test_a_store_that_cannot_be_reached_is_retried(
     with pytest.raises(AirflowException, match="could not be read") as raised:
         publish(write_pipeline("visits"), tmp_path / "results" / "result.json")
     assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_what_its_checks_keep_back_is_not_published_where_validation_is_marked_as_a_success(
+    write_pipeline: Callable[..., Path], tmp_path: Path
+) -> None:
+    error = {"class": "ChecksFailed", "message": "Run x is not published", "retry_can_help": False}
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({**SUCCEEDED, "outcome": "failed", "error": error}))
+    before = file.read_bytes()
+    with pytest.raises(AirflowFailException, match="ChecksFailed: Run x is not published"):
+        publish(write_pipeline("visits"), file)
+    assert file.read_bytes() == before
 
 
 def test_a_pipeline_file_that_broke_since_fails_the_task_for_good(

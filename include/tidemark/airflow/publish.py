@@ -9,6 +9,7 @@ from airflow.sdk import Context
 from tidemark.airflow.assets import changed_assets
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
+from tidemark.errors import ChecksFailed
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 
@@ -16,10 +17,11 @@ from tidemark.tables.results.result_file import read_result
 class PublishOperator(PipelineOperator):
     """Publishes a run into gold: one commit for each table, safe to repeat.
 
-    `result` is the place of the run's result file, usually from the stream task's XCom. The
-    file gets gold's versions and the seconds. Gold's versions and the windows published go to
-    XCom, by table. Of its outlets, gold tables, those get an event that this run changed, also
-    where an earlier try had committed the change; the event's extra tells the range of windows.
+    `result` is the place of the run's result file, usually from the stream task's XCom. A run that
+    its checks keep back is not published, whatever state the task before is set to. The file gets
+    gold's versions and the seconds. Gold's versions and the windows published go to XCom, by table.
+    Of its outlets, gold tables, those get an event that this run changed, also where an earlier try
+    had committed the change; the event's extra tells the range of windows.
     """
 
     template_fields = ("result",)
@@ -36,6 +38,9 @@ class PublishOperator(PipelineOperator):
         with as_task_failure("Publishing"):
             pipeline, settings = self.load()
             held = read_result(RunResult, self.result, settings.storage_options)
+            # An override has a reason and is recorded: marking a task as a success is none.
+            if held.error is not None and held.error.type == ChecksFailed.__name__:
+                raise failure("Validation", held.error)
             published = publish_and_record(pipeline, held, self.result, settings)
         if published.error is not None:
             raise failure("Publishing", published.error)
