@@ -77,6 +77,16 @@ class AirflowApi:
         body = {"logical_date": stands_for.isoformat(), "dag_run_id": run_id}
         self._checked(self._client.post(f"/api/v2/dags/{dag}/dagRuns", json=body))
 
+    def runs(self, dag: str) -> list[str]:
+        """The ids of a Dag's runs, in the order in which they were to start."""
+        found = self._checked(self._client.get(f"/api/v2/dags/{dag}/dagRuns?order_by=run_after"))
+        return [run["dag_run_id"] for run in found["dag_runs"]]
+
+    def returned(self, dag: str, run_id: str, task: str, key: str = "return_value") -> Any:
+        """What a task left in XCom."""
+        place = f"/api/v2/dags/{dag}/dagRuns/{run_id}/taskInstances/{task}/xcomEntries/{key}"
+        return self._checked(self._client.get(f"{place}?deserialize=true"))["value"]
+
     def run(self, dag: str, run_id: str) -> DagRun:
         place = f"/api/v2/dags/{dag}/dagRuns/{run_id}"
         state = self._checked(self._client.get(place))["state"]

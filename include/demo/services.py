@@ -49,6 +49,12 @@ class Services:
         for name, command in SERVICES.items():
             self._start(name, command)
 
+    def crash(self, name: str) -> None:
+        """Kill a service at once, and start it again; what it had started is left alone."""
+        self._running[name].kill()
+        self._running[name].wait()
+        self._start(name, SERVICES[name])
+
     def check(self) -> None:
         """Raise DemoFailed when a service has ended."""
         for name, process in self._running.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +13,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from tests.runs import Place, succeed
+from tidemark.airflow.assets import asset_of
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.stream import StreamOperator
+from tidemark.pipeline.places import Places
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 
@@ -24,7 +27,7 @@ RUN = "scheduled__2026-07-01T00:10:00+00:00"
 RUN_AFTER = datetime(2026, 7, 1, 0, 10, tzinfo=UTC)
 
 
-def stream(place: Place) -> dict[str, Any]:
+def stream(place: Place, run_id: str = RUN) -> dict[str, Any]:
     operator = StreamOperator(
         task_id="stream",
         pipeline_file=str(place.root / "pipelines" / "clicks.yaml"),
@@ -34,8 +37,31 @@ def stream(place: Place) -> dict[str, Any]:
         spark_binary="/bin/false",
     )
     dag_run = SimpleNamespace(data_interval_end=None, run_after=RUN_AFTER, run_type="scheduled")
-    context: Any = {"run_id": RUN, "ti": SimpleNamespace(try_number=1), "dag_run": dag_run}
+    context: Any = {"run_id": run_id, "ti": SimpleNamespace(try_number=1), "dag_run": dag_run}
     return operator.execute(context)
+
+
+EXTRA = {
+    "run": RUN,
+    "windows": 1,
+    "window_start": "2026-01-01T10:00:00+00:00",
+    "window_end": "2026-01-01T10:10:00+00:00",
+}
+
+
+def publish(place: Place, result: str) -> tuple[int, list[dict[str, Any]]]:
+    """How many windows the task published, and the extras of its Assets' events."""
+    operator = PublishOperator(
+        task_id="publish",
+        pipeline_file=str(place.root / "pipelines" / "clicks.yaml"),
+        settings_file=str(place.root / "settings.yaml"),
+        result=result,
+        outlets=[asset_of("per_10m", Places(str(place.root), "clicks"))],
+    )
+    events: Any = defaultdict(SimpleNamespace)
+    context: Any = {"outlet_events": events}
+    windows = operator.execute(context)["per_10m"]["windows"]
+    return windows, [events[asset].extra for asset in operator.outlets]
 
 
 def test_the_task_succeeds_without_spark_and_its_result_is_published(
@@ -55,14 +81,10 @@ def test_the_task_succeeds_without_spark_and_its_result_is_published(
     result = read_result(RunResult, summary["result"], {})
     assert result.without_spark is not None
     assert (result.run_id, result.trigger, result.scheduled_at) == (RUN, "scheduled", RUN_AFTER)
-    publish = PublishOperator(
-        task_id="publish",
-        pipeline_file=str(folder / "clicks.yaml"),
-        settings_file=str(tmp_path / "settings.yaml"),
-        result=summary["result"],
-    )
-    none: Any = {}
-    assert publish.execute(none) == {"per_10m": {"gold": 1, "windows": 1}}
+    assert publish(place, summary["result"]) == (1, [EXTRA])
+    # Killed before Airflow heard of it, it is tried again.
+    assert publish(place, summary["result"]) == (0, [EXTRA])
+    assert publish(place, stream(place, "next")["result"]) == (0, []), "nothing to tell"
 
     place.land("2.json", [{"at": "2026-01-01T10:02:00Z", "key": "a", "amount": 1}])
     with pytest.raises(AirflowException, match="spark-submit ended with exit status 1"):

@@ -1,0 +1,306 @@
+"""An Airflow whose processes die and whose tasks fail: its runs end as undisturbed ones do.
+
+The tests stand in one story, in their order: each lands a file more, and runs once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+from rich.console import Console
+
+from demo.api import AirflowApi, DagRun
+from demo.environment import (
+    REPOSITORY,
+    AirflowHome,
+    airflow_environment,
+    prepare_home,
+    set_up_environment,
+    without,
+)
+from demo.land import write_settings
+from demo.running import START_SECONDS, running_airflow
+from demo.runs import explain, result_of, task_log, wait_until
+from demo.screen import Screen
+from demo.services import Services
+from tests.end_to_end.pages import example_after, page
+from tests.end_to_end.test_airflow_run import DAG, SAMPLES, expected, gold
+from tidemark.pipeline.places import Places
+from tidemark.storage.lease import LeaseRecord, read_lease
+from tidemark.storage.processes import is_alive, send_signal
+
+pytestmark = [pytest.mark.process, pytest.mark.long]
+
+CONSUMER = "spot_report"
+DAGS = """\
+from datetime import timedelta
+from pathlib import Path
+
+from tidemark.airflow import pipeline_dags
+
+told, broken = Path({told!r}), Path({broken!r})
+
+
+def failed(context):
+    with told.open("a") as file:
+        print("failed", context["run_id"], *context["tidemark"].failed, file=file)
+
+
+def recovered(context):
+    with told.open("a") as file:
+        print("recovered", context["run_id"], context["tidemark"].result.outcome, file=file)
+
+
+dags = pipeline_dags(
+    default_args={{"retry_delay": timedelta(seconds=1)}}, on_failure=failed, on_recovery=recovered
+)
+if broken.exists():
+    dags["ad_impressions"].get_task("publish").result = "/nowhere/result.json"
+globals().update(dags)
+"""
+
+
+@dataclass
+class Airflow:
+    """A running Airflow, what its callbacks and gauges said, and how to run the pipeline once."""
+
+    folder: Path
+    home: AirflowHome
+    services: Services
+    api: AirflowApi
+    gauges: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def broken(self) -> Path:
+        return self.folder / "broken"
+
+    @property
+    def told(self) -> list[str]:
+        file = self.folder / "told"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def consumed(self) -> list[str]:
+        return self.api.runs(CONSUMER)
+
+    def land(self, file: str) -> None:
+        landing = self.root / "landing" / DAG
+        landing.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SAMPLES / file, landing)
+
+    def start(self, run_id: str) -> None:
+        self.api.trigger(DAG, run_id, datetime.now(UTC))
+
+    def end(self, run_id: str) -> DagRun:
+        self.wait_until(f"The end of {run_id}", lambda: self.api.run(DAG, run_id).ended, 300)
+        return self.api.run(DAG, run_id)
+
+    def run(self, run_id: str) -> DagRun:
+        self.start(run_id)
+        return self.end(run_id)
+
+    def streaming(self, run_id: str) -> LeaseRecord:
+        """The lease of the run's job, once it holds it."""
+        found: list[LeaseRecord] = []
+
+        def held() -> bool:
+            lease = read_lease(Places(str(self.root), DAG).lease, {})
+            if lease and (lease.run_id, lease.purpose, lease.released) == (run_id, "stream", False):
+                found.append(lease)
+            return bool(found)
+
+        self.wait_until(f"The stream of {run_id}", held, 120)
+        return found[0]
+
+    def wait_until(self, what: str, done: Callable[[], bool], seconds: float = 60) -> None:
+        wait_until(done, self.services.check, what, seconds)
+
+    def states(self, run: DagRun) -> dict[str, str | None]:
+        return {task.task: task.state for task in run.tasks}
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    folder = tmp_path_factory.mktemp("left_alone")
+    pipelines, dags, settings = folder / "pipelines", folder / "dags", folder / "settings.yaml"
+    pipelines.mkdir()
+    dags.mkdir()
+    text = (REPOSITORY / "include" / "pipelines" / f"{DAG}.yaml").read_text()
+    kept = [line for line in text.splitlines() if not line.startswith("schedule:")]
+    (pipelines / f"{DAG}.yaml").write_text("\n".join(kept))
+    write_settings(settings, folder / "root", pipelines)
+    told, broken = str(folder / "told"), str(folder / "broken")
+    (dags / "pipelines.py").write_text(DAGS.format(told=told, broken=broken))
+    (dags / "consumer.py").write_text(example_after(page("airflow.md"), "consumer"))
+    home = prepare_home(folder / "airflow")
+    base = {**without(set_up_environment(), "TIDEMARK_"), "TIDEMARK_SETTINGS": str(settings)}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        environment = {
+            **airflow_environment(base, home, quick=True),
+            **{f"AIRFLOW__{name}": value for name, value in _settings(dags, receiver).items()},
+        }
+        with running_airflow(Screen(Console()), home, environment) as (services, api):
+            airflow = Airflow(folder, home, services, api)
+            threading.Thread(target=_receive, args=(receiver, airflow.gauges), daemon=True).start()
+            for dag in (DAG, CONSUMER):
+                airflow.wait_until(dag, lambda dag=dag: api.knows(dag), START_SECONDS)
+                api.unpause(dag)
+            yield airflow
+
+
+def _settings(dags: Path, receiver: socket.socket) -> dict[str, str]:
+    host, port = receiver.getsockname()
+    return {
+        "CORE__DAGS_FOLDER": str(dags),
+        # Airflow's own waits five minutes before it believes that a worker is dead.
+        "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+        "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+        "METRICS__STATSD_ON": "True",
+        "METRICS__STATSD_HOST": host,
+        "METRICS__STATSD_PORT": str(port),
+    }
+
+
+def _receive(receiver: socket.socket, into: list[str]) -> None:
+    with suppress(OSError):  # closed with the fixture
+        while True:
+            into.append(receiver.recv(65_535).decode())
+
+
+def test_what_a_run_changed_reaches_the_consumer_and_the_gauges(airflow: Airflow) -> None:
+    airflow.land("trigger-1.json")
+    run = airflow.run("first")
+    assert run.state == "success", explain(run, airflow.home)
+    assert airflow.states(run)["watcher"] == "skipped"
+    assert gold(airflow.root) == expected(after_trigger=1)
+
+    airflow.wait_until("The consumer", lambda: len(airflow.consumed) == 1)
+    (consumed,) = airflow.consumed
+    airflow.wait_until("Its end", lambda: airflow.api.run(CONSUMER, consumed).ended)
+    windows = [(row["window_start"], row["window_end"]) for row in gold(airflow.root)]
+    assert airflow.api.returned(CONSUMER, consumed, "changed_windows") == {
+        "from": min(start for start, _ in windows).isoformat(),
+        "to": max(end for _, end in windows).isoformat(),
+    }
+
+    gauges = dict(line.partition(":")[::2] for line in airflow.gauges)
+    prefix = f"airflow.tidemark.{DAG}"
+    assert gauges[f"{prefix}.rows_read"] == "2|g"
+    assert gauges[f"{prefix}.rows_accepted"] == "2|g"
+    assert gauges[f"{prefix}.rows_rejected"] == "0|g"
+    assert gauges[f"{prefix}.spot_10m.late_rows"] == "0|g"
+    assert float(gauges[f"{prefix}.spot_10m.lag_seconds"].removesuffix("|g")) > 0
+    assert int(gauges[f"{prefix}.spot_10m.state_bytes"].removesuffix("|g")) > 0
+
+
+def test_a_run_that_published_nothing_wakes_no_consumer(airflow: Airflow) -> None:
+    run = airflow.run("nothing new")
+    assert run.state == "success", explain(run, airflow.home)
+    assert len(airflow.consumed) == 1
+
+
+def test_a_retry_ends_the_orphan_of_a_killed_worker_and_takes_its_lease_over(
+    airflow: Airflow,
+) -> None:
+    airflow.land("trigger-2.json")
+    airflow.start("worker killed")
+    lease = airflow.streaming("worker killed")
+    driver, jvm = lease.processes
+    task = psutil.Process(jvm.pid).parent()
+    assert task is not None
+    worker = task.parent()
+    assert worker is not None
+    # So that the orphan surely lives when the retry starts.
+    for mark in (driver, jvm):
+        send_signal(mark, signal.SIGSTOP)
+    worker.kill()
+    task.kill()
+    airflow.wait_until("The retry", lambda: _tries(airflow.api.run(DAG, "worker killed")) == 2, 120)
+    assert is_alive(driver)
+    assert is_alive(jvm)
+
+    run = airflow.end("worker killed")
+    assert run.state == "success", explain(run, airflow.home)
+    assert not is_alive(driver)
+    assert not is_alive(jvm)
+    because = "because it was of an earlier try of this run"
+    stream = next(task for task in run.tasks if task.task == "stream")
+    assert because in task_log(run, stream, airflow.home).read_text()
+    result = result_of(run, str(airflow.root))
+    assert result is not None
+    assert because in str(result.took_over)
+    assert airflow.api.returned(DAG, run.run_id, "stream", "took_over") == result.took_over
+    assert gold(airflow.root) == expected(after_trigger=2)
+
+
+def test_a_run_goes_on_when_the_scheduler_is_killed_and_started_again(airflow: Airflow) -> None:
+    airflow.land("trigger-3.json")
+    airflow.start("scheduler killed")
+    airflow.streaming("scheduler killed")
+    airflow.services.crash("scheduler")
+    run = airflow.end("scheduler killed")
+    assert run.state == "success", explain(run, airflow.home)
+    assert gold(airflow.root) == expected(after_trigger=3)
+
+
+def test_after_a_failed_publish_upkeep_runs_the_run_fails_and_people_are_told(
+    airflow: Airflow,
+) -> None:
+    consumed, version = len(airflow.consumed), _version(airflow)
+    airflow.land("further/trigger-4.json")
+    airflow.broken.touch()
+    run = airflow.run("not published")
+    assert run.state == "failed"
+    assert airflow.states(run) == {
+        "stream": "success",
+        "publish": "failed",
+        "checkpoint_housekeeping": "success",
+        "state_check": "success",
+        "watcher": "failed",
+    }
+    publish = next(task for task in run.tasks if task.task == "publish")
+    assert publish.try_number == 1, "no retry can help"
+    assert "The run failed, because of: publish" in _watcher_log(airflow, run)
+    airflow.wait_until("An alert", lambda: airflow.told == ["failed not published publish"])
+    assert (len(airflow.consumed), _version(airflow)) == (consumed, version)
+
+
+def test_the_next_good_run_publishes_what_was_left_and_people_are_told(airflow: Airflow) -> None:
+    consumed = len(airflow.consumed)
+    airflow.broken.unlink()
+    run = airflow.run("well again")
+    assert run.state == "success", explain(run, airflow.home)
+    assert gold(airflow.root) == expected(after_trigger=4)
+    airflow.wait_until("The consumer", lambda: len(airflow.consumed) == consumed + 1)
+    airflow.wait_until("An alert", lambda: "recovered well again succeeded" in airflow.told)
+    assert len(airflow.told) == 2
+
+
+def _tries(run: DagRun) -> int:
+    stream = next(task for task in run.tasks if task.task == "stream")
+    return stream.try_number if stream.state == "running" else 0
+
+
+def _version(airflow: Airflow) -> int:
+    return DeltaTable(str(airflow.root / DAG / "spot_10m" / "gold")).version()
+
+
+def _watcher_log(airflow: Airflow, run: DagRun) -> str:
+    watcher = next(task for task in run.tasks if task.task == "watcher")
+    return task_log(run, watcher, airflow.home).read_text()
