@@ -51,7 +51,7 @@ def test_the_dag_is_daily_one_at_a_time_and_allows_no_backfill(dag: DAG) -> None
     assert dag.allowed_run_types is not None
     assert "backfill" not in {kind.value for kind in dag.allowed_run_types}
     (task,) = dag.tasks
-    assert task.retries == 2
+    assert task.retries == 3
     assert dag.params["dry_run"] is False
 
 

@@ -27,11 +27,12 @@ from tidemark.upkeep.plan import Kind
 RUNS = 5
 # With few batches kept, RocksDB has merged some of the files that old snapshots shared.
 KEEP = {"files": 3, "hdfs": 3, "join": 3, "rocksdb": 1, "changelog": 3}
+WITHOUT_CHANGELOG = dict.fromkeys(CHANGELOG.keys() - ROCKSDB.keys(), "false") | ROCKSDB
 KINDS = {
     "files": (plain, "append", {}),
     "hdfs": (aggregate, "update", UNLOAD),
     "join": (joined, "append", UNLOAD),
-    "rocksdb": (aggregate, "update", ROCKSDB),
+    "rocksdb": (aggregate, "update", WITHOUT_CHANGELOG),
     "changelog": (aggregate, "update", CHANGELOG | UNLOAD),
 }
 OLD_SNAPSHOTS = ("hdfs", "rocksdb", "changelog")
