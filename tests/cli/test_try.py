@@ -62,6 +62,7 @@ def files_below(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Path) -> None:
     propose, try_it, run_it = examples_under(README, SECTION, "sh")

@@ -56,6 +56,7 @@ def arrivals(draw: DrawFn, most_runs: int, fewest_in_a_batch: int) -> Any:
     return runs, draw(st.none() | st.integers(fewest_in_a_batch, len(FILES)))
 
 
+@pytest.mark.long
 # Newest first, so that every later file would be late but for the wide watermark.
 @example(arrival=([FILES[:12:-1], FILES[12:5:-1], FILES[5::-1]], 4))
 @settings(max_examples=2)

@@ -125,8 +125,16 @@ KILLS = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("at", KILLS, ids=str)
+IN_SHORT = each("gold", "gold")[0]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(at, marks=() if at == IN_SHORT else pytest.mark.long, id=str(at))
+        for at in KILLS
+    ],
+)
 def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_one(
     states: States, at: Kill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +173,7 @@ def test_the_run_that_is_killed_here_meets_all_that_a_run_can_meet(states: State
         assert table.close_after_ms > table.close_before_ms > 0
 
 
+@pytest.mark.long
 def test_runs_killed_one_after_the_other_and_a_last_one_equal_an_undisturbed_one(
     states: States,
 ) -> None:

@@ -24,6 +24,7 @@ def _run(thread: ThreadPoolExecutor, place: Place, run_id: str) -> JobEnd:
     return thread.submit(run_job, place, run_id).result()
 
 
+@pytest.mark.long
 def test_an_unreadable_file_is_a_reject_and_an_unreadable_folder_an_error_that_names_it(
     tmp_path: Path, obeying_permissions: ThreadPoolExecutor
 ) -> None:

@@ -57,7 +57,8 @@ def copied(landed: Place, tmp_path: Path) -> Place:
     return replace(landed, root=tmp_path / "root")
 
 
-@pytest.mark.parametrize("sealed", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("sealed", [False, True])
 def test_gold_equals_bronze_in_every_output_mode_after_late_rows_and_a_seal(
     spark: SparkSession, tmp_path: Path, sealed: bool
 ) -> None:

@@ -51,6 +51,7 @@ def housekeep(place: Place, run_id: str) -> dict[str, Kept]:
     return {one.checkpoint.table: one for one in kept}
 
 
+@pytest.mark.long
 def test_a_pipeline_that_is_housekept_gives_what_one_gives_that_is_not(
     session: SparkSession, tmp_path: Path
 ) -> None:
