@@ -88,8 +88,10 @@ def test_the_tasks_stand_in_a_row_and_publish_announces_every_gold_table(
         *("stream", "validate", "publish"),
         *("checkpoint_housekeeping", "state_check", "compact_state", "watcher"),
     ]
-    for before, after in pairwise(tasks[:-1]):
-        assert before.task_id in after.upstream_task_ids
+    upstream = {after.task_id: {before.task_id} for before, after in pairwise(tasks[:-1])}
+    # It publishes the result that the stream left.
+    upstream["publish"] |= {"stream"}
+    assert {task.task_id: task.upstream_task_ids for task in tasks[1:-1]} == upstream
     assert [task.is_teardown for task in tasks] == [*[False] * 3, *[True] * 3, False]
     (asset,) = tasks[2].outlets
     assert asset.name == "tidemark/visits/page_1h"

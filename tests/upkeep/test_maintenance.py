@@ -17,6 +17,7 @@ from tests.runs import Place
 from tests.tables.pipelines import ended
 from tidemark.errors import MaintenanceRefused, StorageUnavailable
 from tidemark.pipeline.maintenance import Maintenance
+from tidemark.quality import record
 from tidemark.storage.files import FileFacts
 from tidemark.tables import create
 from tidemark.tables.appended import first_append
@@ -282,6 +283,16 @@ def test_old_rows_of_ops_go_and_that_of_the_last_publish_stays(
     assert [s["files_deleted"] for s in row["shares"] if s["kind"] == "old rows"] == [2]
     plans = maintain_pipeline(place.pipeline, place.settings, "m", instant)
     assert not any(plan.keep_rows is not None for plan in plans)
+
+
+def test_old_verdicts_of_checks_go(tmp_path: Path) -> None:
+    place, instant = Place(tmp_path), now()
+    for days in (200, 2):
+        one = {"pipeline": "clicks", "run": f"run-{days}", "time": instant - timedelta(days=days)}
+        table = ensure_ops_table(place.places.quality, record.SCHEMA, "", {})
+        write_deltalake(table, pa.Table.from_pylist([one], record.SCHEMA), mode="append")
+    maintain_pipeline(place.pipeline, place.settings, "m", instant)
+    assert found(DeltaTable(place.places.quality).to_pyarrow_dataset(), "clicks") == ["run-2"]
 
 
 def found(known: ds.Dataset, pipeline: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,7 +43,9 @@ def validated(
     if isinstance(gated, ManyRows):
         check_master(settings, master, "--master")
         print(f"{pipeline.name}: Spark is started: {gated}", file=sys.stderr)
-        told = _by_job(pipeline, named, run, uri, settings, settings_file, master)
+        asked = ["--pipeline", named, "--held", uri]
+        asked += ["--settings", str(settings_file)] if settings_file else []
+        told = _by_job(pipeline.name, run.run_id, asked, settings, master)
         after = read_result(RunResult, uri, settings.storage_options)
         after = after.model_copy(update={"error": told.error})
     else:
@@ -55,19 +58,11 @@ def validated(
 
 
 def _by_job(
-    pipeline: Pipeline,
-    named: str,
-    run: RunResult,
-    uri: str,
-    settings: Settings,
-    settings_file: Path | None,
-    master: str,
+    pipeline: str, run_id: str, asked: Sequence[str], settings: Settings, master: str
 ) -> ValidationResult:
-    """Submit the job; what it wrote."""
-    result_id = f"validate__{run.run_id}"
-    target = Places(settings.root, pipeline.name).result(result_id)
-    arguments = ["--pipeline", named, "--held", uri, "--run-id", result_id, "--result", target]
-    if settings_file:
-        arguments += ["--settings", str(settings_file)]
+    """Submit the job with these arguments; what it wrote."""
+    result_id = f"validate__{run_id}"
+    target = Places(settings.root, pipeline).result(result_id)
+    arguments = [*asked, "--run-id", result_id, "--result", target]
     environment = job_environment(os.environ)
     return run_job(ValidationResult, _JOB, target, settings, master, arguments, environment)

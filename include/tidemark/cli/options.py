@@ -21,6 +21,7 @@ SettingsFile = Annotated[
         help="Default: $TIDEMARK_SETTINGS, else include/settings.yaml here or in a folder above.",
     ),
 ]
+Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
 
 
 def absolute(place: str) -> str:

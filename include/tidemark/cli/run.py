@@ -22,7 +22,7 @@ from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.gate import validated
 from tidemark.cli.job import run_job
-from tidemark.cli.options import PipelineName, SettingsFile, absolute
+from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.cli.spare_pandas import spare_pandas
 from tidemark.cli.submit import job_environment
@@ -60,7 +60,7 @@ def run(
     hold: Annotated[
         bool, typer.Option("--hold", help="Leave publishing to `tidemark publish`.")
     ] = False,
-    master: Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")] = "local[*]",
+    master: Master = "local[*]",
     result: Annotated[
         str | None,
         typer.Option(

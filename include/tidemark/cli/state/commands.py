@@ -12,15 +12,12 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint.commands import Json, Place
-from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.cli.options import Master, PipelineName, SettingsFile
 
 state = typer.Typer(
     help="State stores of Spark Structured Streaming, ours or not: sizes, chains, verdicts.",
     no_args_is_help=True,
 )
-
-
-Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
 
 
 @state.command()
