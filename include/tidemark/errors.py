@@ -98,6 +98,10 @@ class StateNotKept(TidemarkError):
     """The state after a batch cannot be read; the message says after which batches it can."""
 
 
+class TableExists(TidemarkError):
+    """There is a table where one was to be made; it is as it was."""
+
+
 class ConditionInvalid(TidemarkError):
     """A condition on the keys of state cannot be used; the message says which columns there are."""
 

@@ -52,10 +52,10 @@ def compact(spark: SparkSession, place: Place, every: bool = False) -> Compactio
 
 
 def read(spark: SparkSession, place: Place, **asked: Any) -> StateRows:
-    told = {"table": "per_10m", "batch": None, "since": None, "where": None, "limit": 100} | asked
+    told = dict.fromkeys(("batch", "since", "where", "delta")) | {"table": "per_10m", "limit": 100}
     progress = Progress(place.name, out=io.StringIO())
     session = lambda *_: spark  # noqa: E731
-    return read_once(place.pipeline, place.settings, Namespace(**told), progress, session)
+    return read_once(place.pipeline, place.settings, Namespace(**told | asked), progress, session)
 
 
 def checkpoint(place: Place) -> Path:
@@ -131,6 +131,25 @@ def test_the_difference_between_two_batches_is_keys_added_removed_and_changed(
     assert by_change["added"]
     assert by_change["removed"]
     assert read(spark, made, since=last).rows == []
+
+
+def test_all_rows_become_a_delta_table_and_one_that_is_there_is_refused(
+    spark: SparkSession, made: Place, tmp_path: Path
+) -> None:
+    every, place = read(spark, made), str(tmp_path / "remembered")
+    told = read(spark, made, delta=place, limit=1)
+    assert (told.error, told.delta, told.rows) == (None, place, every.rows[:1])
+    table = DeltaTable(place)
+    held = {(row["window"]["start"], row["key"]): row["_value"]
+            for row in table.to_pyarrow_dataset().to_table().to_pylist()}  # fmt: skip
+    expected = {(datetime.fromisoformat(start), key): value
+                for (start, key), value in _keys(every).items()}  # fmt: skip
+    assert held == expected
+
+    again = read(spark, made, delta=place, since=1)
+    assert again.error is not None
+    assert (again.error.type, again.error.retry_can_help) == ("TableExists", False)
+    assert DeltaTable(place).version() == table.version()
 
 
 def _keys(told: StateRows) -> dict[tuple[str, str], str]:

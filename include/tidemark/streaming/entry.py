@@ -8,6 +8,9 @@ from __future__ import annotations
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.errors import FAILED, RETRY, SUCCESS, PipelineNotFound, TidemarkError
@@ -18,6 +21,42 @@ from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.storage.lease_files import TakenFrom
 from tidemark.streaming.progress import Progress
 from tidemark.tables.results.result_file import Facts, RunError, write_result
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a job came to: its result, the path or URI where that goes, and its exit code."""
+
+    result: Facts
+    target: str | None
+    code: int
+
+
+def job_main(
+    arguments: Namespace,
+    work: Callable[[Pipeline, Settings, Progress], Ended],
+    early: Callable[[RunError], Facts],
+    table: str | None = None,
+) -> int:
+    """A job from its arguments to its exit code; never raises for an error that it can report.
+
+    `work` is the job, given the pipeline, which has `table` where one is named. `early` makes the
+    result of a job that failed before its pipeline was known.
+    """
+    try:
+        pipeline, settings = _loaded(arguments, table)
+    except TidemarkError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        if arguments.result:
+            # Without settings no storage options are known: a place that needs some gets no file.
+            with suppress(TidemarkError):
+                write_result(arguments.result, early(RunError.of(error)), {})
+        return FAILED
+    progress = Progress(pipeline.name)
+    ended = work(pipeline, settings, progress)
+    if ended.target and not _is_written(ended, settings, progress):
+        return RETRY
+    return ended.code
 
 
 def job_parser(prog: str, description: str) -> ArgumentParser:
@@ -43,18 +82,6 @@ def add_range(parser: ArgumentParser, required: bool) -> None:
         )
 
 
-def loaded(arguments: Namespace, table: str | None) -> tuple[Pipeline, Settings]:
-    """What `--pipeline` and `--settings` name; the pipeline has `table`, where one is given."""
-    settings = load_settings(arguments.settings)
-    pipeline = find_pipeline(arguments.pipeline, settings)
-    if table is not None and table not in pipeline.tables:
-        raise PipelineNotFound(
-            f"The pipeline {pipeline.name} has no table {table}; it has "
-            f"{', '.join(pipeline.tables)}. Nothing was read or written."
-        )
-    return pipeline, settings
-
-
 def reported(failure: Exception, progress: Progress) -> RunError:
     """Say what went wrong; an error that nobody foresaw with its whole traceback."""
     if not isinstance(failure, TidemarkError):
@@ -62,11 +89,6 @@ def reported(failure: Exception, progress: Progress) -> RunError:
     error = RunError.of(failure)
     progress.say(f"failed: {error.type}: {error.message}")
     return error
-
-
-def say_early(error: TidemarkError) -> None:
-    """Say what went wrong before the pipeline was known."""
-    print(f"{type(error).__name__}: {error}", file=sys.stderr)
 
 
 def takeover_text(taken: TakenFrom | None) -> str | None:
@@ -78,18 +100,31 @@ def takeover_text(taken: TakenFrom | None) -> str | None:
     )
 
 
-def result_written(target: str, result: Facts, settings: Settings, progress: Progress) -> bool:
-    """Write a result file; False, with a line that says so, where it cannot be written."""
-    try:
-        write_result(target, result, settings.storage_options)
-    except TidemarkError as error:
-        progress.say(f"it has ended, but its result is lost: {error}")
-        return False
-    return True
-
-
 def exit_code(error: RunError | None) -> int:
     """The exit code of a job that ended with this error, or with none."""
     if error is None:
         return SUCCESS
     return RETRY if error.retry_can_help else FAILED
+
+
+def _loaded(arguments: Namespace, table: str | None) -> tuple[Pipeline, Settings]:
+    """What `--pipeline` and `--settings` name; the pipeline has `table`, where one is given."""
+    settings = load_settings(arguments.settings)
+    pipeline = find_pipeline(arguments.pipeline, settings)
+    if table is not None and table not in pipeline.tables:
+        raise PipelineNotFound(
+            f"The pipeline {pipeline.name} has no table {table}; it has "
+            f"{', '.join(pipeline.tables)}. Nothing was read or written."
+        )
+    return pipeline, settings
+
+
+def _is_written(ended: Ended, settings: Settings, progress: Progress) -> bool:
+    """Write the result file; False, with a line that says so, where it cannot be written."""
+    assert ended.target is not None
+    try:
+        write_result(ended.target, ended.result, settings.storage_options)
+    except TidemarkError as error:
+        progress.say(f"it has ended, but its result is lost: {error}")
+        return False
+    return True

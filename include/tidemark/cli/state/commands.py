@@ -84,6 +84,14 @@ def read(
             help="Spark SQL on the key's columns, as in `spotId = 111`; the window is `window`.",
         ),
     ] = None,
+    delta: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            show_default=False,
+            help="Write all rows to a new Delta table here, a path or URI.",
+        ),
+    ] = None,
     limit: Annotated[
         int, typer.Option(metavar="ROWS", min=1, help="Of more rows, the first by their keys.")
     ] = 20,
@@ -94,5 +102,5 @@ def read(
     """Show what a table's query remembers, key by key. Starts Spark, and changes nothing."""
     from tidemark.cli.state.read import Asked, read_state
 
-    asked = Asked(pipeline, table, batch, since, where, limit)
+    asked = Asked(pipeline, table, batch, since, where, delta, limit)
     raise typer.Exit(read_state(asked, json, settings, master))

@@ -15,6 +15,7 @@ from rich.table import Table
 from tidemark.cli.checkpoint.show import report_console
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.job import run_job
+from tidemark.cli.options import absolute
 from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.load import find_pipeline
@@ -34,13 +35,19 @@ class Asked:
     batch: int | None
     since: int | None
     where: str | None
+    delta: str | None
     limit: int
 
     @property
     def arguments(self) -> list[str]:
         """For the job."""
         told = ["--pipeline", self.pipeline, "--table", self.table, f"--limit={self.limit}"]
-        given = {"batch": self.batch, "since": self.since, "where": self.where}
+        given = {
+            "batch": self.batch,
+            "since": self.since,
+            "where": self.where,
+            "delta": self.delta and absolute(self.delta),
+        }
         return told + [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 
@@ -83,6 +90,8 @@ def _show(result: StateRows) -> None:
     shown = f"; {len(result.rows):,} are shown" if len(result.rows) < result.count else ""
     told = f"{result.count:,} keys {what} after batch {result.batch:,} of {result.table}{shown}"
     console.print(told, soft_wrap=True)
+    if result.delta:
+        console.print(f"All of them are in the Delta table {result.delta}", soft_wrap=True)
 
 
 def _cell(value: object) -> str:

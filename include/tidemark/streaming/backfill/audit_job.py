@@ -13,20 +13,19 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import FAILED, RETRY, SUCCESS, TidemarkError
+from tidemark.errors import FAILED
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.backfill.audit import Asked, audit_table
 from tidemark.streaming.entry import (
+    Ended,
     add_range,
     exit_code,
+    job_main,
     job_parser,
-    loaded,
     reported,
-    result_written,
-    say_early,
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
@@ -38,22 +37,29 @@ from tidemark.tables.stream.run import Run
 def main(argv: Sequence[str] | None = None) -> int:
     """Audit a pipeline; the exit code. Never raises for an error that it can report."""
     arguments, started = _arguments(argv), datetime.now(UTC)
-    try:
-        pipeline, settings = loaded(arguments, arguments.table)
-    except TidemarkError as error:
-        say_early(error)
-        return FAILED
     run_id = arguments.run_id or manual_run_id(started, "audit")
-    run = Run(pipeline, settings, run_id, epoch_ms(started), "audit")
-    progress = Progress(pipeline.name)
-    asked = Asked(arguments.start, arguments.end)
-    names = [arguments.table] if arguments.table else list(pipeline.tables)
-    result = audit_once(run, names, asked, progress, started)
-    target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-    if not result_written(target, result, settings, progress):
-        return RETRY
-    print(f"result file: {target}")
-    return {"equal": SUCCESS, "different": FAILED}.get(result.outcome, exit_code(result.error))
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        run = Run(pipeline, settings, run_id, epoch_ms(started), "audit")
+        names = [arguments.table] if arguments.table else list(pipeline.tables)
+        asked = Asked(arguments.start, arguments.end)
+        result = audit_once(run, names, asked, progress, started)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        print(f"result file: {target}")
+        code = FAILED if result.outcome == "different" else exit_code(result.error)
+        return Ended(result, target, code)
+
+    def early(error: RunError) -> AuditResult:
+        return AuditResult(
+            pipeline=arguments.pipeline,
+            run_id=run_id,
+            outcome="failed",
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early, arguments.table)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:

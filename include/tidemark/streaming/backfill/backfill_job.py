@@ -14,7 +14,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import FAILED, RETRY, TidemarkError
 from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -22,13 +21,12 @@ from tidemark.pipeline.settings import Settings
 from tidemark.storage.halt import halt
 from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, plan_backfill
 from tidemark.streaming.entry import (
+    Ended,
     add_range,
     exit_code,
+    job_main,
     job_parser,
-    loaded,
     reported,
-    result_written,
-    say_early,
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
@@ -37,7 +35,7 @@ from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_li
 from tidemark.tables.contract.check import admit
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.results.result import RunResult, TableResult
-from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.result_file import RunError
 from tidemark.tables.results.runs import publish_note, record_interrupted_run, record_run
 from tidemark.tables.stream.run import Run
 
@@ -68,21 +66,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "backfill")
     asked = Asked(arguments.table, arguments.start, arguments.end, arguments.dry_run)
-    try:
-        pipeline, settings = loaded(arguments, asked.table)
-    except TidemarkError as error:
-        say_early(error)
-        _write_early_failure(arguments, run_id, asked, started, RunError.of(error))
-        return FAILED
-    run = Run(pipeline, settings, run_id, epoch_ms(started), "backfill")
-    progress = Progress(pipeline.name)
-    result = backfill_once(run, asked, progress, started)
-    target = arguments.result
-    if not target and not asked.dry_run:
-        target = Places(settings.root, pipeline.name).result(run_id)
-    if target and not result_written(target, result, settings, progress):
-        return RETRY
-    return exit_code(result.error)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        run = Run(pipeline, settings, run_id, epoch_ms(started), "backfill")
+        result = backfill_once(run, asked, progress, started)
+        own = None if asked.dry_run else Places(settings.root, pipeline.name).result(run_id)
+        return Ended(result, arguments.result or own, exit_code(result.error))
+
+    def early(error: RunError) -> BackfillResult:
+        return BackfillResult(
+            pipeline=arguments.pipeline,
+            table=asked.table,
+            run_id=run_id,
+            dry_run=asked.dry_run,
+            outcome="failed",
+            window_from=asked.start,
+            window_to=asked.end,
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early, asked.table)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -202,27 +207,6 @@ def _record(run: Run, result: BackfillResult, progress: Progress, done: Done) ->
         record_run(run.places.runs, row, run.settings.storage_options)
     except Exception as error:  # noqa: BLE001  the backfill itself is over, whatever this was
         progress.say(f"the backfill's row in {run.places.runs} is missing: {error}")
-
-
-def _write_early_failure(
-    arguments: Namespace, run_id: str, asked: Asked, started: datetime, error: RunError
-) -> None:
-    """Without settings no storage options are known: a place that needs some gets no file."""
-    if not arguments.result:
-        return
-    result = BackfillResult(
-        pipeline=arguments.pipeline,
-        table=asked.table,
-        run_id=run_id,
-        dry_run=asked.dry_run,
-        outcome="failed",
-        window_from=asked.start,
-        window_to=asked.end,
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        error=error,
-    )
-    write_result(arguments.result, result, {})
 
 
 if __name__ == "__main__":

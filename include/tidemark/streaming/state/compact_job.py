@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import FAILED, RETRY, TidemarkError
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -28,12 +27,11 @@ from tidemark.pipeline.settings import Settings
 from tidemark.storage.halt import halt
 from tidemark.storage.lease import Lease
 from tidemark.streaming.entry import (
+    Ended,
     exit_code,
+    job_main,
     job_parser,
-    loaded,
     reported,
-    result_written,
-    say_early,
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
@@ -45,7 +43,7 @@ from tidemark.tables.results.compaction_result import (
     QueryCompaction,
     compaction_lines,
 )
-from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.result_file import RunError
 from tidemark.tables.stream.run import Run
 from tidemark.upkeep.pipeline_compaction import (
     Planned,
@@ -72,19 +70,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compact what is due; the exit code. Never raises for an error that it can report."""
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "compaction")
-    try:
-        pipeline, settings = loaded(arguments, None)
-    except TidemarkError as error:
-        say_early(error)
-        _write_early_failure(arguments, run_id, started, RunError.of(error))
-        return FAILED
-    run = Run(pipeline, settings, run_id, epoch_ms(started), "compaction")
-    progress = Progress(pipeline.name)
-    result = compact_once(run, arguments.all, progress, started)
-    target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-    if not result_written(target, result, settings, progress):
-        return RETRY
-    return exit_code(result.error)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        run = Run(pipeline, settings, run_id, epoch_ms(started), "compaction")
+        result = compact_once(run, arguments.all, progress, started)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        return Ended(result, target, exit_code(result.error))
+
+    def early(error: RunError) -> CompactionResult:
+        return CompactionResult(
+            pipeline=arguments.pipeline,
+            run_id=run_id,
+            outcome="failed",
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -180,23 +183,6 @@ def _result(
         took_over=done.took_over,
         error=error,
     )
-
-
-def _write_early_failure(
-    arguments: Namespace, run_id: str, started: datetime, error: RunError
-) -> None:
-    """Without settings no storage options are known: a place that needs some gets no file."""
-    if not arguments.result:
-        return
-    result = CompactionResult(
-        pipeline=arguments.pipeline,
-        run_id=run_id,
-        outcome="failed",
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        error=error,
-    )
-    write_result(arguments.result, result, {})
 
 
 if __name__ == "__main__":

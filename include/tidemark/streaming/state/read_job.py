@@ -1,7 +1,8 @@
 """`spark-submit`'s entry for reading state: arguments in, rows out, exit code out.
 
-It only reads, so it takes no lease; a run that works meanwhile is not disturbed. Without `--result`
-the rows are printed, a JSON object a line.
+It only reads, so it takes no lease; a run that works meanwhile is not disturbed. The first rows by
+their keys go to the result, or are printed, a JSON object a line; with `--delta` all rows become a
+Delta table of their own.
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ from pyspark.sql import functions as F
 
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.kept import check_kept
-from tidemark.errors import FAILED, RETRY, TidemarkError
+from tidemark.errors import TableExists
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.entry import (
+    Ended,
     exit_code,
+    job_main,
     job_parser,
-    loaded,
     reported,
-    result_written,
-    say_early,
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
 from tidemark.streaming.state.remembered import difference, ordered, remembered
 from tidemark.streaming.state.stored import stored_rows
-from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.create import open_table
+from tidemark.tables.results.result_file import RunError
 from tidemark.tables.results.state_rows import StateRows
 from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
 
@@ -41,19 +43,17 @@ _OPERATOR = 0
 def main(argv: Sequence[str] | None = None) -> int:
     """Read a table's state; the exit code. Never raises for an error that it can report."""
     arguments = _arguments(argv)
-    try:
-        pipeline, settings = loaded(arguments, arguments.table)
-    except TidemarkError as error:
-        say_early(error)
-        _write_early_failure(arguments, RunError.of(error))
-        return FAILED
-    progress = Progress(pipeline.name)
-    result = read_once(pipeline, settings, arguments, progress)
-    if not arguments.result:
-        print("\n".join(result.rows), flush=True)
-    elif not result_written(arguments.result, result, settings, progress):
-        return RETRY
-    return exit_code(result.error)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        result = read_once(pipeline, settings, arguments, progress)
+        if not arguments.result:
+            print("\n".join(result.rows), flush=True)
+        return Ended(result, arguments.result, exit_code(result.error))
+
+    def early(error: RunError) -> StateRows:
+        return StateRows(pipeline=arguments.pipeline, table=arguments.table, error=error)
+
+    return job_main(arguments, work, early, arguments.table)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -62,6 +62,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--batch", type=int, help="after this batch; default: the last one")
     parser.add_argument("--since", type=int, help="only what differs from after this batch")
     parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `window`")
+    parser.add_argument("--delta", help="write all rows to a new Delta table here: a path or URI")
     parser.add_argument("--limit", type=int, default=100, help="of more rows, the first by key")
     return parser.parse_args(argv)
 
@@ -92,6 +93,8 @@ def _read(
     facts = read_checkpoint(uri, settings.storage_options)
     batch = check_kept(facts, asked.batch)
     since = None if asked.since is None else check_kept(facts, asked.since)
+    if asked.delta:
+        _check_new(asked.delta, settings)
     with progress.stage("session"):
         spark = session(pipeline, settings)
     with progress.stage("reading"), progress.tasks_of(spark):
@@ -99,6 +102,9 @@ def _read(
         if since is not None:
             earlier = remembered(stored_rows(spark, uri, since, _OPERATOR), asked.where)
             rows = difference(earlier, rows)
+        if asked.delta:
+            # In one commit: killed before it, there is no table.
+            rows.write.format("delta").mode("error").save(spark_uri(asked.delta))
         return StateRows(
             pipeline=pipeline.name,
             table=asked.table,
@@ -108,6 +114,15 @@ def _read(
             count=rows.count(),
             columns=rows.columns,
             rows=_first(rows, asked.limit),
+            delta=asked.delta,
+        )
+
+
+def _check_new(place: str, settings: Settings) -> None:
+    if open_table(place, settings.storage_options) is not None:
+        raise TableExists(
+            f"There is a Delta table {place} already; nothing was written to it. Name another "
+            "place: rows of state are not added to what is there."
         )
 
 
@@ -116,13 +131,6 @@ def _first(rows: DataFrame, limit: int) -> list[str]:
     columns = [F.col(f"`{name}`") for name in rows.columns]
     text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     return [row[0] for row in ordered(rows).limit(limit).select(text).collect()]
-
-
-def _write_early_failure(arguments: Namespace, error: RunError) -> None:
-    """Without settings no storage options are known: a place that needs some gets no file."""
-    if arguments.result:
-        result = StateRows(pipeline=arguments.pipeline, table=arguments.table, error=error)
-        write_result(arguments.result, result, {})
 
 
 if __name__ == "__main__":

@@ -15,20 +15,18 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import FAILED, RETRY, TidemarkError
 from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
-from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings import Settings
 from tidemark.storage.halt import halt
 from tidemark.storage.lease import Lease
 from tidemark.streaming.entry import (
+    Ended,
     exit_code,
+    job_main,
     job_parser,
     reported,
-    result_written,
-    say_early,
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
@@ -36,31 +34,35 @@ from tidemark.streaming.session import start_session
 from tidemark.tables.contract.check import admit
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import RunError, write_result
+from tidemark.tables.results.result_file import RunError
 from tidemark.tables.results.runs import publish_note, record_run
 from tidemark.tables.stream.run import Outcome, Run, run_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a pipeline once; the exit code. Never raises for an error that it can report."""
-    arguments = _arguments(argv)
-    started = datetime.now(UTC)
+    arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started)
-    try:
-        settings = load_settings(arguments.settings)
-        pipeline = find_pipeline(arguments.pipeline, settings)
-    except TidemarkError as error:
-        say_early(error)
-        _write_early_failure(arguments, run_id, started, error)
-        return FAILED
-    scheduled = arguments.scheduled_time or started
-    run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
-    target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-    progress = Progress(pipeline.name)
-    result = run_once(run, progress, started, arguments.hold)
-    if not result_written(target, result, settings, progress):
-        return RETRY
-    return exit_code(result.error)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        scheduled = arguments.scheduled_time or started
+        run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        result = run_once(run, progress, started, arguments.hold)
+        return Ended(result, target, exit_code(result.error))
+
+    def early(error: RunError) -> RunResult:
+        return RunResult(
+            pipeline=arguments.pipeline,
+            run_id=run_id,
+            outcome="failed",
+            held=True,
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -132,24 +134,6 @@ def _record(run: Run, result: RunResult, progress: Progress) -> None:
         record_run(run.places.runs, result, run.settings.storage_options)
     except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
         progress.say(f"the run's row in {run.places.runs} is missing: {error}")
-
-
-def _write_early_failure(
-    arguments: Namespace, run_id: str, started: datetime, error: TidemarkError
-) -> None:
-    """Without settings no storage options are known: a place that needs some gets no file."""
-    if not arguments.result:
-        return
-    result = RunResult(
-        pipeline=arguments.pipeline,
-        run_id=run_id,
-        outcome="failed",
-        held=True,
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        error=RunError.of(error),
-    )
-    write_result(arguments.result, result, {})
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import FAILED, RETRY, TidemarkError
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -22,34 +22,29 @@ from tidemark.quality.gate import validate_held
 from tidemark.quality.validate import ManyRows
 from tidemark.quality.verdicts import ValidationResult
 from tidemark.streaming.entry import (
+    Ended,
     exit_code,
+    job_main,
     job_parser,
-    loaded,
     reported,
-    result_written,
-    say_early,
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
 from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.tables.results.result_file import RunError, read_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Validate a held run; the exit code. Never raises for an error that it can report."""
     arguments, started = _arguments(argv), datetime.now(UTC)
-    try:
-        pipeline, settings = loaded(arguments, None)
-    except TidemarkError as error:
-        say_early(error)
-        return FAILED
     run_id = arguments.run_id or manual_run_id(started, "validate")
-    progress = Progress(pipeline.name)
-    result = validate_once(pipeline, settings, arguments.held, run_id, started, progress)
-    target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-    if not result_written(target, result, settings, progress):
-        return RETRY
-    return exit_code(result.error)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        result = validate_once(pipeline, settings, arguments.held, run_id, started, progress)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        return Ended(result, target, exit_code(result.error))
+
+    return job_main(arguments, work, partial(_failed, arguments.pipeline, run_id, started))
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -76,15 +71,19 @@ def validate_once(
             gated = validate_held(pipeline, run, held, settings, started, spark.createDataFrame)
         assert not isinstance(gated, ManyRows)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
-        return ValidationResult(
-            pipeline=pipeline.name,
-            run_id=run_id,
-            outcome="failed",
-            started_at=started,
-            ended_at=datetime.now(UTC),
-            error=reported(failure, progress),
-        )
+        return _failed(pipeline.name, run_id, started, reported(failure, progress))
     return gated.told
+
+
+def _failed(pipeline: str, run_id: str, started: datetime, error: RunError) -> ValidationResult:
+    return ValidationResult(
+        pipeline=pipeline,
+        run_id=run_id,
+        outcome="failed",
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        error=error,
+    )
 
 
 if __name__ == "__main__":

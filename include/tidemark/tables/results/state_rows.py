@@ -12,7 +12,8 @@ from tidemark.tables.results.result_file import Facts, RunError
 class StateRows(Facts):
     """Rows of a table's state after `batch`; with `since`, the keys that differ from the state
     after that batch. `count`: how many there are. `rows`: the first ones by their keys, each as
-    a JSON object of `columns`; what a key holds is JSON text in it."""
+    a JSON object of `columns`; what a key holds is JSON text in it. `delta`: the place of a Delta
+    table with all of them, where one was asked for."""
 
     format: Literal[1] = 1
     pipeline: str
@@ -23,4 +24,5 @@ class StateRows(Facts):
     count: int = 0
     columns: list[str] = Field(default_factory=list)
     rows: list[str] = Field(default_factory=list)
+    delta: str | None = None
     error: RunError | None = None
