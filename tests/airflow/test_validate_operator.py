@@ -41,8 +41,8 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
     return held
 
 
-def validate(held: Held, run_id: str, spark_binary: str = "/bin/false") -> dict[str, Any]:
-    operator = ValidateOperator(
+def task(held: Held, run_id: str, spark_binary: str = "/bin/false") -> ValidateOperator:
+    return ValidateOperator(
         task_id="validate",
         held=held.uri(run_id),
         pipeline_file=str(held.place.write_file()),
@@ -50,8 +50,15 @@ def validate(held: Held, run_id: str, spark_binary: str = "/bin/false") -> dict[
         conn_id="spark_default",
         spark_binary=spark_binary,
     )
+
+
+def executed(operator: ValidateOperator, run_id: str) -> dict[str, Any]:
     context: Any = {"run_id": run_id, "ti": SimpleNamespace(try_number=1)}
     return operator.execute(context)
+
+
+def validate(held: Held, run_id: str, spark_binary: str = "/bin/false") -> dict[str, Any]:
+    return executed(task(held, run_id, spark_binary), run_id)
 
 
 def publish(held: Held, run_id: str) -> dict[str, Any]:
@@ -88,6 +95,26 @@ def test_the_place_of_the_data_docs_goes_to_xcom(held: Held) -> None:
     docs = validate(held, "run")["data_docs"]
     assert docs == held.place.places.docs_of("run") + "/index.html"
     assert Path(docs).is_file()
+
+
+def test_a_link_leads_to_the_data_docs_also_where_a_check_failed(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held.check({"fail": {"ExpectTableRowCountToBeBetween": {"max_value": 0}}})
+    held.run(window(at(10), key="a", total=1), run_id="run")
+    operator = task(held, "run")
+    (link,) = operator.operator_extra_links
+    assert link.get_link(operator, ti_key=None) == ""
+    with pytest.raises(AirflowFailException):
+        executed(operator, "run")
+    docs = held.place.places.docs_of("run") + "/index.html"
+    assert link.get_link(operator, ti_key=None) == Path(docs).as_uri()
+
+    monkeypatch.setenv("TIDEMARK_CHECKS__DOCS_URL", "https://docs.example.org/tidemark/")
+    with pytest.raises(AirflowFailException):
+        executed(operator, "run")
+    below = docs.removeprefix(str(held.place.root))
+    assert link.get_link(operator, ti_key=None) == f"https://docs.example.org/tidemark{below}"
 
 
 def test_a_killed_task_is_tried_again_and_says_the_same(held: Held) -> None:

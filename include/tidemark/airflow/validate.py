@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException
 
 from tidemark.airflow.job import JobOperator
+from tidemark.airflow.links import DataDocsLink
 from tidemark.airflow.outcome import as_task_failure
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.quality.verdicts import (
     ValidationResult,
     failures,
@@ -38,6 +40,9 @@ class ValidateOperator(JobOperator):
     doing = "Validation"
     result_type = ValidationResult
     template_fields: Sequence[str] = (*JobOperator.template_fields, "held")
+    operator_extra_links = (DataDocsLink(),)
+    # Where the pages of the run begin, for a browser; None until they are known.
+    data_docs: str | None = None
 
     def __init__(self, *, held: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -67,6 +72,15 @@ class ValidateOperator(JobOperator):
                 return None
             write_result(uri, gated.told, options)
         return gated.told
+
+    def _decide(
+        self, result: ValidationResult, uri: str, submit_error: AirflowException | None
+    ) -> dict[str, Any]:
+        # Before the task fails: a failed check is what people want to look at.
+        if result.data_docs:
+            file = Path(self.settings_file) if self.settings_file else None
+            self.data_docs = load_settings(file).docs_address(result.data_docs)
+        return super()._decide(result, uri, submit_error)
 
     def log_lines(self, result: ValidationResult) -> list[str]:
         docs = [f"Data Docs: {result.data_docs}"] if result.data_docs else []

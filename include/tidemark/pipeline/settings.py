@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from pydantic import (
     AfterValidator,
@@ -52,12 +53,14 @@ _Text = Annotated[str, BeforeValidator(as_text)]
 
 class Checks(BaseModel):
     """How runs are validated. Expectations on more rows than `max_rows` in a table are told by
-    Spark; `keep_docs` is of how many runs the Data Docs of a pipeline are kept."""
+    Spark; `keep_docs` is of how many runs the Data Docs of a pipeline are kept; `docs_url` is the
+    root's address in people's browsers, where a web server shows it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_rows: int = Field(default=500_000, ge=0)
     keep_docs: int = Field(default=30, ge=1)
+    docs_url: str | None = Field(default=None, pattern=r"^https?://[^?#\s]+$")
 
 
 class Settings(BaseModel):
@@ -100,6 +103,12 @@ class Settings(BaseModel):
     def is_local(self) -> bool:
         """Does the root lie in this machine's file system?"""
         return is_local(self.root)
+
+    def docs_address(self, place: str) -> str:
+        """The address in a browser of Data Docs at this place below the root."""
+        if self.checks.docs_url:
+            return self.checks.docs_url.rstrip("/") + quote(place.removeprefix(self.root))
+        return place if is_uri(place) else Path(place).as_uri()
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield "root", self.root
