@@ -25,9 +25,9 @@ _HEAD = """# What `make bench` measured
 
 Produced by `make bench BENCH_ARGS="--folder docs/bench"`; one figure again, with the others kept,
 by `make bench BENCH_ARGS="--folder docs/bench --figures NAME"`, where NAME is that of its JSON
-file (`steps` is measured with `fixed_cost`). The JSON files hold every repetition. Where a number
-has two more in brackets, it is the median of several repetitions, with the smallest and the
-largest. [What a run costs](../cost.md) explains them.
+file (`steps` is measured with `fixed_cost`, `tasks` with `airflow`). The JSON files hold every
+repetition. Where a number has two more in brackets, it is the median of several repetitions, with
+the smallest and the largest. [What a run costs](../cost.md) explains them.
 """
 
 

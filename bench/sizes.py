@@ -19,6 +19,7 @@ class Sizes:
     repetitions: int
     setting_repetitions: int
     growth_runs: int
+    growth_controls: int  # runs of an early copy beside runs of what has grown
     throughput: tuple[tuple[int, int], ...]  # rows, repetitions
     history: tuple[int, int]
     late_repetitions: int
@@ -35,6 +36,7 @@ USUAL = Sizes(
     repetitions=2,
     setting_repetitions=1,
     growth_runs=60,
+    growth_controls=4,
     throughput=((1_000_000, 2), (5_000_000, 1)),
     history=(500_000, 5_000_000),
     late_repetitions=3,
@@ -49,6 +51,7 @@ LONG = replace(
     repetitions=10,
     setting_repetitions=5,
     growth_runs=300,
+    growth_controls=20,
     throughput=((1_000_000, 5), (5_000_000, 3), (20_000_000, 1)),
     history=(1_000_000, 10_000_000),
     late_repetitions=10,
@@ -60,6 +63,7 @@ SMALLEST = Sizes(
     repetitions=1,
     setting_repetitions=1,
     growth_runs=2,
+    growth_controls=1,
     throughput=((2_000, 1),),
     history=(200_000, 400_000),
     late_repetitions=1,

@@ -1,4 +1,5 @@
-"""What Airflow itself adds: the time of tasks that do nothing, in a Dag of one and of six."""
+"""What Airflow adds: the time of tasks that do nothing, in a Dag of one and of six, and then that
+of a pipeline's own tasks."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from bench.drawing import bars
 from bench.figure import Figure
+from bench.figures.tasks import TaskBench, prepare_tasks
 from bench.measured import median, spread
 from bench.sizes import Sizes
 from demo.api import AirflowApi
@@ -43,6 +45,7 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     dags = folder / "dags"
     dags.mkdir(parents=True)
     (dags / "empty_tasks.py").write_text(_DAGS)
+    prepare_tasks(folder / "pipeline", dags)
     home = prepare_home(folder / "airflow")
     environment = airflow_environment(set_up_environment(), home, quick=True)
     environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
@@ -61,7 +64,8 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
                 seconds = _seconds(services, api, count, number)
                 if number >= sizes.warm_ups:
                     found[count].append(seconds)
-    return [_figure(found)]
+        tasks = TaskBench(folder / "pipeline", api, services.check).measure(sizes)
+    return [_figure(found), tasks]
 
 
 def _dag(count: int) -> str:
