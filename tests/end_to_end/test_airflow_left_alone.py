@@ -5,43 +5,52 @@ The tests stand in one story, in their order: each lands a file more, and runs o
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
+from deltalake import DeltaTable
 from rich.console import Console
 
 from demo.api import AirflowApi, DagRun
 from demo.environment import (
+    CONNECTION,
     REPOSITORY,
     AirflowHome,
     airflow_environment,
     prepare_home,
-    set_up_environment,
-    without,
 )
-from demo.land import write_settings
 from demo.running import START_SECONDS, running_airflow
 from demo.runs import explain, result_of, task_log, wait_until
 from demo.screen import Screen
 from demo.services import Services
+from tests.end_to_end.one_pipeline import DAG, land_sample, one_pipeline
 from tests.end_to_end.pages import example_after, page
-from tests.end_to_end.test_airflow_run import DAG, SAMPLES, expected, gold
+from tests.end_to_end.test_airflow_run import expected, gold
 from tidemark.pipeline.places import Places
-from tidemark.storage.lease import LeaseRecord, read_lease
+from tidemark.storage.lease import LeaseRecord, hold_lease, read_lease, this_process
 from tidemark.storage.processes import is_alive, send_signal
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 CONSUMER = "spot_report"
+# It is never run: paused, as all Dags are at first.
+SCHEDULED = "access_log"
+# In the environment, and in Spark's connection: both are places where the page puts secrets.
+SECRETS = ("planted-storage-key-5d1e", "planted-session-token-77c0", "planted-password-c93a")
 DAGS = """\
 from datetime import timedelta
 from pathlib import Path
@@ -96,9 +105,7 @@ class Airflow:
         return self.api.runs(CONSUMER)
 
     def land(self, file: str) -> None:
-        landing = self.root / "landing" / DAG
-        landing.mkdir(parents=True, exist_ok=True)
-        shutil.copy(SAMPLES / file, landing)
+        land_sample(self.root, file)
 
     def start(self, run_id: str) -> None:
         self.api.trigger(DAG, run_id, datetime.now(UTC))
@@ -134,21 +141,17 @@ class Airflow:
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("left_alone")
-    pipelines, dags, settings = folder / "pipelines", folder / "dags", folder / "settings.yaml"
-    pipelines.mkdir()
+    base, dags = one_pipeline(folder), folder / "dags"
     dags.mkdir()
-    text = (REPOSITORY / "include" / "pipelines" / f"{DAG}.yaml").read_text()
-    kept = [line for line in text.splitlines() if not line.startswith("schedule:")]
-    (pipelines / f"{DAG}.yaml").write_text("\n".join(kept))
-    write_settings(settings, folder / "root", pipelines)
+    scheduled = REPOSITORY / "include" / "pipelines" / f"{SCHEDULED}.yaml"
+    shutil.copy(scheduled, folder / "pipelines")
     (dags / "pipelines.py").write_text(DAGS.format(told=str(folder / "told")))
     (dags / "consumer.py").write_text(example_after(page("airflow.md"), "consumer"))
     home = prepare_home(folder / "airflow")
-    base = {**without(set_up_environment(), "TIDEMARK_"), "TIDEMARK_SETTINGS": str(settings)}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         environment = {
-            **airflow_environment(base, home, quick=True),
+            **airflow_environment({**base, **_with_secrets()}, home, quick=True),
             **{f"AIRFLOW__{name}": value for name, value in _settings(dags, receiver).items()},
         }
         with running_airflow(Screen(Console()), home, environment) as (services, api):
@@ -170,6 +173,20 @@ def _settings(dags: Path, receiver: socket.socket) -> dict[str, str]:
         "METRICS__STATSD_ON": "True",
         "METRICS__STATSD_HOST": host,
         "METRICS__STATSD_PORT": str(port),
+    }
+
+
+def _with_secrets() -> dict[str, str]:
+    key, token, password = SECRETS
+    options = {
+        "AWS_ACCESS_KEY_ID": "somebody",
+        "AWS_SECRET_ACCESS_KEY": key,
+        "AWS_SESSION_TOKEN": token,
+    }
+    connection = {**CONNECTION, "login": "somebody", "password": password}
+    return {
+        "TIDEMARK_STORAGE_OPTIONS": json.dumps(options),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
     }
 
 
@@ -205,21 +222,51 @@ def test_what_a_run_changed_reaches_the_consumer_and_the_gauges(airflow: Airflow
     assert int(gauges[f"{prefix}.spot_10m.state_bytes"].removesuffix("|g")) > 0
 
 
+def test_a_backfill_of_airflow_is_refused(airflow: Airflow) -> None:
+    dates = ("--from-date", "2026-03-01", "--to-date", "2026-03-02")
+    asked = subprocess.run(
+        [sys.executable, "-m", "airflow", "backfill", "create", "--dag-id", SCHEDULED, *dates],
+        env=dict(airflow.services.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode != 0
+    assert "backfill" in asked.stderr.splitlines()[-1].lower(), asked.stderr
+    assert airflow.api.runs(SCHEDULED) == []
+
+
 def test_a_run_that_published_nothing_wakes_no_consumer(airflow: Airflow) -> None:
     run = airflow.run("nothing-new")
     assert run.state == "success", explain(run, airflow.home)
     assert len(airflow.consumed) == 1
 
 
+def test_a_run_that_finds_another_at_work_waits_by_retrying(airflow: Airflow) -> None:
+    lease = Places(str(airflow.root), DAG).lease
+    airflow.land("trigger-2.json")
+    with hold_lease(lease, this_process("somebody", "test"), {}):
+        airflow.start("waiting")
+        airflow.wait_until("A retry", lambda: _tries(airflow.api.run(DAG, "waiting")) == 2, 120)
+    run = airflow.end("waiting")
+    assert run.state == "success", explain(run, airflow.home)
+    first = airflow.home.folder.rglob("run_id=waiting/task_id=stream/attempt=1.log")
+    assert "LeaseHeld" in next(first).read_text()
+    assert gold(airflow.root) == expected(after_trigger=2)
+
+
 def test_a_retry_ends_the_orphan_of_a_killed_worker_and_takes_its_lease_over(
     airflow: Airflow,
 ) -> None:
-    airflow.land("trigger-2.json")
+    airflow.land("trigger-3.json")
     airflow.start("worker-killed")
     lease = airflow.streaming("worker-killed")
     driver, jvm = lease.processes
     task = psutil.Process(jvm.pid).parent()
     assert task is not None
+    # A command line is read by everybody on the machine.
+    told = [part for process in (task, *task.children(True)) for part in process.cmdline()]
+    assert not [secret for secret in SECRETS if secret in " ".join(told)]
     worker = task.parent()
     assert worker is not None
     # So that the orphan surely lives when the retry starts.
@@ -242,11 +289,11 @@ def test_a_retry_ends_the_orphan_of_a_killed_worker_and_takes_its_lease_over(
     assert result is not None
     assert because in str(result.took_over)
     assert airflow.api.returned(DAG, run.run_id, "stream", "took_over") == result.took_over
-    assert gold(airflow.root) == expected(after_trigger=2)
+    assert gold(airflow.root) == expected(after_trigger=3)
 
 
 def test_a_run_goes_on_when_the_scheduler_is_killed_and_started_again(airflow: Airflow) -> None:
-    airflow.land("trigger-3.json")
+    airflow.land("further/trigger-4.json")
     airflow.start("scheduler-killed")
     airflow.streaming("scheduler-killed")
     processes = airflow.services.processes()
@@ -257,7 +304,7 @@ def test_a_run_goes_on_when_the_scheduler_is_killed_and_started_again(airflow: A
         with suppress(psutil.NoSuchProcess):
             worker.kill()
     assert run.state == "success", explain(run, airflow.home)
-    assert gold(airflow.root) == expected(after_trigger=3)
+    assert gold(airflow.root) == expected(after_trigger=4)
 
 
 KEPT_BY_ALL, KEPT_BY_NONE = "fail: mobile <= rows", "fail: mobile > rows"
@@ -267,7 +314,7 @@ def test_what_fails_its_checks_stays_unpublished_upkeep_runs_and_people_are_told
     airflow: Airflow,
 ) -> None:
     consumed, before = len(airflow.consumed), _gold_files(airflow)
-    airflow.land("further/trigger-4.json")
+    airflow.land("further/trigger-5.json")
     airflow.pipeline.write_text(airflow.pipeline.read_text().replace(KEPT_BY_ALL, KEPT_BY_NONE))
     run = airflow.run("not-published")
     assert run.state == "failed"
@@ -293,10 +340,32 @@ def test_the_next_good_run_publishes_what_was_held_and_people_are_told(airflow: 
     airflow.pipeline.write_text(airflow.pipeline.read_text().replace(KEPT_BY_NONE, KEPT_BY_ALL))
     run = airflow.run("well-again")
     assert run.state == "success", explain(run, airflow.home)
-    assert gold(airflow.root) == expected(after_trigger=4)
+    assert gold(airflow.root) == expected(after_trigger=5)
     airflow.wait_until("The consumer", lambda: len(airflow.consumed) == consumed + 1)
     airflow.wait_until("An alert", lambda: "recovered well-again succeeded" in airflow.told)
     assert len(airflow.told) == 2
+
+
+def test_no_secret_is_left_in_any_file_or_table(airflow: Airflow) -> None:
+    """After all of the above: runs that went well, were tried again, killed and refused."""
+    kept = [path for path in airflow.folder.rglob("*") if path.is_file()]
+    assert any(path.name == "attempt=2.log" for path in kept)
+    for path in kept:
+        content = path.read_bytes()
+        text = gzip.decompress(content) if path.suffix == ".gz" else content
+        found = [secret for secret in SECRETS if secret.encode() in text]
+        assert not found, f"{found} in {path}"
+    # Parquet is compressed, and SQLite splits long values over its pages.
+    ops = airflow.root / "ops"
+    tables = {place.parent.name: DeltaTable(place.parent) for place in ops.glob("*/_delta_log")}
+    assert {"runs", "ledger", "upkeep", "quality"} <= set(tables)
+    for name, table in tables.items():
+        rows = str(table.to_pyarrow_table().to_pylist())
+        assert not [secret for secret in SECRETS if secret in rows], name
+    with closing(sqlite3.connect(airflow.home.folder / "airflow.db")) as metadata:
+        dumped = "\n".join(metadata.iterdump())
+    assert "rendered_task_instance_fields" in dumped
+    assert not [secret for secret in SECRETS if secret in dumped]
 
 
 def _tries(run: DagRun) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,19 +24,14 @@ from demo.environment import (
     AirflowHome,
     airflow_environment,
     prepare_home,
-    set_up_environment,
-    without,
 )
-from demo.land import write_settings
 from demo.running import START_SECONDS, running_airflow
 from demo.runs import explain, result_of, run_all, wait_until
 from demo.screen import Screen
 from demo.services import Services
+from tests.end_to_end.one_pipeline import DAG, SAMPLES, land_sample, one_pipeline
 
 pytestmark = pytest.mark.process
-
-SAMPLES = REPOSITORY / "include" / "samples" / "ad_impressions"
-DAG = "ad_impressions"
 
 
 @dataclass
@@ -59,10 +53,7 @@ class Airflow:
         return self.folder / "pipelines" / f"{DAG}.yaml"
 
     def land(self, trigger: int, name: str = "") -> None:
-        file = f"trigger-{trigger}.json"
-        landing = self.root / "landing" / DAG
-        landing.mkdir(parents=True, exist_ok=True)
-        shutil.copy(SAMPLES / file, landing / (name or file))
+        land_sample(self.root, f"trigger-{trigger}.json", name)
 
     def run(self, run_id: str) -> DagRun:
         def watch(*_: str) -> None:
@@ -75,14 +66,7 @@ class Airflow:
 
 @pytest.fixture
 def airflow(tmp_path: Path) -> Iterator[Airflow]:
-    pipelines, settings = tmp_path / "pipelines", tmp_path / "settings.yaml"
-    pipelines.mkdir()
-    text = (REPOSITORY / "include" / "pipelines" / f"{DAG}.yaml").read_text()
-    kept = [line for line in text.splitlines() if not line.startswith("schedule:")]
-    (pipelines / f"{DAG}.yaml").write_text("\n".join(kept))
-    write_settings(settings, tmp_path / "root", pipelines)
-    home = prepare_home(tmp_path / "airflow")
-    base = {**without(set_up_environment(), "TIDEMARK_"), "TIDEMARK_SETTINGS": str(settings)}
+    base, home = one_pipeline(tmp_path), prepare_home(tmp_path / "airflow")
     environment = airflow_environment(base, home, quick=True)
     with running_airflow(Screen(Console()), home, environment) as (services, api):
         yield Airflow(tmp_path, home, services, api)

@@ -1,0 +1,106 @@
+"""The package as a wheel in an Airflow of its own, with the Dag file that the README shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from demo.environment import CONNECTION, REPOSITORY, set_up_environment
+from demo.land import write_settings
+from tests.end_to_end.pages import examples_under, page
+
+pytestmark = [pytest.mark.process, pytest.mark.long]
+
+PIPELINE = "access_log"
+# What a worker has for Spark, wherever it comes from: Java and Delta's jars.
+OF_THE_MACHINE = ("PATH", "HOME", "JAVA_HOME", "SPARK_DIST_CLASSPATH", "PIP_", "SSL_", "REQUESTS_")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with the wheel, and a folder that is not the repository."""
+
+    python: Path
+    folder: Path
+    environment: Mapping[str, str]
+
+    def ask(self, *arguments: str) -> str:
+        ran = subprocess.run(
+            [str(self.python), *arguments],
+            cwd=self.folder,
+            env=dict(self.environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{arguments}\n{ran.stdout[-5_000:]}\n{ran.stderr[-5_000:]}"
+        return ran.stdout
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    of_machine = {
+        name: value
+        for name, value in set_up_environment().items()
+        if name.startswith(OF_THE_MACHINE) or name.lower().endswith("_proxy")
+    }
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    place, folder = tmp_path / "venv" / "bin", tmp_path / "elsewhere"
+    folder.mkdir()
+    environment = {
+        **of_machine,
+        "PATH": f"{place}:{of_machine['PATH']}",
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(CONNECTION),
+        "TIDEMARK_SETTINGS": str(folder / "settings.yaml"),
+    }
+    fresh = Installed(place / "python", folder, environment)
+    fresh.ask("-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(REPOSITORY))
+    (wheel,) = tmp_path.glob("tidemark-*.whl")
+    pins = tmp_path / "constraints.txt"
+    lock = (REPOSITORY / "requirements.txt").read_text()
+    pins.write_text("".join(re.findall(r"^[\w.\[\]-]+==.*\n", lock, re.MULTILINE)))
+    extras = f"{wheel}[spark,airflow,quality]"
+    fresh.ask("-m", "pip", "install", "-q", "-c", str(pins), extras)
+    return fresh
+
+
+def test_a_wheel_and_three_lines_make_a_dag_that_runs(installed: Installed) -> None:
+    folder = installed.folder
+    pipelines, dags, landing = folder / "pipelines", folder / "dags", folder / "root" / "landing"
+    for made in (pipelines, dags, landing):
+        made.mkdir(parents=True)
+    of_repository = REPOSITORY / "include"
+    file = of_repository / "pipelines" / f"{PIPELINE}.yaml"
+    (pipelines / file.name).write_text(file.read_text())
+    (landing / PIPELINE).symlink_to(of_repository / "samples" / PIPELINE)
+    write_settings(folder / "settings.yaml", folder / "root", pipelines)
+    (written,) = examples_under(page("../README.md"), "In your own Airflow", "python")
+    assert len(written.splitlines()) == 3
+    (dags / "streams.py").write_text(written.replace("/path/to/pipelines", str(pipelines)))
+
+    assert installed.ask("-c", "import tidemark; print(tidemark.__file__)").startswith(
+        str(installed.python.parent.parent)
+    )
+    installed.ask("-m", "airflow", "db", "migrate")
+    told = json.loads(installed.ask("-m", "airflow", "dags", "list", "-l", "-o", "json"))
+    suffixes = ("", "__backfill", "__maintenance")
+    assert {dag["dag_id"] for dag in told} == {PIPELINE + suffix for suffix in suffixes}
+    installed.ask("-m", "airflow", "dags", "test", PIPELINE)
+
+    root = folder / "root"
+    bronze = DeltaTable(root / PIPELINE / "bronze").to_pyarrow_dataset().count_rows()
+    gold = DeltaTable(root / PIPELINE / "status_1h" / "gold").to_pyarrow_table()
+    assert sum(gold.column("rows").to_pylist()) == bronze == 10_000
+    (quality,) = {path.parent for path in (root / "ops" / "quality").glob("_delta_log")}
+    assert set(DeltaTable(quality).to_pyarrow_table().column("passed").to_pylist()) == {True}
