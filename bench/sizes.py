@@ -1,8 +1,7 @@
 """How much is measured: as small as a test can, as `make bench`, as `make bench-long`.
 
-`make bench` shall take at most 30 minutes on two quiet cores. Planned are, in minutes: growth 8,
-fixed_cost 5, throughput 4, settings, late_repair and cores 3 each, state 2, airflow and publish 1
-each, and seconds for the others. The page of the results says what each took.
+`make bench` takes about an hour on two cores, half of it for `growth`: 120 processes of 20 CPU
+seconds. The page of the results says what each figure took.
 """
 
 from __future__ import annotations
