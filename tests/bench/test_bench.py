@@ -32,14 +32,14 @@ from tests.runs import query
 pytestmark = pytest.mark.process
 
 ALL = (OURS, OUR_COMMAND, TUNED, DEFAULT, DUCKDB, POLARS)
-# Those that start Spark twice at most.
-QUICK_FIGURES = ("throughput", "publish", "doctor", "state_check")
+# Those that start no Spark.
+QUICK_FIGURES = ("publish", "doctor", "state_check")
 LONG_FIGURES = [name for name in FIGURES if name not in QUICK_FIGURES]
 
 
 @pytest.mark.parametrize(
     ("contenders", "inputs"),
-    # The figure of throughput, below, compares four of the others.
+    # One that starts Spark; the figures, which are long, compare the others too.
     [((OUR_COMMAND, DUCKDB), 1), pytest.param(ALL, 2, marks=pytest.mark.long)],
 )
 def test_all_contenders_come_to_the_same_gold(

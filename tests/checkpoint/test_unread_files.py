@@ -72,7 +72,17 @@ def files_of(checkpoint: Checkpoint) -> set[str]:
 EXACT = [source for source in SOURCES if source.recursive or source.name != "*"]
 
 
-@pytest.mark.parametrize("source", EXACT, ids=str)
+# One of each shape at every run; the others take as long again.
+SHORT = {"*.json*", "[!a]*.json", "?-x.json", "[0-9]-x.json"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(one, marks=() if one.name in SHORT else pytest.mark.long, id=str(one))
+        for one in EXACT
+    ],
+)
 def test_what_is_unread_is_what_spark_takes(
     spark: SparkSession, tmp_path: Path, source: SourceFiles
 ) -> None:

@@ -15,6 +15,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_run_whose_checks_fail_is_held_and_accepted_without_spark(tmp_path: Path) -> None:
     expected = {"ExpectColumnMinToBeBetween": {"column": "amount", "min_value": 0}}

@@ -39,6 +39,7 @@ def tidemark(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_what_is_due_is_compacted_and_a_key_is_read_from_the_snapshots(place: Place) -> None:
     checkpoint = Path(place.places.query_checkpoint("per_10m", 1))
     before = names(checkpoint)

@@ -75,6 +75,7 @@ def test_corrected_bronze_is_audited_backfilled_though_killed_once_and_audited_a
     assert (code, result["outcome"]) == (0, "equal"), output
 
 
+@pytest.mark.long
 def test_a_range_that_is_open_ends_with_1_and_a_table_that_is_not_there_too(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.land("1.json", [event(10, 0)])

@@ -184,6 +184,7 @@ def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, tmp_path:
     assert all("safe, without effect until a new generation" in line for line in told)
 
 
+@pytest.mark.long
 def test_a_table_under_a_new_name_begins_with_bronze(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1, 100)])

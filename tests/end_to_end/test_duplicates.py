@@ -97,6 +97,7 @@ def test_a_derived_name_can_be_the_id_and_null_repeats_nothing(
     assert rejected(place) == [("a", 1, "a", 0)]
 
 
+@pytest.mark.long
 def test_rejects_of_before_the_pipeline_had_unique_get_the_new_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_batch_that_failed_is_decided_as_if_it_had_not(
     assert_every_reference_is_in_bronze(place)
 
 
+@pytest.mark.long
 def test_rows_of_unchanged_files_are_decided_as_before_though_others_changed_or_are_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -186,9 +188,7 @@ def _model(batches: list[list[tuple[str, float, str]]], within: float) -> set[tu
     return set(kept)
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))]
-)
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.long) for n in range(1, 8)])
 def test_bronze_and_duplicates_are_those_of_the_model_however_rows_are_split(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:

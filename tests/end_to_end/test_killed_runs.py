@@ -40,7 +40,7 @@ from tests.end_to_end.killed_runs import (
 from tests.end_to_end.test_replays import set_newer
 from tests.runs import Place, start_job
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20260701"))
 INGESTED = {"bronze", "rejects"}
@@ -125,16 +125,7 @@ KILLS = [
 ]
 
 
-IN_SHORT = each("gold", "gold")[0]
-
-
-@pytest.mark.parametrize(
-    "at",
-    [
-        pytest.param(at, marks=() if at == IN_SHORT else pytest.mark.long, id=str(at))
-        for at in KILLS
-    ],
-)
+@pytest.mark.parametrize("at", KILLS, ids=str)
 def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_one(
     states: States, at: Kill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +164,6 @@ def test_the_run_that_is_killed_here_meets_all_that_a_run_can_meet(states: State
         assert table.close_after_ms > table.close_before_ms > 0
 
 
-@pytest.mark.long
 def test_runs_killed_one_after_the_other_and_a_last_one_equal_an_undisturbed_one(
     states: States,
 ) -> None:
@@ -192,7 +182,6 @@ def test_runs_killed_one_after_the_other_and_a_last_one_equal_an_undisturbed_one
     assert facts_of(place) == undisturbed.facts
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "at",
     [Kill("rejected rows", "before"), Kill("gold", "before", of="/updated/gold")],
@@ -223,7 +212,6 @@ def _values(gold: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
     return [row[:-3] for row in gold]
 
 
-@pytest.mark.long
 def test_the_schedulers_time_moves_on_after_a_kill_and_changes_no_judgement(
     states: States,
 ) -> None:
@@ -237,7 +225,6 @@ def test_the_schedulers_time_moves_on_after_a_kill_and_changes_no_judgement(
     assert facts_of(place) == sealed.facts
 
 
-@pytest.mark.long
 def test_a_source_file_that_changes_after_a_kill_is_one_reject_and_bronze_keeps_its_rows(
     states: States,
 ) -> None:
@@ -255,7 +242,6 @@ def test_a_source_file_that_changes_after_a_kill_is_one_reject_and_bronze_keeps_
     assert [reject["reason"] for reject in rejects] == ["changed file"]
 
 
-@pytest.mark.long
 def test_rows_that_come_after_a_killed_seal_are_in_time_and_the_windows_stay_open(
     states: States,
 ) -> None:
@@ -276,7 +262,6 @@ def test_rows_that_come_after_a_killed_seal_are_in_time_and_the_windows_stay_ope
     assert found["appended"] == together["appended"]
 
 
-@pytest.mark.long
 def test_a_run_that_was_published_and_not_recorded_is_recorded_by_the_next_one(
     states: States,
 ) -> None:
@@ -288,7 +273,6 @@ def test_a_run_that_was_published_and_not_recorded_is_recorded_by_the_next_one(
     assert {table["table"] for table in recorded["tables"]} == TABLES.keys()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_run_killed_at_a_random_moment_and_started_again_equals_an_undisturbed_one(
     states: States, number: int

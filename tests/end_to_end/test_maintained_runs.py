@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20260701"))
-FEW, MANY = 3, 60
+FEW, MANY = 1, 60
 NUMBERS = Random(SEED).sample(range(1_000_000), FEW + MANY)
 NONE = timedelta(0)
 # The runs are scheduled at times long gone, and their accounts are looked at.

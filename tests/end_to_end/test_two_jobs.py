@@ -143,6 +143,7 @@ def _is_fence(commit: dict[str, object]) -> bool:
     return PROPERTY in str(commit.get("operationParameters"))
 
 
+@pytest.mark.long
 def test_a_writer_suspended_past_its_lease_commits_nothing_when_it_wakes_beside_another(
     states: States,
 ) -> None:

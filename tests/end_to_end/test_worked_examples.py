@@ -19,10 +19,11 @@ SAMPLES = REPOSITORY / "include" / "samples"
 AD_IMPRESSIONS = REPOSITORY / "include" / "pipelines" / "ad_impressions.yaml"
 
 
+LONG = pytest.mark.long
 CASES = [
     ("ad_impressions", "worked_example", AD_IMPRESSIONS, "spot_10m"),
-    ("ad_impressions", "newest_1213", AD_IMPRESSIONS, "spot_10m"),
-    ("words", "words", SAMPLES / "words" / "words.yaml", "words_10m"),
+    pytest.param("ad_impressions", "newest_1213", AD_IMPRESSIONS, "spot_10m", marks=LONG),
+    pytest.param("words", "words", SAMPLES / "words" / "words.yaml", "words_10m", marks=LONG),
 ]
 
 

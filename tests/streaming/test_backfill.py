@@ -152,6 +152,7 @@ def test_open_windows_are_refused_with_the_frontier_and_the_largest_range(
     assert backfill(spark, place, at(10, 5), at(10, 40)).published_windows == 2
 
 
+@pytest.mark.long
 def test_changes_that_wait_for_their_publish_are_not_taken_along(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_pipeline_that_is_housekept_gives_what_one_gives_that_is_not(
     assert {row["verdict"] for row in recorded} <= {"clean end", "no-data batch due"}
 
 
+@pytest.mark.long
 def test_batches_of_a_held_run_are_kept_until_they_are_published(
     session: SparkSession, tmp_path: Path
 ) -> None:

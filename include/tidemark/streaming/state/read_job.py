@@ -103,8 +103,7 @@ def _read(
             earlier = remembered(stored_rows(spark, uri, since, _OPERATOR), asked.where)
             rows = difference(earlier, rows)
         if asked.delta:
-            # In one commit: killed before it, there is no table.
-            rows.write.format("delta").mode("error").save(spark_uri(asked.delta))
+            _write_table(rows, asked.delta)
         return StateRows(
             pipeline=pipeline.name,
             table=asked.table,
@@ -116,6 +115,11 @@ def _read(
             rows=_first(rows, asked.limit),
             delta=asked.delta,
         )
+
+
+def _write_table(rows: DataFrame, place: str) -> None:
+    """In one commit: killed before it, there is no table."""
+    rows.write.format("delta").mode("error").save(spark_uri(place))
 
 
 def _check_new(place: str, settings: Settings) -> None:
