@@ -39,8 +39,7 @@ LONG_FIGURES = [name for name in FIGURES if name not in QUICK_FIGURES]
 
 @pytest.mark.parametrize(
     ("contenders", "inputs"),
-    # One that starts Spark; the figures, which are long, compare the others too.
-    [((OUR_COMMAND, DUCKDB), 1), pytest.param(ALL, 2, marks=pytest.mark.long)],
+    [((DUCKDB, POLARS), 1), pytest.param(ALL, 2, marks=pytest.mark.long)],
 )
 def test_all_contenders_come_to_the_same_gold(
     tmp_path: Path, contenders: tuple[Contender, ...], inputs: int

@@ -215,6 +215,7 @@ def test_a_batch_of_ingest_that_was_left_ends_by_the_contract_that_planned_it(
     assert all(one is not None and one.is_of(place.pipeline) for one in contracts(place))
 
 
+@pytest.mark.long
 def test_a_batch_of_a_table_that_was_left_ends_by_the_contract_that_planned_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

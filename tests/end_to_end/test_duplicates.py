@@ -147,6 +147,7 @@ OF_ALL = sorted([*OF_SAME, ("e", 3, "earlier", 0), ("q", 2, GONE, 0), ("r", 4, "
 ACCEPTED = [("e", 0), ("p", 0), ("q", 0), ("r", 2), ("s", 0)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", [BETWEEN, pytest.param(BEFORE_BRONZE, marks=pytest.mark.long)])
 def test_a_batch_that_failed_is_decided_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, point: int

@@ -32,6 +32,8 @@ def of_run(
     place = Place(folder, clicks(source=source))
     place.land("a.json", LINES)
     place.land("empty.json", [])
+    place.land("bytes.json", [])
+    next(place.root.rglob("bytes.json")).write_bytes(b'{"key": "\xff"}\n')
     monkeypatch.setattr(judged_batch, "FEW_ROWS", few)
     rows = succeed(spark, place).rows
     told = [sorted_rows(table, ["_batch_time"]) for table in (place.bronze(), place.rejects())]
@@ -47,6 +49,6 @@ def test_bronze_rejects_and_gold_are_the_same_whether_rows_are_few_or_many(
         name: of_run(spark, tmp_path / name, few, unique, monkeypatch) for name, few in FEW.items()
     }
     rows = found["few"][0]
-    assert rows.read == 7
-    assert rows.rejected == {"malformed": 3, "wrong type": 1} | ({"duplicate": 1} if unique else {})
+    assert rows.read == 8
+    assert rows.rejected == {"malformed": 4, "wrong type": 1} | ({"duplicate": 1} if unique else {})
     assert found["few"] == found["mixed"] == found["many"]

@@ -172,7 +172,7 @@ def test_a_run_without_news_for_a_table_makes_no_commit_to_its_gold(impressions:
     assert third.gold_version == fourth.gold_version
 
 
-@pytest.mark.parametrize("mode", ["complete", "update"])
+@pytest.mark.parametrize("mode", [pytest.param("complete", marks=pytest.mark.long), "update"])
 def test_only_dates_with_differences_are_written_to_gold(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

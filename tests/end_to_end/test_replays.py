@@ -111,6 +111,7 @@ def assert_gold_is_bronze(place: Place) -> None:
     assert events == {key: keys.count(key) for key in keys}
 
 
+@pytest.mark.long
 def test_failed_before_bronze_the_batch_is_read_from_the_files_as_they_are_now(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -294,6 +295,7 @@ def test_a_repeated_batch_judges_what_is_future_by_its_own_time(
     assert (reject["_batch_time"], good["_batch_time"]) == (begun, begun)
 
 
+@pytest.mark.long
 def test_with_its_checkpoint_lost_a_source_is_not_read_a_second_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:

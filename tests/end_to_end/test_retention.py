@@ -82,6 +82,7 @@ def test_the_stream_reads_on_after_its_table_lost_dates(spark: SparkSession, pla
     assert DeltaTable(place.places.bronze).history(1)[0]["operation"] != "DELETE"
 
 
+@pytest.mark.long
 def test_late_rows_leave_windows_that_begin_before_what_is_kept_as_they_are(
     spark: SparkSession, place: Place
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_report_has_five_examples_however_many_windows_differ(
     assert len(told) < 15
 
 
+@pytest.mark.long
 def test_windows_are_compared_by_their_start_from_the_range_on_and_before_its_end(
     spark: SparkSession, copied: Place
 ) -> None:

@@ -111,6 +111,7 @@ def test_the_history_and_the_accounts_say_that_it_was_a_backfill(
     assert runs == [("mend", "succeeded")]
 
 
+@pytest.mark.long
 def test_a_dry_run_tells_the_same_and_writes_no_file(spark: SparkSession, place: Place) -> None:
     correct_bronze(place)
     shutil.rmtree(place.places.lease)
@@ -180,6 +181,7 @@ def fail_before_gold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.streaming.backfill.backfill.publish_table", end)
 
 
+@pytest.mark.long
 def test_killed_before_gold_and_repeated_it_appends_and_revises_once(
     spark: SparkSession, place: Place
 ) -> None:

@@ -127,6 +127,7 @@ def test_the_result_says_that_no_spark_was_started_and_why(place: Place) -> None
     assert told.restart == {"per_10m": "clean end", "ingest": "clean end"}
 
 
+@pytest.mark.long
 def test_versions_of_bronze_without_new_rows_start_no_spark(
     spark: SparkSession, place: Place
 ) -> None:

@@ -106,6 +106,9 @@ def _written(path: str, facts: FileFacts, footer: pq.FileMetaData) -> WrittenFil
         if "." in name or len(groups) < len(found):
             continue
         nulls[name] = sum(one.null_count or 0 for one in groups)
+        # Texts are not told; and the bytes of a line need not be one.
+        if footer.schema.column(index).physical_type == "BYTE_ARRAY":
+            continue
         valued = [one for one in groups if one.num_values]
         if valued and all(one.has_min_max for one in valued):
             ends: list[Any] = [value for one in valued for value in (one.min, one.max)]

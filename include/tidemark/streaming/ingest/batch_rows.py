@@ -5,24 +5,56 @@ Judged rows have `_repeats` besides what `judge` gives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.pipeline.model import Source
+from tidemark.pipeline.storage_options import spark_uri
 from tidemark.streaming.ingest.batch_files import BatchFiles
+from tidemark.streaming.ingest.judge import MARK
 from tidemark.streaming.schemas import rejects_schema
 
+# No source has a column of this name: a line that holds the mark in it is rejected.
+REJECTED = f"rejected{MARK}"
 _OF_BRONZE = ("_extra", "_file", "_batch", "_batch_time", "_event_date")
 
 
 def accepted_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:
     """The accepted rows, in bronze's columns."""
     return judged.where(_is_accepted()).select(*_of_bronze(source, batch, time_ms))
+
+
+def accepted_rows_and_lines(
+    judged: DataFrame, source: Source, batch: int, time_ms: int
+) -> DataFrame:
+    """All rows in bronze's columns and `REJECTED`: of a rejected one only its file, and the line in
+    `_extra`, where text has room whose bytes are no UTF-8.
+    """
+    accepted = _is_accepted()
+    held = {"_extra": F.when(accepted, F.col("_extra")).otherwise(F.col("_value"))}
+    held |= {"_file": F.col("_file")}
+    names = [*source.columns, *source.derive, *_OF_BRONZE]
+    columns = _of_bronze(source, batch, time_ms)
+    return judged.select(
+        *[
+            held.get(name, F.when(accepted, column)).alias(name)
+            for name, column in zip(names, columns, strict=True)
+        ],
+        (~accepted).alias(REJECTED),
+    )
+
+
+def lines_apart(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """The lines of files of rejected rows, as `judge` takes them."""
+    reader = spark.read.schema("_extra string, _file string").option("recursiveFileLookup", True)
+    rows = reader.parquet(*[spark_uri(file) for file in files])
+    return rows.select(F.col("_extra").alias("_value"), "_file")
 
 
 def rejected_rows(judged: DataFrame, source: Source, batch: int, time_ms: int) -> DataFrame:

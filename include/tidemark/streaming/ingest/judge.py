@@ -36,8 +36,8 @@ TOO_OLD = "too old"
 FUTURE = "future"
 
 # Mark of the envelope's names. A line that holds it could imitate them, and is rejected.
-_MARK = "_5f3a9c"
-_ROWS, _END, _CORRUPT = f"rows{_MARK}", f"end{_MARK}", f"corrupt{_MARK}"
+MARK = "_5f3a9c"
+_ROWS, _END, _CORRUPT = f"rows{MARK}", f"end{MARK}", f"corrupt{MARK}"
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _PARSER = {**_STRICT_JSON, "columnNameOfCorruptRecord": _CORRUPT}
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -337,7 +337,7 @@ def _keys_are_unique() -> SparkColumn:
 def _well_formed() -> SparkColumn:
     value = F.col("_value")
     one_object = _whole() & F.col("_keys").isNotNull() & _keys_are_unique()
-    good = F.is_valid_utf8(value) & one_object & ~_has_lone_surrogate() & ~value.contains(_MARK)
+    good = F.is_valid_utf8(value) & one_object & ~_has_lone_surrogate() & ~value.contains(MARK)
     return F.coalesce(good, F.lit(False))
 
 
@@ -354,7 +354,7 @@ def _malformed() -> tuple[SparkColumn, str, SparkColumn]:
         F.when(~F.is_valid_utf8("_value"), F.lit("not valid UTF-8"))
         .when(F.col("_value").rlike(r"^\s*\z"), F.lit("blank line"))
         .when(F.col("_value").startswith("\ufeff"), F.lit("begins with a byte order mark (BOM)"))
-        .when(F.col("_value").contains(_MARK), F.lit(f"holds {_MARK}, which is kept for Tidemark"))
+        .when(F.col("_value").contains(MARK), F.lit(f"holds {MARK}, which is kept for Tidemark"))
         .when(_whole() & _has_lone_surrogate(), F.lit("holds half of a surrogate pair"))
         .when(~_keys_are_unique() & _whole(), F.lit("a field stands twice in the object"))
         .otherwise(F.lit("not exactly one JSON object"))

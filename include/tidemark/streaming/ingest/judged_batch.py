@@ -14,12 +14,15 @@ from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.append import FEW_ROWS, BatchRows, WrittenRows, write_rows
+from tidemark.streaming.append import FEW_ROWS, BatchRows, WrittenRows, write_apart, write_rows
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch_files import BatchFiles, no_longer_readable
 from tidemark.streaming.ingest.batch_rows import (
+    REJECTED,
     accepted_rows,
+    accepted_rows_and_lines,
     collected_rows,
+    lines_apart,
     rejected_files,
     rejected_rows,
 )
@@ -131,18 +134,13 @@ def _of_many(
     lines: int,
     repeated: bool,
 ) -> JudgedBatch:
-    """Accepted rows are written by Spark's tasks; of the others there are few, as a rule.
-
-    Each is a pass of its own over the lines: to judge twice takes half of the time that it takes
-    to keep all judged rows in the engine's memory.
-    """
+    """Accepted rows are written by Spark's tasks; of the others there are few, as a rule."""
     source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
-    rows = accepted_rows(judged, source, number, time_ms)
     if repeated:
-        accepted, accepted_number = None, rows.count()
+        accepted = None
+        accepted_number = accepted_rows(judged, source, number, time_ms).count()
     else:
-        rows = rows.coalesce(1) if lines <= _ONE_FILE_ROWS else rows
-        accepted = write_rows(rows, batch.bronze, batch.options, number)
+        accepted, judged = _accepted_written(spark, batch, judged, lines)
         accepted_number = accepted.number
     verdicts = rejected_files(files, number, time_ms)
     if accepted_number == lines:
@@ -160,6 +158,30 @@ def _of_many(
         rejected.unpersist()
         raise
     return JudgedBatch(accepted, together, files, counts, (rejected,))
+
+
+def _accepted_written(
+    spark: SparkSession, batch: Batch, judged: DataFrame, lines: int
+) -> tuple[WrittenRows, DataFrame]:
+    """The accepted rows in files, and judged rows that have all of the rejected ones.
+
+    One pass over the lines: those that are rejected are written apart, as they are, and judged once
+    more, which gives the same. Whether a row repeats another is not told by its line alone; then
+    the rows were kept for that, and are asked a second time.
+    """
+    source, number, time_ms = batch.pipeline.source, batch.number, batch.time_ms
+
+    def few_files(rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if lines <= _ONE_FILE_ROWS else rows
+
+    if source.unique is not None:
+        rows = few_files(accepted_rows(judged, source, number, time_ms))
+        return write_rows(rows, batch.bronze, batch.options, number), judged
+    rows = few_files(accepted_rows_and_lines(judged, source, number, time_ms))
+    accepted, apart = write_apart(rows, REJECTED, batch.bronze, batch.options, number)
+    if apart:
+        judged = without_duplicates(judge(lines_apart(spark, apart), batch.rules, time_ms))
+    return accepted, judged
 
 
 def _with_files(
