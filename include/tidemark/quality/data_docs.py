@@ -16,6 +16,17 @@ from tidemark.quality.expectations import TableExpectations
 from tidemark.storage.files import Options, list_files, remove_files, write_bytes
 
 
+# The renderer's pages take their styles from the web. These make them readable without it, and leave
+# out what leads nowhere: the way to a site's start, and an advertisement.
+_STYLE = """<style>
+body { font-family: sans-serif; margin: 1rem; }
+table { border-collapse: collapse; margin-bottom: 1rem; }
+td, th { border: 1px solid #ccc; padding: .3rem .6rem; text-align: left; }
+nav.sticky-top, footer { display: none !important; }
+</style>
+"""
+
+
 def write_docs(
     places: Places,
     run_id: str,
@@ -74,7 +85,8 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
     )
     renderer: Any = ValidationResultsPageRenderer(run_info_at_end=True)
     view: Any = DefaultJinjaPageView()
-    return str(view.render(renderer.render(whole)))
+    page = str(view.render(renderer.render(whole)))
+    return page.replace("</head>", f"{_STYLE}</head>", 1)
 
 
 def _statistics(good: int, number: int) -> dict[str, float]:
