@@ -15,9 +15,8 @@ from tidemark.pipeline.places import Places
 from tidemark.quality.expectations import TableExpectations
 from tidemark.storage.files import Options, list_files, remove_files, write_bytes
 
-
-# The renderer's pages take their styles from the web. These make them readable without it, and leave
-# out what leads nowhere: the way to a site's start, and an advertisement.
+# The renderer's pages take their styles from the web. These make them readable without it, and
+# leave out what leads nowhere: the way to a site's start, and an advertisement.
 _STYLE = """<style>
 body { font-family: sans-serif; margin: 1rem; }
 table { border-collapse: collapse; margin-bottom: 1rem; }
