@@ -91,7 +91,7 @@ def write_pipeline(folder: Path, checks: Sequence[Mapping[str, object]]) -> Path
 
 
 def _figure(found: Mapping[str, Sequence[DagRun]]) -> Figure:
-    tasks = [task.task for task in found[_WITH_NEW][0].tasks if task.seconds]
+    tasks = [one.task for one in found[_WITH_NEW][0].tasks if one.state == "success"]
     seconds = {task: {name: _seconds(runs, task) for name, runs in found.items()} for task in tasks}
     rows = [
         [task, *(spread(some) if some else "–" for some in by_run.values())]
