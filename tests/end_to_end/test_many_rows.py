@@ -41,7 +41,7 @@ def of_run(
     return [rows, repr(told).replace(str(folder), ""), sorted_rows(place.gold(), ["updated_by"])]
 
 
-@pytest.mark.parametrize("unique", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("unique", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_bronze_rejects_and_gold_are_the_same_whether_rows_are_few_or_many(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: bool
 ) -> None:

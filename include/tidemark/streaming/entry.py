@@ -25,11 +25,13 @@ from tidemark.tables.results.result_file import Facts, RunError, write_result
 
 @dataclass(frozen=True)
 class Ended:
-    """What a job came to: its result, the path or URI where that goes, and its exit code."""
+    """What a job came to: its result, the path or URI where that goes, its exit code, and a line
+    that is printed once the result is written."""
 
     result: Facts
     target: str | None
     code: int
+    line: str | None = None
 
 
 def job_main(
@@ -56,6 +58,8 @@ def job_main(
     ended = work(pipeline, settings, progress)
     if ended.target and not _is_written(ended, settings, progress):
         return RETRY
+    if ended.line:
+        print(ended.line)
     return ended.code
 
 

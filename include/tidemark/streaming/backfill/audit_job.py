@@ -45,9 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = Asked(arguments.start, arguments.end)
         result = audit_once(run, names, asked, progress, started)
         target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        print(f"result file: {target}")
         code = FAILED if result.outcome == "different" else exit_code(result.error)
-        return Ended(result, target, code)
+        return Ended(result, target, code, f"result file: {target}")
 
     def early(error: RunError) -> AuditResult:
         return AuditResult(
