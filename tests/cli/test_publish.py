@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from pathlib import Path
 
 import pytest
@@ -47,18 +49,30 @@ def test_a_failed_check_stops_it_and_accept_publishes_it_with_the_reason(held: H
     assert accepted.exit_code == 0, accepted.output
     assert "overridden: per_10m: total > 0: 1 of 3 rows break it" in accepted.stdout
     assert len(held.windows.gold("key")) == 3
-    told = [(row["check"], row["accepted"]) for row in held.verdicts() if row["accepted"]]
-    assert told == [("total > 0", "a refund, known")]
+    (row,) = [row for row in held.verdicts() if row["accepted"]]
+    assert (row["check"], row["accepted"]) == ("total > 0", "a refund, known")
+    assert row["accepted_by"] == f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def test_who_accepts_can_be_told(held: Held) -> None:
+    held.run(*bad_and_good(), run_id="run")
+    assert tidemark(held, "publish", "clicks").exit_code == 1
+    given = ["--accept", "--reason", "known", "--by", "Ada of ads-data"]
+    assert tidemark(held, "publish", "clicks", *given).exit_code == 0
+    (row,) = [row for row in held.verdicts() if row["accepted"]]
+    assert row["accepted_by"] == "Ada of ads-data"
 
 
 @pytest.mark.parametrize(
-    "given", [["--accept"], ["--reason", "why"], ["--accept", "--reason", " "]], ids=str
+    "given",
+    [["--accept"], ["--reason", "why"], ["--accept", "--reason", " "], ["--by", "Ada"]],
+    ids=str,
 )
 def test_accept_and_reason_go_together(held: Held, given: list[str]) -> None:
     held.run(*bad_and_good())
     ran = tidemark(held, "publish", "clicks", *given)
     assert ran.exit_code == 2
-    assert "go together" in ran.output
+    assert "go together" in ran.output or "goes with --accept" in ran.output
     assert held.windows.gold("key") == []
 
 

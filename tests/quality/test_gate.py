@@ -11,10 +11,13 @@ from tests.quality.held import NOW, Held, bad_and_good, verdict_of
 from tests.tables.windows import at, window
 from tidemark.errors import NotPublishable
 from tidemark.quality.gate import accept
+from tidemark.quality.record import Acceptance
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 from tidemark.tables.status.pipeline_status import pipeline_status
 from tidemark.tables.status.state import State
+
+KNOWN = Acceptance("known", "ada")
 
 POSITIVE = {"fail": "total > 0"}
 
@@ -140,30 +143,30 @@ def test_a_verdict_has_its_evidence_in_ops_quality(held: Held) -> None:
         "unexpected": 1,
         "data_docs": None,
         "accepted": None,
+        "accepted_by": None,
     }
 
 
-def test_an_accepted_run_is_published_and_the_reason_is_recorded_once(held: Held) -> None:
+def test_an_accepted_run_is_published_and_it_is_recorded_once_why_and_by_whom(held: Held) -> None:
     failed = held.gated(held.run(*bad_and_good())).run
     for _ in range(2):
-        (overridden,) = accept(held.place.pipeline, failed, held.settings, "known", at(14))
+        (overridden,) = accept(held.place.pipeline, failed, held.settings, KNOWN, at(14))
     assert overridden.check == "total > 0"
     published = held.publish(failed)
     assert (published.error, published.held) == (None, False)
     assert len(held.windows.gold("key")) == 3
     accepted = [row for row in held.verdicts() if row["accepted"]]
-    assert [(row["check"], row["accepted"], row["time"]) for row in accepted] == [
-        ("total > 0", "known", at(14))
-    ]
+    told = [(row["check"], row["accepted"], row["accepted_by"], row["time"]) for row in accepted]
+    assert told == [("total > 0", "known", "ada", at(14))]
 
 
 def test_nothing_is_accepted_where_no_check_failed(held: Held) -> None:
     run = held.run(window(at(10), key="a", total=1))
     with pytest.raises(NotPublishable, match="No check of run run has failed"):
-        accept(held.place.pipeline, run, held.settings, "why not", NOW)
+        accept(held.place.pipeline, run, held.settings, KNOWN, NOW)
     held.gated(run)
     with pytest.raises(NotPublishable, match="No check of run run has failed"):
-        accept(held.place.pipeline, run, held.settings, "why not", NOW)
+        accept(held.place.pipeline, run, held.settings, KNOWN, NOW)
 
 
 def test_a_run_with_nothing_to_publish_is_not_judged_and_writes_no_verdict(held: Held) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -36,6 +39,14 @@ def publish(
         str | None,
         typer.Option(metavar="TEXT", show_default=False, help="Why; kept in ops/quality."),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default="USER@HOST",
+            help="Who accepts; kept in ops/quality.",
+        ),
+    ] = None,
     master: Annotated[
         str, typer.Option(metavar="MASTER", help="Spark's, where checks of many rows need it.")
     ] = "local[*]",
@@ -50,11 +61,14 @@ def publish(
         raise typer.BadParameter(
             'go together: --accept --reason "…"', param_hint="--accept, --reason"
         )
+    if by and not accept:
+        raise typer.BadParameter("goes with --accept", param_hint="--by")
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     options = loaded.storage_options
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures
+    from tidemark.quality.record import Acceptance
     from tidemark.tables.publishing.publish import publish_and_record
     from tidemark.tables.results.newest_result import held_run
 
@@ -64,7 +78,8 @@ def publish(
     else:
         uri, held = held_run(Places(loaded.root, found.name), options)
     if reason:
-        for verdict in accept_failures(found, held, loaded, reason, datetime.now(UTC)):
+        accepted = Acceptance(reason, by or _whoever_runs_this())
+        for verdict in accept_failures(found, held, loaded, accepted, datetime.now(UTC)):
             print(f"overridden: {verdict_line(verdict)}")
     else:
         held = validated(found, pipeline, held, uri, loaded, settings, master)
@@ -75,3 +90,12 @@ def publish(
     print_result(published, uri)
     if published.error:
         raise typer.Exit(exit_code(published.error))
+
+
+def _whoever_runs_this() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run as a number that has no name.
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

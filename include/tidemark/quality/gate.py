@@ -12,7 +12,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.quality.expectations import ToFrame
-from tidemark.quality.record import last_failures, record_verdicts
+from tidemark.quality.record import Acceptance, last_failures, record_verdicts
 from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate
 from tidemark.quality.verdicts import ValidationResult, Verdict
 from tidemark.tables.publishing.publish import check_publishable
@@ -76,9 +76,9 @@ def validate_held(
 
 
 def accept(
-    pipeline: Pipeline, run: RunResult, settings: Settings, reason: str, now: datetime
+    pipeline: Pipeline, run: RunResult, settings: Settings, accepted: Acceptance, now: datetime
 ) -> tuple[Verdict, ...]:
-    """Record in `ops/quality` that the failed checks of a run are overridden, and for which reason.
+    """Record in `ops/quality` that the failed checks of a run are overridden, why and by whom.
 
     They are those of its last validation: nothing is judged again, so that a check which cannot be
     told does not stand in the way. NotPublishable where none failed.
@@ -90,7 +90,7 @@ def accept(
             f"No check of run {run.run_id} has failed, so there is nothing to accept. Nothing was "
             f"published. Leave --accept away: `tidemark publish {pipeline.name}`."
         )
-    record_verdicts(places.quality, run, now, overridden, options, accepted=reason)
+    record_verdicts(places.quality, run, now, overridden, options, accepted=accepted)
     return overridden
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -38,9 +39,18 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("examples", pa.string()),
     pa.field("data_docs", pa.string()),
     pa.field("accepted", pa.string()),
+    pa.field("accepted_by", pa.string()),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "What the checks of all pipelines said of each run"
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Why failed checks are overridden, and by whom."""
+
+    reason: str
+    by: str
 
 
 def record_verdicts(
@@ -50,22 +60,24 @@ def record_verdicts(
     verdicts: Sequence[Verdict],
     options: Mapping[str, str],
     data_docs: str | None = None,
-    accepted: str | None = None,
+    accepted: Acceptance | None = None,
 ) -> None:
     """Append a row for each verdict, in one commit, unless the table has them. `time` is in UTC.
 
-    `accepted` is the reason for which these failed checks were overridden.
+    `accepted` says why and by whom these failed checks were overridden.
     """
     if not verdicts:
         return
     table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
     named = {"pipeline": run.pipeline, "run": run.run_id, "started_at": run.started_at}
     told = [_row(verdict) for verdict in verdicts]
-    validation = _digest([{"accepted": accepted, "started": str(run.started_at)}, *told])
+    reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
+    validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *told])
     known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))
     if known.count_rows(filter=ds.field("validation") == validation):
         return
-    same = {"time": time, "validation": validation, "data_docs": data_docs, "accepted": accepted}
+    same = {"time": time, "validation": validation, "data_docs": data_docs}
+    same |= {"accepted": reason, "accepted_by": by}
     rows = [named | same | row for row in told]
     write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
 
