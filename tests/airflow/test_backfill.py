@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.test_stream_operator import SUBMIT
 from tidemark.airflow import pipeline_dags
+from tidemark.airflow.assets import asset_of
 from tidemark.airflow.backfill import BackfillOperator
 from tidemark.airflow.job import job_file
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline
+from tidemark.pipeline.places import Places
 
 Write = Callable[..., Path]
 RUN = "manual__2026-11-21T10:00:00+00:00"
@@ -102,8 +105,12 @@ class Backfill:
 
     def __init__(self, folder: Path, pipeline: Path) -> None:
         self.folder, self.pipeline = folder, pipeline
+        self.places = Places(str(folder), "visits")
+        self.events: dict[str, Any] = {}
 
-    def run(self, result: dict[str, Any] | None, **asked: Any) -> dict[str, Any]:
+    def run(
+        self, result: dict[str, Any] | None, tables: Sequence[str] = (), **asked: Any
+    ) -> dict[str, Any]:
         plan = {
             "result": json.dumps(result) if result else None,
             "exit": 0,
@@ -116,13 +123,22 @@ class Backfill:
             pipeline_file=str(self.pipeline),
             conn_id="spark_default",
             spark_binary=str(self.folder / "spark-submit"),
+            outlets=[asset_of(table, self.places) for table in tables],
         )
         context: Any = {
             "run_id": RUN,
             "ti": SimpleNamespace(try_number=1),
             "params": {**ASKED, **asked},
+            "dag_run": SimpleNamespace(triggering_user_name="ada"),
+            "outlet_events": defaultdict(SimpleNamespace),
         }
-        return operator.execute(context)
+        try:
+            return operator.execute(context)
+        finally:
+            # What Airflow makes events of.
+            self.events = {
+                asset.name: context["outlet_events"][asset].extra for asset in operator.outlets
+            }
 
     def arguments(self) -> list[str]:
         seen: list[str] = json.loads((self.folder / "seen.json").read_text())
@@ -160,6 +176,31 @@ def test_the_job_is_told_table_and_range_under_a_run_id_that_no_stream_has(task:
 def test_a_dry_run_is_one_for_the_job_as_well(task: Backfill) -> None:
     task.run({**RESULT, "dry_run": True}, dry_run=True)
     assert task.arguments()[-1] == "--dry-run"
+
+
+PUBLISHED = {"windows": 2, "start_ms": 1782864000000, "end_ms": 1782871200000}
+
+
+def test_the_table_that_it_changed_gets_an_event_with_the_range(task: Backfill) -> None:
+    task.run({**RESULT, "published": PUBLISHED}, ["page_1h", "other"])
+    assert task.events == {
+        "tidemark/visits/page_1h": {
+            "run": f"backfill__{RUN}",
+            "windows": 2,
+            "window_start": "2026-07-01T00:00:00+00:00",
+            "window_end": "2026-07-01T02:00:00+00:00",
+        }
+    }
+
+
+def test_a_backfill_that_changed_nothing_makes_no_event(task: Backfill) -> None:
+    task.run({**RESULT, "dry_run": True}, ["page_1h"], dry_run=True)
+    assert task.events == {}
+
+
+def test_whoever_starts_it_can_accept_failed_checks_with_a_reason(task: Backfill) -> None:
+    task.run(RESULT, accept="a refund, known")
+    assert task.arguments()[-3:] == ["--accept", "--reason=a refund, known", "--by=ada, by Airflow"]
 
 
 def test_a_time_without_a_zone_is_refused_before_anything_starts(task: Backfill) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.quality.held import NOW, Held, bad_and_good, verdict_of
 from tests.tables.windows import at, window
 from tidemark.errors import NotPublishable
+from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.gate import accept
-from tidemark.quality.record import Acceptance
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 from tidemark.tables.status.pipeline_status import pipeline_status

@@ -15,7 +15,7 @@ from tests.tables.windows import at, window
 from tidemark.pipeline.settings import Checks
 from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.expectations import RowsOfTable, judge_expectations
-from tidemark.quality.planned_rows import planned_rows
+from tidemark.quality.planned_rows import TablePublish, planned_rows
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.validation.validate_job import validate_once
 from tidemark.tables.publishing.to_publish import to_publish
@@ -53,6 +53,14 @@ TOLD: dict[str, Callable[[Row], bool | None]] = {
 }
 
 
+def publish_of(held: Held, *rows: Row) -> TablePublish:
+    """What a run with these changed windows would publish."""
+    pins = held.run(*rows).tables["per_10m"]
+    places, table = held.place.places, held.place.pipeline.tables["per_10m"]
+    found = to_publish(pins, places.gold("per_10m"), places.changes("per_10m"), {})
+    return TablePublish("per_10m", table, found.gold, found.plan, found.changes(), "run")
+
+
 def test_duckdb_spark_and_python_find_the_same_rows_bad(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -61,10 +69,7 @@ def test_duckdb_spark_and_python_find_the_same_rows_bad(
     starts = [(at(10, minute), key) for minute in (0, 20, 40) for key in ("a", "b", "c", None)]
     values = (None, -2, -1, 0, 2, 3, 5)
     rows = [window(start, key=key, total=draw.choice(values)) for start, key in starts]
-    pins = held.run(*rows).tables["per_10m"]
-    places, table = held.place.places, held.place.pipeline.tables["per_10m"]
-    found = to_publish(pins, places.gold("per_10m"), places.changes("per_10m"), {})
-    with planned_rows("per_10m", table, found, {"run": "run"}) as planned:
+    with planned_rows(publish_of(held, *rows)) as planned:
         by_duckdb = {one.check: one.unexpected for one in judge_conditions(planned)}
         frame = spark.createDataFrame(planned.to_arrow())
     by_spark = {text: frame.where(f"NOT ({text})").count() for text in TOLD}
@@ -87,11 +92,8 @@ def test_expectations_say_the_same_on_spark_as_on_pandas(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     held = Held(tmp_path, [{"fail": one} for one in EXPECTATIONS])
-    pins = held.run(*bad_and_good()).tables["per_10m"]
-    places, table = held.place.places, held.place.pipeline.tables["per_10m"]
-    found = to_publish(pins, places.gold("per_10m"), places.changes("per_10m"), {})
-    with planned_rows("per_10m", table, found, {"run": "run"}) as planned:
-        asked = [RowsOfTable("per_10m", table, planned.to_arrow())]
+    with planned_rows(publish_of(held, *bad_and_good())) as planned:
+        asked = [RowsOfTable("per_10m", planned.table, planned.to_arrow())]
     (by_pandas,) = judge_expectations(asked)
     (by_spark,) = judge_expectations(asked, spark.createDataFrame)
     told = [

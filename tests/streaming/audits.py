@@ -16,6 +16,7 @@ from tests.runs import Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidemark.quality.acceptance import Acceptance
     from tidemark.tables.backfill.audit_result import AuditResult
     from tidemark.tables.backfill.backfill_result import BackfillResult
 
@@ -62,6 +63,7 @@ def backfill_warm(
     dry_run: bool = False,
     run_id: str = "backfill",
     table: str = "per_10m",
+    accepted: Acceptance | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
     from tidemark.streaming.backfill.backfill_job import Asked, backfill_once
@@ -70,7 +72,7 @@ def backfill_warm(
 
     return backfill_once(
         Run(place.pipeline, place.settings, run_id, 0, "backfill"),
-        Asked(table, start, end, dry_run),
+        Asked(table, start, end, dry_run, accepted),
         Progress(place.name, out=io.StringIO()),
         datetime.now(UTC),
         session=lambda *_: spark,

@@ -21,12 +21,15 @@ from tests.streaming.audits import (
     gold_of,
     nothing_written,
 )
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.quality.acceptance import Acceptance
 from tidemark.tables.backfill.backfill_result import backfill_lines
 from tidemark.tables.publishing.gold import gold_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BACKFILL_MODULE = "tidemark.streaming.backfill.backfill"
 DERIVED = ("status", "revision", "updated_by")
 BY_HAND = """
     SELECT make_timestamptz(epoch_us(b.at) // 600000000 * 600000000) AS start, key,
@@ -123,6 +126,72 @@ def test_a_dry_run_tells_the_same_and_writes_no_file(spark: SparkSession, place:
     assert "2026-07-01T10:10:00Z key=a: (amount=11) → (amount=111)" in told
     assert "windows that go, because bronze has no row of them: 1" in told
     assert told.endswith("dry run: nothing was written")
+
+
+def guarded(place: Place, **check: str) -> Place:
+    """The same place, where its table has a check."""
+    table = {**place.content["tables"]["per_10m"], "checks": [check]}
+    return replace(place, content={**place.content, "tables": {"per_10m": table}})
+
+
+def test_a_failed_check_keeps_a_backfill_from_gold_and_changes_until_somebody_accepts_it(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    place = guarded(place, fail="amount < 100")
+    tables = [Path(place.places.gold("per_10m")), Path(place.places.changes("per_10m"))]
+    before = [files_below(table) for table in tables]
+    looked = backfill(spark, place, at(10), at(10, 40), dry_run=True)
+    assert looked.checks == ("check failed: per_10m: amount < 100: 1 of 1 rows break it",)
+    assert not Path(place.places.quality).exists()
+    error = backfill_warm(spark, place, at(10), at(10, 40)).error
+    assert error is not None
+    assert (error.type, error.retry_can_help) == ("ChecksFailed", False)
+    assert "window_start=2026-07-01T10:10:00+00:00, key=a, events=1, amount=111" in error.message
+    assert "nothing was appended" in error.message
+    assert [files_below(table) for table in tables] == before
+    known = Acceptance("a refund, known", "ada")
+    published = backfill(spark, place, at(10), at(10, 40), run_id="again", accepted=known)
+    assert published.checks == ("check overridden: per_10m: amount < 100: 1 of 1 rows break it",)
+    assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
+    told = query(
+        "SELECT run, passed, accepted, accepted_by FROM q WHERE starts_with(\"check\", 'amount') "
+        "ORDER BY time, accepted IS NOT NULL",
+        q=place.table(place.places.quality),
+    )
+    assert told == [
+        ("backfill", False, None, None),
+        ("again", False, None, None),
+        ("again", False, "a refund, known", "ada"),
+    ]
+
+
+def test_what_a_killed_backfill_left_is_held_to_the_checks_too(
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    correct_bronze(place)
+    with monkeypatch.context() as dying:
+        dying.setattr(f"{BACKFILL_MODULE}.write_ledger", lambda *_: 1 / 0)
+        assert backfill_warm(spark, place, at(10), at(10, 40)).error is not None
+    assert query("SELECT count(*) FROM c WHERE cause = 'backfill'", c=place.changes()) == [(2,)]
+    error = backfill_warm(spark, guarded(place, fail="amount < 100"), at(10), at(10, 40)).error
+    assert error is not None
+    assert error.type == "ChecksFailed"
+    assert backfill(spark, place, at(10), at(10, 40)).published_windows == 2
+
+
+def test_a_warning_lets_a_backfill_pass_and_is_told_and_so_is_the_range(
+    spark: SparkSession, place: Place
+) -> None:
+    correct_bronze(place)
+    result = backfill(spark, guarded(place, warn="amount < 100"), at(10), at(10, 40))
+    assert result.checks == ("warning: per_10m: amount < 100: 1 of 1 rows break it",)
+    assert result.published is not None
+    range_ms = (result.published.start_ms, result.published.end_ms)
+    assert range_ms == (epoch_ms(at(10, 10)), epoch_ms(at(10, 30)))
+    again = backfill(spark, place, at(10), at(10, 40))
+    assert (again.published_windows, again.published) == (None, result.published)
+    assert backfill(spark, place, at(10), at(10, 40), run_id="other").published is None
 
 
 @pytest.mark.long

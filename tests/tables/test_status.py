@@ -13,7 +13,7 @@ from tests.runs import Place, clicks
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
 from tests.tables.pipelines import BEGAN, bronze, checked, ended, housekept, windows_of
 from tests.tables.windows import Windows, at, window
-from tidemark.errors import LeaseHeld, RunFailed, TableMismatch
+from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
 from tidemark.tables.fence import fence_tables, pipeline_tables
 from tidemark.tables.ops import ensure_ops_table, newest_rows
 from tidemark.tables.results.runs import SCHEMA, record_interrupted_run
@@ -138,6 +138,20 @@ def test_a_run_that_found_the_lease_taken_says_nothing_of_the_pipeline(place: Pl
     ended(place)
     ended(place, "second", BEGAN + timedelta(seconds=2), error=LeaseHeld("held"))
     assert state(place) is State.WELL
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
+    place: Place, stopped: bool
+) -> None:
+    windows_of(place)
+    ended(place, error=TableMismatch("gold lacks a column") if stopped else None)
+    before = told(place)
+    failed = ChecksFailed("amount < 100") if not stopped else None
+    ended(place, "mend", BEGAN + timedelta(minutes=1), error=failed, trigger="backfill")
+    found = told(place)
+    assert (found.state, found.next_step) == (before.state, before.next_step)
+    assert [run.run for run in found.runs] == ["mend", "run"]
 
 
 def test_a_run_at_work_is_told(place: Place) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, BaseOperator, Context
 
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import load_settings
 from tidemark.pipeline.storage_options import is_local
-from tidemark.tables.results.result import Published, RunResult
+from tidemark.tables.results.result import Published
 
 
 def gold_asset(pipeline: str, table: str, settings: str | Path | None = None) -> Asset:
@@ -33,18 +33,21 @@ def asset_of(table: str, places: Places) -> Asset:
     return Asset(name=f"tidemark/{places.pipeline}/{table}", uri=uri)
 
 
-def changed_assets(outlets: Sequence[Any], published: RunResult) -> dict[Asset, dict[str, Any]]:
-    """Of a task's gold tables those that the run changed, each with its event's extra.
+def tell_changed(
+    task: BaseOperator, context: Context, run_id: str, changed: Mapping[str, Published | None]
+) -> None:
+    """Leave a task, of whose outlets gold tables are, those that its run changed, each with its
+    event's extra: Airflow makes an event for each outlet that is left when the task has succeeded.
 
     The extra: `run`, `windows` (how many changed, at least 1), and their range as ISO 8601 in UTC:
     `window_start`, the earliest start, and `window_end`, the latest end.
     """
-    changed = {name: table.published for name, table in published.tables.items()}
-    return {
-        asset: _extra(published.run_id, found)
-        for asset in outlets
-        if (found := changed.get(_table(asset)))
-    }
+    left = []
+    for asset in task.outlets:
+        if found := changed.get(_table(asset)):
+            context["outlet_events"][asset].extra = _extra(run_id, found)
+            left.append(asset)
+    task.outlets = left
 
 
 def _table(asset: Asset) -> str:

@@ -7,16 +7,18 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from tidemark.airflow.assets import tell_changed
 from tidemark.airflow.job import JobOperator
 from tidemark.pipeline.instants import utc_instant
 from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
 
 
 class BackfillOperator(JobOperator):
-    """Submits a backfill with the parameters `table`, `from`, `to` and `dry_run`.
+    """Submits a backfill with the parameters `table`, `from`, `to`, `dry_run` and `accept`.
 
-    It publishes by itself, in one commit. Counts and gold's version go to XCom; what changes,
-    before → after, stands in the task's log and in the result file.
+    It publishes by itself, in one commit, unless a check keeps it back. Of its outlets, gold
+    tables, the one gets an event that it changed. Counts and gold's version go to XCom; what
+    changes, before → after, stands in the task's log and in the result file.
     """
 
     job = "tidemark.streaming.backfill.backfill_job"
@@ -31,10 +33,13 @@ class BackfillOperator(JobOperator):
         asked = context["params"]
         bounds = [f"--from={_instant(asked, 'from')}", f"--to={_instant(asked, 'to')}"]
         dry_run = ["--dry-run"] if asked["dry_run"] else []
-        return ["--table", asked["table"], *bounds, *dry_run]
+        return ["--table", asked["table"], *bounds, *dry_run, *_accept(context)]
 
     def log_lines(self, result: BackfillResult) -> list[str]:
         return [] if result.error else list(backfill_lines(result))
+
+    def succeeded(self, context: Context, result: BackfillResult) -> None:
+        tell_changed(self, context, result.run_id, {result.table: result.published})
 
     def summary(self, result: BackfillResult, uri: str) -> dict[str, Any]:
         return {
@@ -45,6 +50,15 @@ class BackfillOperator(JobOperator):
             "windows_published": result.published_windows,
             "gold": result.gold,
         }
+
+
+def _accept(context: Context) -> list[str]:
+    """The reason to publish in spite of failed checks, and who gave it with the Dag run."""
+    reason = (context["params"].get("accept") or "").strip()
+    if not reason:
+        return []
+    by = context["dag_run"].triggering_user_name or "unknown"
+    return ["--accept", f"--reason={reason}", f"--by={by}, by Airflow"]
 
 
 def _instant(asked: Any, name: str) -> str:

@@ -6,10 +6,12 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
+from tidemark.airflow.assets import asset_of
 from tidemark.airflow.backfill import BackfillOperator
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import BACKFILL_SUFFIX
+from tidemark.pipeline.places import Places
 
 # Started by a person, or by another Dag; an Airflow backfill of it would repeat one range.
 RUN_TYPES = ("manual", "operator_triggered")
@@ -20,7 +22,9 @@ def backfill_dag_id(pipeline: str) -> str:
     return f"{pipeline}{BACKFILL_SUFFIX}"
 
 
-def backfill_dag(pipeline: Pipeline, dag_arguments: dict[str, Any], task: dict[str, Any]) -> DAG:
+def backfill_dag(
+    pipeline: Pipeline, places: Places, dag_arguments: dict[str, Any], task: dict[str, Any]
+) -> DAG:
     """The Dag. `dag_arguments` are those of the stream's Dag too, `task` those of its tasks."""
     with DAG(
         dag_id=backfill_dag_id(pipeline.name),
@@ -31,7 +35,12 @@ def backfill_dag(pipeline: Pipeline, dag_arguments: dict[str, Any], task: dict[s
         params=_params(pipeline),
         **dag_arguments,
     ) as dag:
-        BackfillOperator(task_id="backfill", doc_md=TASK_DOCS["backfill"], **task)
+        BackfillOperator(
+            task_id="backfill",
+            outlets=[asset_of(table, places) for table in pipeline.tables],
+            doc_md=TASK_DOCS["backfill"],
+            **task,
+        )
     return dag
 
 
@@ -50,6 +59,11 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
         "dry_run": Param(
             True, type="boolean", description="Only show what would change; write nothing"
         ),
+        "accept": Param(
+            None,
+            type=["null", "string"],
+            description="Publish even where checks fail: the reason, which is recorded",
+        ),
     }
 
 
@@ -63,6 +77,8 @@ counts up, and windows without any row go.
   found differences.
 - **`dry_run`** is on unless you switch it off: the task's log shows how many windows would change,
   with examples, before → after. Nothing is written.
+- **Checks** of the table hold here too, for what would be published: where one with `fail` does not
+  pass, nothing is written. `accept` overrides that, with a reason that is recorded.
 - **Refused**: ranges with windows that are still open (the message names the largest range), and,
   with `keep`, frozen ones; and while windows of a run wait for their publish (the task is tried
   again).

@@ -95,9 +95,10 @@ def _dags_of(
 ) -> tuple[DAG, ...]:
     arguments = _dag_arguments(pipeline, default_args)
     files = {name: task[name] for name in ("pipeline_file", "settings_file")}
+    places = Places(settings.root, pipeline.name)
     return (
-        _stream_dag(pipeline, Places(settings.root, pipeline.name), arguments, task, told),
-        backfill_dag(pipeline, arguments, task),
+        _stream_dag(pipeline, places, arguments, task, told),
+        backfill_dag(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
 

@@ -100,7 +100,7 @@ class JobOperator(SparkSubmitOperator):
         pipeline, run_id = Path(self.pipeline_file).stem, self.job_run_id(context)
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
         if (done := self.done_without_job(context, settings, uri)) is not None:
-            return self._decide(done, uri, None)
+            return self._decide(context, done, uri, None)
         self.application = job_file(self.job)
         self.application_args = [*self._arguments(run_id, uri), *self.job_arguments(context)]
         self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
@@ -112,7 +112,7 @@ class JobOperator(SparkSubmitOperator):
             raise without_result(
                 self._exit_status, f"{uri} is of an earlier run with this id."
             ) from submit_error
-        return self._decide(result, uri, submit_error)
+        return self._decide(context, result, uri, submit_error)
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> Any:
         """The result, as it was written to `uri`, where no job is needed; None where one is."""
@@ -121,6 +121,9 @@ class JobOperator(SparkSubmitOperator):
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """Environment variables for spark-submit, besides the worker's own."""
         return {}
+
+    def succeeded(self, context: Context, result: Any) -> None:
+        """What there is to do with the result of a job that succeeded, besides its summary."""
 
     def on_kill(self) -> None:
         """End the whole job: the provider kills the JVM only, and leaves Python's driver.
@@ -190,7 +193,7 @@ class JobOperator(SparkSubmitOperator):
                 raise without_result(self._exit_status, str(error)) from submit_error
 
     def _decide(
-        self, result: Any, uri: str, submit_error: AirflowException | None
+        self, context: Context, result: Any, uri: str, submit_error: AirflowException | None
     ) -> dict[str, Any]:
         for line in self.log_lines(result):
             self.log.info(line)
@@ -198,6 +201,7 @@ class JobOperator(SparkSubmitOperator):
             raise failure(self.doing, result.error) from submit_error
         if submit_error is not None:
             self.log.warning("It succeeded, yet spark-submit then failed: %s", submit_error)
+        self.succeeded(context, result)
         return self.summary(result, uri)
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from tidemark.airflow.assets import changed_assets
+from tidemark.airflow.assets import tell_changed
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.errors import ChecksFailed
@@ -45,12 +45,8 @@ class PublishOperator(PipelineOperator):
         if published.error is not None:
             raise failure("Publishing", published.error)
         self._tell(published)
-        extras = changed_assets(self.outlets, published)
-        for asset, extra in extras.items():
-            context["outlet_events"][asset].extra = extra
-        # Airflow makes an event for each outlet that is left when the task has succeeded.
-        self.outlets = list(extras)
         tables = published.tables.items()
+        tell_changed(self, context, published.run_id, {name: t.published for name, t in tables})
         return {name: {"gold": t.gold, "windows": t.published_windows} for name, t in tables}
 
     def _tell(self, published: RunResult) -> None:

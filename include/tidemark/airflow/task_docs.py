@@ -50,7 +50,7 @@ as failed although the tasks after it went on.
 """,
     "backfill": """\
 Computes closed windows of the range again from accepted rows, and publishes those that differ, in
-one commit.
+one commit, unless a check of the table keeps them back.
 
 **Failed?** Gold is as it was, unless the log says that it was published. It can be run again.
 """,

@@ -74,13 +74,17 @@ class ValidateOperator(JobOperator):
         return gated.told
 
     def _decide(
-        self, result: ValidationResult, uri: str, submit_error: AirflowException | None
+        self,
+        context: Context,
+        result: ValidationResult,
+        uri: str,
+        submit_error: AirflowException | None,
     ) -> dict[str, Any]:
         # Before the task fails: a failed check is what people want to look at.
         if result.data_docs:
             file = Path(self.settings_file) if self.settings_file else None
             self.data_docs = load_settings(file).docs_address(result.data_docs)
-        return super()._decide(result, uri, submit_error)
+        return super()._decide(context, result, uri, submit_error)
 
     def log_lines(self, result: ValidationResult) -> list[str]:
         docs = [f"Data Docs: {result.data_docs}"] if result.data_docs else []

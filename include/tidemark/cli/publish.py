@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -17,6 +14,7 @@ from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import load_settings
+from tidemark.quality.acceptance import acceptance
 from tidemark.quality.verdicts import verdict_line
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
@@ -57,18 +55,15 @@ def publish(
     With --accept the checks that failed when the run was validated are overridden, and that is
     recorded. Safe to repeat: what is published already is left alone. Exits as `tidemark run` does.
     """
-    if accept != bool(reason and reason.strip()):
-        raise typer.BadParameter(
-            'go together: --accept --reason "…"', param_hint="--accept, --reason"
-        )
-    if by and not accept:
-        raise typer.BadParameter("goes with --accept", param_hint="--by")
+    try:
+        accepted = acceptance(accept, reason, by)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     options = loaded.storage_options
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures
-    from tidemark.quality.record import Acceptance
     from tidemark.tables.publishing.publish import publish_and_record
     from tidemark.tables.results.newest_result import held_run
 
@@ -77,8 +72,7 @@ def publish(
         held = read_result(RunResult, uri, options)
     else:
         uri, held = held_run(Places(loaded.root, found.name), options)
-    if reason:
-        accepted = Acceptance(reason, by or _whoever_runs_this())
+    if accepted:
         for verdict in accept_failures(found, held, loaded, accepted, datetime.now(UTC)):
             print(f"overridden: {verdict_line(verdict)}")
     else:
@@ -90,12 +84,3 @@ def publish(
     print_result(published, uri)
     if published.error:
         raise typer.Exit(exit_code(published.error))
-
-
-def _whoever_runs_this() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run as a number that has no name.
-        user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"

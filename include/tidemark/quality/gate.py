@@ -11,8 +11,9 @@ from tidemark.errors import NotPublishable, TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
+from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.expectations import ToFrame
-from tidemark.quality.record import Acceptance, last_failures, record_verdicts
+from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate
 from tidemark.quality.verdicts import ValidationResult, Verdict
 from tidemark.tables.publishing.publish import check_publishable

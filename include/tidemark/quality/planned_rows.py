@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, example
 from tidemark.tables.history import schema_of
 from tidemark.tables.publishing.plan import PublishPlan
-from tidemark.tables.publishing.to_publish import ToPublish
 from tidemark.tables.windows.window_values import window_keys, windows_to_write
 
 ROWS = "rows_to_publish"
+
+
+@dataclass(frozen=True)
+class TablePublish:
+    """What one table's publish starts from: gold as it was found, the plan from there, and the
+    rows of `changes` that it takes, with their `_commit_version`. `run_id` is who publishes."""
+
+    name: str
+    table: Table
+    gold: DeltaTable
+    plan: PublishPlan
+    changes: pa.Table
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -59,15 +72,11 @@ class PlannedRows:
 
 
 @contextmanager
-def planned_rows(
-    name: str, table: Table, found: ToPublish, note: Mapping[str, str]
-) -> Iterator[PlannedRows]:
+def planned_rows(asked: TablePublish) -> Iterator[PlannedRows]:
     """The rows of one table, until the block ends."""
-    schema = schema_of(found.gold)
-    with windows_to_write(
-        found.gold, found.changes(), table, found.plan, note["run"]
-    ) as connection:
-        rows = PlannedRows(name, table, found.plan, schema, connection)
+    table, plan, schema = asked.table, asked.plan, schema_of(asked.gold)
+    with windows_to_write(asked.gold, asked.changes, table, plan, asked.run_id) as connection:
+        rows = PlannedRows(asked.name, table, plan, schema, connection)
         connection.execute(
             f"CREATE TEMP VIEW {ROWS} AS SELECT {rows.columns} FROM written WHERE NOT _gone"
         )

@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
+from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import Verdict
 from tidemark.tables.create import open_table
 from tidemark.tables.ops import ensure_ops_table
-from tidemark.tables.results.result import RunResult
 
 _TIME = pa.timestamp("us", "UTC")
 _FIELDS: list[pa.Field[Any]] = [
@@ -45,17 +44,20 @@ SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "What the checks of all pipelines said of each run"
 
 
-@dataclass(frozen=True)
-class Acceptance:
-    """Why failed checks are overridden, and by whom."""
+class JudgedRun(Protocol):
+    """Whose verdicts they are: the result of a run, or of a backfill. `started_at` is in UTC."""
 
-    reason: str
-    by: str
+    @property
+    def pipeline(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def started_at(self) -> datetime: ...
 
 
 def record_verdicts(
     uri: str,
-    run: RunResult,
+    run: JudgedRun,
     time: datetime,
     verdicts: Sequence[Verdict],
     options: Mapping[str, str],
@@ -82,7 +84,7 @@ def record_verdicts(
     write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
 
 
-def last_failures(uri: str, run: RunResult, options: Mapping[str, str]) -> tuple[Verdict, ...]:
+def last_failures(uri: str, run: JudgedRun, options: Mapping[str, str]) -> tuple[Verdict, ...]:
     """The checks that kept a run from being published when it was validated last; none where it
     was not, or kept all of them."""
     table = open_table(uri, options)
@@ -118,7 +120,7 @@ def _digest(told: Sequence[Mapping[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _of_run(run: RunResult) -> str:
+def _of_run(run: JudgedRun) -> str:
     """Files of other runs are left out by their statistics, and not opened."""
     escaped = run.run_id.replace("'", "''")
     return f"pipeline = '{run.pipeline}' AND run = '{escaped}'"

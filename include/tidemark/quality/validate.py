@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidemark.errors import ChecksFailed
@@ -15,11 +15,12 @@ from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.data_docs import write_docs
 from tidemark.quality.expectations import (
     RowsOfTable,
+    TableExpectations,
     ToFrame,
     judge_expectations,
 )
-from tidemark.quality.planned_rows import ROWS, PlannedRows, planned_rows
-from tidemark.quality.record import record_verdicts
+from tidemark.quality.planned_rows import ROWS, PlannedRows, TablePublish, planned_rows
+from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.source_checks import judge_source
 from tidemark.quality.verdicts import (
     Verdict,
@@ -30,9 +31,13 @@ from tidemark.quality.verdicts import (
 )
 from tidemark.tables.publishing.to_publish import to_publish
 from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.runs import publish_note
 
 _MOST_TOLD = 5
+_ADVICE = (
+    "Gold is as it was, and what the run computed is kept. Mend the data or the check and run the "
+    "pipeline again: that run publishes this one's windows with its own. Or publish it as it is: "
+    '`tidemark publish {pipeline} --accept --reason "…"`.'
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,14 @@ class ManyRows:
 
     def __str__(self) -> str:
         return f"{self.table} would get {self.rows:,} rows"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Verdicts that nobody has recorded yet, and what the pages of expectations are made of."""
+
+    verdicts: tuple[Verdict, ...]
+    expectations: tuple[TableExpectations, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,31 +80,58 @@ def validate(
     recorded then. A table that gets nothing is not judged. `now` is in UTC. Raises NotPublishable
     as publish does.
     """
+    tables = _publishes(pipeline, run, settings)
+    judged = judge_tables(pipeline.name, tables, settings, to_spark)
+    if isinstance(judged, ManyRows):
+        return judged
+    of_source = judge_source(pipeline, run, settings)
+    return record(run, replace(judged, verdicts=(*judged.verdicts, *of_source)), settings, now)
+
+
+def judge_tables(
+    pipeline: str,
+    tables: Iterable[TablePublish],
+    settings: Settings,
+    to_spark: ToFrame | None = None,
+) -> Judged | ManyRows:
+    """Judge what these publishes would write, and the ledger where there are any. Nothing is
+    written. Without `to_spark` as `validate`."""
     verdicts: list[Verdict] = []
     asked: list[RowsOfTable] = []
     most = None if to_spark else settings.checks.max_rows
-    for name in run.tables:
-        found = _judge_table(pipeline, name, run, settings, most)
-        if isinstance(found, ManyRows):
-            return found
-        verdicts += found[0]
-        asked += found[1]
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    for table in tables:
+        with planned_rows(table) as rows:
+            expected = _expected(rows, most)
+            if isinstance(expected, ManyRows):
+                return expected
+            verdicts += [*judge_table(rows), *judge_conditions(rows)]
+            asked += expected
     if verdicts:
-        verdicts.append(judge_ledger(places.ledger, pipeline.name, options))
-    verdicts += judge_source(pipeline, run, settings)
+        ledger = Places(settings.root, pipeline).ledger
+        verdicts.append(judge_ledger(ledger, pipeline, settings.storage_options))
+    judged = judge_expectations(asked, to_spark) if asked else ()
+    verdicts += [verdict for table in judged for verdict in table.verdicts]
+    return Judged(tuple(verdicts), judged)
+
+
+def record(run: JudgedRun, judged: Judged, settings: Settings, now: datetime) -> Validated:
+    """Write verdicts into `ops/quality`, and the pages of expectations. `now` is in UTC."""
+    places, options = Places(settings.root, run.pipeline), settings.storage_options
     data_docs = None
-    if asked:
-        judged = judge_expectations(asked, to_spark)
-        verdicts += [verdict for table in judged for verdict in table.verdicts]
+    if judged.expectations:
         keep = settings.checks.keep_docs
-        data_docs = write_docs(places, run.run_id, now, judged, keep, options)
-    record_verdicts(places.quality, run, now, verdicts, options, data_docs)
-    return Validated(tuple(verdicts), data_docs)
+        data_docs = write_docs(places, run.run_id, now, judged.expectations, keep, options)
+    record_verdicts(places.quality, run, now, judged.verdicts, options, data_docs)
+    return Validated(judged.verdicts, data_docs)
 
 
-def check_none_failed(pipeline: str, run_id: str, verdicts: Sequence[Verdict]) -> None:
-    """Raise ChecksFailed where a check keeps the run from being published."""
+def check_none_failed(
+    pipeline: str, run_id: str, verdicts: Sequence[Verdict], advice: str | None = None
+) -> None:
+    """Raise ChecksFailed where a check keeps the run from being published.
+
+    `advice` says what is kept, and what to do; else it is that of a run of the stream.
+    """
     failed = failures(verdicts)
     if not failed:
         return
@@ -100,27 +140,18 @@ def check_none_failed(pipeline: str, run_id: str, verdicts: Sequence[Verdict]) -
     lines = [f"Run {run_id} of `{pipeline}` is not published. Failed: {names}{more}."]
     for verdict in failed[:_MOST_TOLD]:
         lines += [verdict_line(verdict), *example_lines(verdict)]
-    lines.append(
-        "Gold is as it was, and what the run computed is kept. Mend the data or the check and run "
-        "the pipeline again: that run publishes this one's windows with its own. Or publish it as "
-        f'it is: `tidemark publish {pipeline} --accept --reason "…"`.'
-    )
+    lines.append(advice or _ADVICE.format(pipeline=pipeline))
     raise ChecksFailed("\n".join(lines))
 
 
-def _judge_table(
-    pipeline: Pipeline, name: str, run: RunResult, settings: Settings, most: int | None
-) -> tuple[list[Verdict], list[RowsOfTable]] | ManyRows:
-    places, table = Places(settings.root, pipeline.name), pipeline.tables[name]
-    pins, options = run.tables[name], settings.storage_options
-    found = to_publish(pins, places.gold(name), places.changes(name), options)
-    if found.plan.nothing_to_do:
-        return [], []
-    with planned_rows(name, table, found, publish_note(run.run_id, run.started_at)) as rows:
-        asked = _expected(rows, most)
-        if isinstance(asked, ManyRows):
-            return asked
-        return [*judge_table(rows), *judge_conditions(rows)], asked
+def _publishes(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterator[TablePublish]:
+    """What the run's pins would publish now."""
+    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    for name, pins in run.tables.items():
+        found = to_publish(pins, places.gold(name), places.changes(name), options)
+        if not found.plan.nothing_to_do:
+            changes, table = found.changes(), pipeline.tables[name]
+            yield TablePublish(name, table, found.gold, found.plan, changes, run.run_id)
 
 
 def _expected(rows: PlannedRows, most: int | None) -> list[RowsOfTable] | ManyRows:

@@ -4,12 +4,13 @@ The life of a backfill, under the pipeline's lease:
 1. refuse a range with open or frozen windows, and while changes of a run wait for their publish;
 2. compare gold's windows of the range with those that bronze gives, in Spark;
 3. check that the computed windows hold every assignment that bronze has of them;
-4. append to `changes` what differs, cause `backfill`; what bronze has no row of with `rows` 0;
-5. write the ledger's line;
-6. publish, by the plan and the commit of every publish: gold's close frontier, generation and
+4. hold what would be published to the table's checks (`gate.py`);
+5. append to `changes` what differs, cause `backfill`; what bronze has no row of with `rows` 0;
+6. write the ledger's line;
+7. publish, by the plan and the commit of every publish: gold's close frontier, generation and
    bronze version stay as they are, only `changes` moves on.
 The stream's checkpoint is not opened for writing, and no window that the stream may still change
-is touched. Killed anywhere before 6, gold is as it was; a repeat finds what was appended, appends
+is touched. Killed anywhere before 7, gold is as it was; a repeat finds what was appended, appends
 only what differs from that, and publishes it.
 """
 
@@ -45,6 +46,7 @@ from tidemark.tables.ledger.lines import recomputed_lines
 from tidemark.tables.publishing.gold import gold_state
 from tidemark.tables.publishing.plan import GoldState
 from tidemark.tables.publishing.publish import publish_table
+from tidemark.tables.publishing.published import published_before
 from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
 from tidemark.tables.publishing.retention import frozen_before_ms
 from tidemark.tables.repair.recomputed import append_recomputed
@@ -138,13 +140,15 @@ def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> Tab
     append_recomputed(
         changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
     )
-    pinned = _pins(plan, run.table(run.places.changes(name)).version())
+    pinned = pins(plan, run.table(run.places.changes(name)).version())
     positions = {BACKFILL: _position(plan, pinned.changes)}
     lines = list(recomputed_lines(name, query, positions, [recomputed]))
     lease.check()
     write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
     if plan.nothing_to_publish:
-        return pinned
+        # An earlier try may have died behind gold's commit: whoever follows gold is still told.
+        before = published_before(run.table(run.places.gold(name)), {"run": run.run_id})
+        return pinned.model_copy(update={"published": before})
     return publish_table(
         run.pipeline.tables[name],
         pinned,
@@ -216,8 +220,8 @@ def _position(plan: Backfill, changes: int) -> int:
     return max(versions, default=plan.state.changes)
 
 
-def _pins(plan: Backfill, changes: int) -> TableResult:
-    """What publish starts from: all as gold has it, but for the version of `changes`."""
+def pins(plan: Backfill, changes: int) -> TableResult:
+    """What publish starts from: all as gold has it, but for the version of `changes`, `changes`."""
     state = plan.state
     watermark = plan.run.watermark_ms(plan.table_name, state.generation)
     return TableResult(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,8 +18,12 @@ from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
+from tidemark.quality.acceptance import Acceptance, acceptance
+from tidemark.quality.validate import Judged
+from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.storage.halt import halt
 from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, plan_backfill
+from tidemark.streaming.backfill.gate import check_backfill, judge_backfill
 from tidemark.streaming.entry import (
     Ended,
     add_range,
@@ -44,12 +48,16 @@ StartSession = Callable[[Pipeline, Settings], SparkSession]
 
 @dataclass(frozen=True)
 class Asked:
-    """A backfill as it was asked for: the windows of one table that start in [start, end)."""
+    """A backfill as it was asked for: the windows of one table that start in [start, end).
+
+    `accepted` publishes them in spite of checks that fail.
+    """
 
     table: str
     start: datetime
     end: datetime
     dry_run: bool
+    accepted: Acceptance | None = None
 
 
 @dataclass
@@ -57,6 +65,7 @@ class Done:
     """What a backfill has done so far: filled as it goes, so that a failed one tells it too."""
 
     plan: Backfill | None = None
+    judged: Judged | None = None
     published: TableResult | None = None
     took_over: str | None = None
 
@@ -65,7 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Backfill a range; the exit code. Never raises for an error that it can report."""
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "backfill")
-    asked = Asked(arguments.table, arguments.start, arguments.end, arguments.dry_run)
+    asked = Asked(
+        arguments.table, arguments.start, arguments.end, arguments.dry_run, arguments.accepted
+    )
 
     def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
         run = Run(pipeline, settings, run_id, epoch_ms(started), "backfill")
@@ -97,7 +108,17 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would change, write nothing"
     )
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--accept", action="store_true", help="publish in spite of checks that fail"
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="why; kept in ops/quality")
+    parser.add_argument("--by", metavar="NAME", help="who accepts; default: this user")
+    arguments = parser.parse_args(argv)
+    try:
+        arguments.accepted = acceptance(arguments.accept, arguments.reason, arguments.by)
+    except ValueError as error:
+        parser.error(str(error))
+    return arguments
 
 
 def backfill_once(
@@ -135,6 +156,8 @@ def _look(run: Run, asked: Asked, progress: Progress, done: Done, session: Start
         spark = session(run.pipeline, run.settings)
     with progress.stage("compare"), progress.tasks_of(spark):
         done.plan = plan_backfill(spark, run, asked.table, asked.start, asked.end)
+    with progress.stage("validate"), progress.tasks_of(spark):
+        done.judged = judge_backfill(spark, done.plan)
 
 
 def _work(
@@ -151,6 +174,9 @@ def _work(
         record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
         _look(run, asked, progress, done, session)
         assert done.plan is not None
+        assert done.judged is not None
+        told = _result(run, asked, started, done, None)
+        check_backfill(done.plan, told, done.judged, asked.accepted, told.ended_at)
         with progress.stage("publish"):
             note = publish_note(run.run_id, started)
             done.published = apply_backfill(done.plan, note, lease)
@@ -168,6 +194,7 @@ def _result(
             "changes": done.published.changes,
             "gold": done.published.gold,
             "published_windows": done.published.published_windows,
+            "published": done.published.published,
         }
     return BackfillResult(
         pipeline=run.pipeline.name,
@@ -180,9 +207,19 @@ def _result(
         started_at=started,
         ended_at=datetime.now(UTC),
         took_over=done.took_over,
+        checks=tuple(_check_lines(done.judged, asked.accepted is not None)),
         error=error,
         **told,
     )
+
+
+def _check_lines(judged: Judged | None, accepted: bool) -> Iterator[str]:
+    if judged is None:
+        return
+    for verdict in failures(judged.verdicts):
+        yield f"check {'overridden' if accepted else 'failed'}: {verdict_line(verdict)}"
+    for verdict in warnings(judged.verdicts):
+        yield f"warning: {verdict_line(verdict)}"
 
 
 def _record(run: Run, result: BackfillResult, progress: Progress, done: Done) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tidemark.tables.backfill.differences import Differences, example_lines
+from tidemark.tables.results.result import Published
 from tidemark.tables.results.result_file import Facts, RunError
 
 _TITLES = {
@@ -22,7 +23,9 @@ class BackfillResult(Facts):
     `window_from` and `window_to` are the range as it was asked for. `found` compares gold before
     with bronze. `appended` windows went to `changes`; fewer than `found` where an earlier try had
     appended them. `published_windows` changed in gold, at version `gold`; both are null where
-    nothing was published: in a dry run, or because nothing differed.
+    nothing was published: in a dry run, or because nothing differed. `published` tells the range of
+    windows that changed in gold by this run id, also where an earlier try committed them. `checks`
+    is a line for each check that did not pass.
     """
 
     format: Literal[1] = 1
@@ -41,6 +44,8 @@ class BackfillResult(Facts):
     changes: int | None = None
     gold: int | None = None
     published_windows: int | None = None
+    published: Published | None = None
+    checks: tuple[str, ...] = ()
     took_over: str | None = None
     error: RunError | None = None
 
@@ -53,6 +58,7 @@ def backfill_lines(result: BackfillResult) -> Iterator[str]:
         f"assignments of bronze: {found.equal:,} equal in gold, {found.windows:,} windows differ"
     )
     yield from example_lines(found, _TITLES, arrow=True)
+    yield from result.checks
     if result.dry_run:
         yield "dry run: nothing was written"
     elif result.published_windows is None:

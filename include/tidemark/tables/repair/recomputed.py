@@ -69,12 +69,20 @@ def append_recomputed(
     if not windows.num_rows:
         return
     check()
-    schema = schema_of(changes)
+    rows = rows_of_changes(schema_of(changes), windows, cause, generation, run_id)
+    append_rows(changes, rows, "recomputed windows")
+
+
+def rows_of_changes(
+    schema: pa.Schema, windows: pa.Table, cause: str, generation: int, run_id: str
+) -> pa.Table:
+    """Recomputed windows with what `changes`, whose schema is given, says of each beside its
+    value."""
     constants = {"cause": cause, "generation": generation, "run": run_id, "batch": None}
     for name, value in constants.items():
         values = pa.repeat(pa.scalar(value, schema.field(name).type), windows.num_rows)
         windows = windows.append_column(name, values)
-    append_rows(changes, windows, "recomputed windows")
+    return windows
 
 
 def _of_same_dates(gold: DeltaTable, windows: pa.Table) -> Dataset:
