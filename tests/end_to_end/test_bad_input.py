@@ -229,6 +229,7 @@ def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -
     monkeypatch.setattr(ingest, "_files_to_read", listed)
 
 
+@pytest.mark.long
 def test_files_that_vanish_between_listing_and_reading_are_one_reject_each(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +292,7 @@ def test_a_row_that_judging_loses_or_doubles_is_missed_in_what_was_read(
     assert (rows.read, rows.accepted, rows.rejected) == (3, accepted, {})
 
 
+@pytest.mark.long
 def test_a_file_that_grows_while_it_is_read_is_an_error_and_the_next_run_reads_it_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +331,7 @@ def test_a_folder_that_does_not_exist_is_an_error_that_names_it(
     assert {path.name for path in (tmp_path / "clicks").iterdir()} == {"lease"}
 
 
+@pytest.mark.long
 def test_a_file_much_older_than_those_already_read_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.runs import Place, clicks, query, succeed
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 NAMES = ("value", "reason", "detail", "file", "raw", "event_time", "id", "before", "assigned")
 
 
+@pytest.mark.long
 def test_names_that_the_platform_uses_itself_are_names_like_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tests.end_to_end.test_changed_pipeline import MEASURES, content, files_of, 
 from tests.runs import Place, run_job
 from tidemark.checkpoint.contract.contract import read_contract
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
 RECORDS = "tidemark.checkpoint.contract.contract:write_contract"

@@ -104,6 +104,7 @@ def combinations() -> Iterator[str]:
         yield template.format(*pair)
 
 
+@pytest.mark.long
 def test_types_are_judged_as_spark_judges_them(rows: DataFrame) -> None:
     aggregate = re.compile(rf"({'|'.join(AGGREGATES)})\(")
     too_strict, missed = [], []

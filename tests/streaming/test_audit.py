@@ -113,12 +113,12 @@ def lose_a_whole_window(place: Place) -> None:
 @pytest.mark.parametrize(
     ("damage", "kind"),
     [
-        (change_a_value, "different"),
+        pytest.param(change_a_value, "different", marks=pytest.mark.long),
         (delete_a_window, "only_in_bronze"),
-        (add_a_window, "only_in_gold"),
+        pytest.param(add_a_window, "only_in_gold", marks=pytest.mark.long),
         (double_a_window, "duplicated"),
         (lose_a_row, "different"),
-        (lose_a_whole_window, "only_in_gold"),
+        pytest.param(lose_a_whole_window, "only_in_gold", marks=pytest.mark.long),
     ],
 )
 def test_one_wrong_window_is_found_with_its_kind_and_both_values(
