@@ -18,6 +18,7 @@ from bench.contenders import REPOSITORY
 from bench.figure import Figure, save, show
 from bench.figures import (
     airflow,
+    compaction,
     cores,
     doctor,
     fixed_cost,
@@ -27,6 +28,7 @@ from bench.figures import (
     settings,
     state,
     state_check,
+    state_settings,
     throughput,
 )
 from bench.report import machine, write_report
@@ -45,7 +47,11 @@ FIGURES: dict[str, Measure] = {
     "publish": publish.measure,
     "doctor": doctor.measure,
     "state_check": state_check.measure,
+    "state_settings": state_settings.measure,
+    "compaction": compaction.measure,
 }
+# Of what was decided once: only where it is asked for, and in `make bench-long`.
+ASKED_FOR = ("state_settings", "compaction")
 # Not below the folder of the results: what a failure leaves there, with its logs, is no result.
 WORK = REPOSITORY / ".tidemark" / "bench" / "work"
 # In the order of the page. What is measured with another figure stands behind it.
@@ -58,12 +64,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure the figures that are asked for, one after the other."""
     parser = ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="usual")
-    parser.add_argument("--figures", nargs="+", choices=FIGURES, help="default: all")
+    parser.add_argument(
+        "--figures", nargs="+", choices=FIGURES, help=f"default: all but {', '.join(ASKED_FOR)}"
+    )
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
     given = parser.parse_args(argv)
     # Into a file or a pipe no line is broken: a table has up to seven columns.
     console, here = Console(width=None if sys.stdout.isatty() else 120), machine()
-    for name in given.figures or FIGURES:
+    every = [name for name in FIGURES if given.size == "long" or name not in ASKED_FOR]
+    for name in given.figures or every:
         begin = time.monotonic()
         figures = measured(name, SIZES[given.size])
         seconds = round(time.monotonic() - begin)

@@ -24,6 +24,10 @@ class Sizes:
     late_repetitions: int
     cores_rows: int
     state_keys: int
+    settings_keys: tuple[int, ...]
+    settings_runs: int
+    chain: int  # deltas without a snapshot
+    chain_repetitions: int
     published_windows: int
     checkpoint_files: int
     checked_state: tuple[int, int]  # partitions, versions
@@ -41,6 +45,10 @@ USUAL = Sizes(
     late_repetitions=3,
     cores_rows=500_000,
     state_keys=1_000_000,
+    settings_keys=(300, 200_000),
+    settings_runs=16,
+    chain=60,
+    chain_repetitions=5,
     published_windows=5_000_000,
     checkpoint_files=100_000,
     checked_state=(1_000, 100),
@@ -55,6 +63,9 @@ LONG = replace(
     history=(1_000_000, 10_000_000),
     late_repetitions=10,
     cores_rows=5_000_000,
+    settings_runs=60,
+    chain=150,
+    chain_repetitions=10,
 )
 SMALLEST = Sizes(
     small_rows=400,
@@ -68,6 +79,10 @@ SMALLEST = Sizes(
     late_repetitions=1,
     cores_rows=2_000,
     state_keys=2_000,
+    settings_keys=(300,),
+    settings_runs=3,
+    chain=12,
+    chain_repetitions=1,
     published_windows=2_000,
     checkpoint_files=2_000,
     checked_state=(20, 30),
