@@ -98,7 +98,7 @@ def doctors_half(damage: Damage, folder: Path) -> dict[str, Any]:
     checkpoint = unpack(damage.base, folder)
     land_listed(checkpoint)
     damage.act(checkpoint)
-    told = diagnosis_of(checkpoint, Known(query_id=archives.answers(damage.base)["id"]))
+    told = diagnosis_of(checkpoint, Known(query_ids=(archives.answers(damage.base)["id"],)))
     findings = sorted(f"{one.severity}: {one.kind}" for one in told.findings)
     return {
         "verdict": f"{told.verdict}" + (f" {told.batch}" if told.verdict is Verdict.KILLED else ""),

@@ -230,8 +230,8 @@ def test_a_missing_identity_is_damage(aggregate: Path) -> None:
 
 
 def test_the_identity_is_compared_with_the_one_that_is_given(aggregate: Path) -> None:
-    assert diagnosis_of(aggregate, Known(query_id=RIGHT)).verdict is Verdict.CLEAN_END
-    told = diagnosis_of(aggregate, Known(query_id="another"))
+    assert diagnosis_of(aggregate, Known(query_ids=("older", RIGHT))).verdict is Verdict.CLEAN_END
+    told = diagnosis_of(aggregate, Known(query_ids=("older", "another")))
     assert told.verdict is Verdict.DAMAGED
     assert RIGHT in finding_of(told, Kind.OTHER_QUERY).known
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, shown
@@ -21,8 +21,8 @@ _ONE_WRITER = (
 )
 
 
-def identity_findings(facts: CheckpointFacts, query_id: str | None) -> Iterator[Finding]:
-    """The metadata file: missing, unusable, or of another query than `query_id`."""
+def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Iterator[Finding]:
+    """The metadata file: missing, unusable, or of another query than one of `query_ids`."""
     found = facts.query_id
     started = bool(facts.offsets.batches or facts.commits.batches or facts.operators)
     if found is None and started:
@@ -50,11 +50,12 @@ def identity_findings(facts: CheckpointFacts, query_id: str | None) -> Iterator[
             ("metadata",),
             1,
         )
-    elif found is not None and query_id is not None and found != query_id:
+    elif found is not None and query_ids and found not in query_ids:
         yield Finding(
             Kind.OTHER_QUERY,
             Severity.DAMAGE,
-            f"`metadata` holds the id {found}, but the query that was asked for is {query_id}.",
+            f"`metadata` holds the id {found}, but the query that was asked for is "
+            f"{query_ids[-1]}.",
             "It does not compare: it runs as the query of the id in the file.",
             "A Delta sink knows batches by that id: it skips or repeats them wrongly.",
             "Give each query its own folder, and restore the one that belongs to this query.",

@@ -27,11 +27,12 @@ _ORDER = tuple(Severity)
 class Known:
     """What is known of a query besides its checkpoint; None where it is not.
 
-    `query_id`: the id that its sink knows. `newest_event_ms`: the newest event time in what it
-    reads, in milliseconds since 1970. `output_mode`: append, update or complete.
+    `query_ids`: those that its sink knows, newest last; empty where nobody can tell.
+    `newest_event_ms`: the newest event time in what it reads, in milliseconds since 1970.
+    `output_mode`: append, update or complete.
     """
 
-    query_id: str | None = None
+    query_ids: tuple[str, ...] = ()
     newest_event_ms: int | None = None
     output_mode: str | None = None
 
@@ -47,7 +48,7 @@ def judge(facts: CheckpointFacts, now: datetime, known: Known | None = None) -> 
     findings = [
         *log_findings(facts),
         *gap_findings(facts),
-        *identity_findings(facts, known.query_id),
+        *identity_findings(facts, known.query_ids),
         *writer_findings(facts),
         *state_findings(facts),
         *ahead_findings(facts),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tidemark.checkpoint.doctor.judge import Known
@@ -97,17 +97,20 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
     places, options = Places(settings.root, pipeline.name), settings.storage_options
     limits = pipeline.advanced.state.limits
-    targets = [Target("ingest", places.ingest_checkpoint, options, limits=limits)]
+    queries = _recorded(pipeline, places, options)
+    of_ingest = Known(query_ids=queries.get(None, ()))
+    targets = [Target("ingest", places.ingest_checkpoint, options, of_ingest, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, places, options)
     for table, model in pipeline.tables.items():
         known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
         in_use = _generation_in_use(places, table, options)
+        of_table = replace(known, query_ids=queries.get(table, ()))
         targets += [
             Target(
                 f"{table}, generation {generation}",
                 places.query_checkpoint(table, generation),
                 options,
-                known,
+                of_table if generation == in_use else known,
                 generation == in_use,
                 newest_version,
                 limits,
@@ -131,6 +134,21 @@ def _generation_in_use(places: Places, table: str, options: Mapping[str, str]) -
 
     gold = open_table(places.gold(table), options)
     return 1 if gold is None else gold_state(gold).generation
+
+
+def _recorded(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> dict[str | None, tuple[str, ...]]:
+    """The queries that the ledger knows. None where nothing is published: then the tables may be
+    newer than the ledger, which other pipelines share."""
+    from tidemark.tables.create import open_table
+    from tidemark.tables.ledger.queries import recorded_queries
+    from tidemark.tables.publishing.gold import gold_state
+
+    golds = [open_table(places.gold(table), options) for table in pipeline.tables]
+    if not any(gold is not None and gold_state(gold).changes >= 0 for gold in golds):
+        return {}
+    return recorded_queries(places.ledger, pipeline.name, options)
 
 
 def _bronze(
