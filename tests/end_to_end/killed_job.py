@@ -1,7 +1,7 @@
 """A job that ends or suspends itself, with all of its process group, at one point.
 
 `--job` says which: the stream, a backfill, a compaction, or a command: the ledger built anew,
-housekeeping, maintenance.
+housekeeping, maintenance, a run that finds nothing new.
 
 `--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
 whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
@@ -69,6 +69,14 @@ def maintain(arguments: Sequence[str]) -> int:
     return int(app(["maintain", pipeline, "--apply"], standalone_mode=False) or 0)
 
 
+def look(arguments: Sequence[str]) -> int:
+    """A run that finds nothing new, which is one of the command's own process."""
+    place = arguments.index("--pipeline")
+    others = [*arguments[:place], *arguments[place + 2 :]]
+    given = ["run", arguments[place + 1], *_with_its_own_result(others)]
+    return int(app(given, standalone_mode=False) or 0)
+
+
 JOBS = {
     "stream": job.main,
     "backfill": backfill,
@@ -76,6 +84,7 @@ JOBS = {
     "rebuild": rebuild_ledger,
     "housekeep": housekeep,
     "maintain": maintain,
+    "look": look,
 }
 
 

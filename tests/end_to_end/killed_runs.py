@@ -38,6 +38,10 @@ KILLED_JOB = Path(__file__).with_name("killed_job.py")
 AT = {point.name: point.at for point in COMMIT_POINTS}
 
 
+def scheduled(at: datetime) -> tuple[str, str]:
+    return "--scheduled-time", at.isoformat()
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A run to be killed: what was before it, what is new, the scheduler's time."""
@@ -76,6 +80,9 @@ REBUILD = Scenario("a rebuilding of the ledger", "second", nothing, job="rebuild
 HOUSEKEEPING = Scenario("housekeeping", "second", keep_one_batch, job="housekeep")
 MAINTENANCE = Scenario("maintenance", "second", grow_old, job="maintain")
 COMPACTION = Scenario("a compaction", "second", nothing, job="compact")
+LOOK = Scenario(
+    "a run that finds nothing new", "second", nothing, job="look", arguments=scheduled(MORNING)
+)
 UNRECORDED = Scenario("a run after one killed before it was recorded", "unrecorded", nothing)
 
 
@@ -186,10 +193,6 @@ class Kill:
     def arguments(self) -> tuple[str, ...]:
         point = ("--kill", self.when, AT[self.point], str(self.call), "--of", self.of)
         return (*point, *self.scenario.own_arguments)
-
-
-def scheduled(at: datetime) -> tuple[str, str]:
-    return "--scheduled-time", at.isoformat()
 
 
 def kill(place: Place, at: Kill, run_id: str = "killed") -> set[str]:

@@ -20,6 +20,7 @@ from tests.end_to_end.killed_runs import (
     COMPACTION,
     FIRST,
     HOUSEKEEPING,
+    LOOK,
     MAINTENANCE,
     REBUILD,
     SEALING,
@@ -120,6 +121,10 @@ KILLS = [
     *both("log checkpoint written", MAINTENANCE),
     *both("unneeded files removed", MAINTENANCE),
     *both("upkeep recorded", HOUSEKEEPING),
+    *both("lease taken", LOOK),
+    *both("result", LOOK),
+    *both("run recorded", LOOK, table="ops/runs"),
+    *both("lease released", LOOK),
     *both("snapshot of state", COMPACTION, "/updated/"),
     *both("snapshot of state", COMPACTION, "/appended/", call=2),
 ]
@@ -134,7 +139,7 @@ def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_
     if at.point == "lease renewed":
         monkeypatch.setenv("TIDEMARK_LEASE_SECONDS", "10")
     kill(place, at)
-    if at.scenario in (REBUILD, HOUSEKEEPING, MAINTENANCE, COMPACTION):
+    if at.scenario in (REBUILD, HOUSEKEEPING, MAINTENANCE, COMPACTION, LOOK):
         # The next run of the pipeline comes first; for some of these, only it takes over.
         again(place, run_id="next")
         run(place, "again", at.scenario)
