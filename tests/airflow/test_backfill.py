@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.test_stream_operator import SUBMIT
 from tidemark.airflow import pipeline_dags
-from tidemark.airflow.assets import asset_of
+from tidemark.airflow.assets import asset_of, gold_asset
 from tidemark.airflow.backfill import BackfillOperator
 from tidemark.airflow.job import job_file
 from tidemark.errors import PipelineInvalid
@@ -62,6 +62,11 @@ def test_the_dag_is_started_by_hand_one_run_at_a_time(dag: DAG) -> None:
     assert [(task.task_id, task.owner) for task in dag.tasks] == [("backfill", "web")]
 
 
+def test_dags_that_follow_gold_follow_what_it_mends(dag: DAG) -> None:
+    (task,) = dag.tasks
+    assert task.outlets == [gold_asset("visits", "page_1h")]
+
+
 def test_it_asks_for_a_table_of_the_pipeline_and_a_range_and_is_a_dry_run_unless_told(
     dag: DAG,
 ) -> None:
@@ -70,6 +75,7 @@ def test_it_asks_for_a_table_of_the_pipeline_and_a_range_and_is_a_dry_run_unless
     assert {params[name].schema["format"] for name in ("from", "to")} == {"date-time"}
     assert params["dry_run"].resolve() is True
     assert params["from"].has_value is False
+    assert dag.params.get_param("accept").resolve() is None
 
 
 def test_its_documentation_says_what_is_refused(dag: DAG) -> None:
@@ -164,6 +170,7 @@ def test_the_job_is_told_table_and_range_under_a_run_id_that_no_stream_has(task:
         "windows_differing": 2,
         "windows_published": 2,
         "gold": 5,
+        "data_docs": None,
     }
     assert task.arguments() == [
         *("--pipeline", str(task.pipeline)),

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.airflow.test_stream_operator import RUN, SUCCEEDED
-from tidemark.airflow.assets import asset_of, changed_assets
+from tidemark.airflow.assets import asset_of, tell_changed
 from tidemark.airflow.publish import PublishOperator
 from tidemark.pipeline.places import Places
 from tidemark.tables.results.result import RunResult
@@ -27,7 +29,12 @@ def test_only_gold_tables_that_the_run_changed_have_an_event_with_the_range_of_w
     published = {"windows": 3, "start_ms": 1_772_366_400_000, "end_ms": 1_772_373_600_500}
     tables = {"page_1h": {**table, "published": published}, "page_1d": table}
     result = RunResult.model_validate({**SUCCEEDED, "tables": tables})
-    assert changed_assets([changed, same], result) == {
+    events: Any = defaultdict(SimpleNamespace)
+    task: Any = SimpleNamespace(outlets=[changed, same])
+    told = {name: one.published for name, one in result.tables.items()}
+    tell_changed(task, {"outlet_events": events}, result.run_id, told)
+    assert task.outlets == [changed]
+    assert {asset: event.extra for asset, event in events.items()} == {
         changed: {
             "run": RUN,
             "windows": 3,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.runs import Place, query, sorted_rows, succeed
 from tests.streaming.audits import (
@@ -25,6 +25,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
 from tidemark.tables.backfill.backfill_result import backfill_lines
 from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.results.runs import publish_note
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +129,7 @@ def test_a_dry_run_tells_the_same_and_writes_no_file(spark: SparkSession, place:
     assert told.endswith("dry run: nothing was written")
 
 
-def guarded(place: Place, **check: str) -> Place:
+def guarded(place: Place, **check: Any) -> Place:
     """The same place, where its table has a check."""
     table = {**place.content["tables"]["per_10m"], "checks": [check]}
     return replace(place, content={**place.content, "tables": {"per_10m": table}})
@@ -190,9 +191,25 @@ def test_a_warning_lets_a_backfill_pass_and_is_told_and_so_is_the_range(
     assert result.published is not None
     range_ms = (result.published.start_ms, result.published.end_ms)
     assert range_ms == (epoch_ms(at(10, 10)), epoch_ms(at(10, 30)))
+    # As after a try that died behind gold's commit, with another publish in between.
+    note = publish_note("run-2", at(12))
+    gold = gold_of(place)
+    write_deltalake(
+        gold, gold.to_pyarrow_table(), mode="overwrite",
+        commit_properties=CommitProperties(
+            custom_metadata=note, app_transactions=[Transaction("changes", result.changes or 0)]
+        ),
+    )  # fmt: skip
     again = backfill(spark, place, at(10), at(10, 40))
     assert (again.published_windows, again.published) == (None, result.published)
     assert backfill(spark, place, at(10), at(10, 40), run_id="other").published is None
+
+
+def test_windows_that_only_go_are_held_to_no_expectation(spark: SparkSession, place: Place) -> None:
+    DeltaTable(place.places.bronze).delete("key IS NULL AND amount = 22")
+    most = {"ExpectColumnMaxToBeBetween": {"column": "amount", "max_value": 100}}
+    result = backfill(spark, guarded(place, fail=most), at(10), at(10, 40))
+    assert (result.checks, result.published_windows) == ((), 1)
 
 
 @pytest.mark.long

@@ -328,6 +328,12 @@ def test_the_range_of_what_a_run_changed_is_told_again_when_its_publish_is_repea
     )
     assert windows.publish(pinned).published == expected
     assert windows.publish(pinned, run_id="another").published is None
+    # A backfill may publish between a try that died and the next one; no other run can.
+    windows.change(window(at(8), key="mended", total=1))
+    mended = windows.publish(windows.pin(at(9)), run_id="mend", trigger="backfill")
+    assert mended.published_windows == 1
+    assert windows.publish(pinned).published == expected
+    assert windows.publish(pinned, run_id="another").published is None
 
 
 def test_a_run_that_changed_no_window_tells_no_range_though_it_committed(windows: Windows) -> None:

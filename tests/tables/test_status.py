@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.runs import Place, clicks
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
@@ -16,7 +16,7 @@ from tests.tables.windows import Windows, at, window
 from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
 from tidemark.tables.fence import fence_tables, pipeline_tables
 from tidemark.tables.ops import ensure_ops_table, newest_rows
-from tidemark.tables.results.runs import SCHEMA, record_interrupted_run
+from tidemark.tables.results.runs import SCHEMA, publish_note, record_interrupted_run
 from tidemark.tables.status.pipeline_status import PipelineStatus, all_statuses, pipeline_status
 from tidemark.tables.status.recent_runs import recent_runs
 from tidemark.tables.status.state import State
@@ -149,9 +149,19 @@ def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
     before = told(place)
     failed = ChecksFailed("amount < 100") if not stopped else None
     ended(place, "mend", BEGAN + timedelta(minutes=1), error=failed, trigger="backfill")
+    # More than a screen shows; and one that died before its row was written.
+    for n in range(12):
+        ended(place, f"day {n}", BEGAN + timedelta(minutes=2 + n), trigger="backfill")
+    note = publish_note("dead", BEGAN + timedelta(minutes=20), "backfill")
+    gold = DeltaTable(place.places.gold("per_10m"))
+    write_deltalake(
+        gold, gold.to_pyarrow_table(), mode="overwrite",
+        commit_properties=CommitProperties(custom_metadata=note),
+    )  # fmt: skip
+    record_interrupted_run(place.pipeline, place.places, {})
     found = told(place)
     assert (found.state, found.next_step) == (before.state, before.next_step)
-    assert [run.run for run in found.runs] == ["mend", "run"]
+    assert [run.run for run in found.runs] == ["run"]
 
 
 def test_a_run_at_work_is_told(place: Place) -> None:

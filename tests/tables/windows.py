@@ -98,8 +98,10 @@ class Windows:
             close_after_ms=millis(close) if close else 0,
         )
 
-    def publish(self, pinned: TableResult, run_id: str = "run") -> TableResult:
-        note = publish_note(run_id, at(12))
+    def publish(
+        self, pinned: TableResult, run_id: str = "run", trigger: str | None = None
+    ) -> TableResult:
+        note = publish_note(run_id, at(12), trigger)
         return publish_table(
             self.table, pinned, self.gold_uri, self.changes_uri, note, {}, lambda: None
         )

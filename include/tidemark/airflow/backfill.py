@@ -49,6 +49,7 @@ class BackfillOperator(JobOperator):
             "windows_differing": result.found.windows,
             "windows_published": result.published_windows,
             "gold": result.gold,
+            "data_docs": result.data_docs,
         }
 
 

@@ -159,6 +159,9 @@ def _expected(rows: PlannedRows, most: int | None) -> list[RowsOfTable] | ManyRo
     if not rows.table.names_expectations:
         return []
     number = rows.count(f"SELECT count(*) FROM {ROWS}")
+    if not number:
+        # Windows that only go: an aggregate of nothing would fail.
+        return []
     if most is not None and number > most:
         return ManyRows(rows.name, number)
     return [RowsOfTable(rows.name, rows.table, rows.to_arrow())]

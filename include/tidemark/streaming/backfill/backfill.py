@@ -52,6 +52,7 @@ from tidemark.tables.publishing.retention import frozen_before_ms
 from tidemark.tables.repair.recomputed import append_recomputed
 from tidemark.tables.repair.repaired import BACKFILL, Recomputed
 from tidemark.tables.results.result import TableResult
+from tidemark.tables.results.runs import TRIGGER
 from tidemark.tables.stream.run import Run
 from tidemark.tables.windows.assignments import count_of_range
 from tidemark.tables.windows.window_range import WindowRange
@@ -127,37 +128,49 @@ def _compared(
     return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
 
 
-def apply_backfill(plan: Backfill, note: Mapping[str, str], lease: Lease) -> TableResult:
+def balanced(plan: Backfill) -> Recomputed:
+    """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
+    each assignment of bronze; before anything is appended, as the next publish would take it along.
+    """
+    recomputed = _recomputed(plan)
+    lines = list(recomputed_lines(plan.table_name, _query(plan), {BACKFILL: 0}, [recomputed]))
+    check_balance(plan.run.pipeline.name, lines, _UNBALANCED)
+    return recomputed
+
+
+def apply_backfill(
+    plan: Backfill, recomputed: Recomputed, note: Mapping[str, str], lease: Lease
+) -> TableResult:
     """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
     run, name = plan.run, plan.table_name
     options = run.settings.storage_options
-    recomputed = _recomputed(plan)
-    query = str(run.query_checkpoint(name, plan.state.generation).query_id())
-    lines = list(recomputed_lines(name, query, {BACKFILL: 0}, [recomputed]))
-    # Before anything is appended: the next publish would take it along.
-    check_balance(run.pipeline.name, lines, _UNBALANCED)
     changes = run.table(run.places.changes(name))
     append_recomputed(
         changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
     )
     pinned = pins(plan, run.table(run.places.changes(name)).version())
     positions = {BACKFILL: _position(plan, pinned.changes)}
-    lines = list(recomputed_lines(name, query, positions, [recomputed]))
+    lines = list(recomputed_lines(name, _query(plan), positions, [recomputed]))
     lease.check()
     write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
-    if plan.nothing_to_publish:
-        # An earlier try may have died behind gold's commit: whoever follows gold is still told.
-        before = published_before(run.table(run.places.gold(name)), {"run": run.run_id})
-        return pinned.model_copy(update={"published": before})
-    return publish_table(
-        run.pipeline.tables[name],
-        pinned,
-        run.places.gold(name),
-        run.places.changes(name),
-        note,
-        options,
-        lease.check,
-    )
+    if not plan.nothing_to_publish:
+        pinned = publish_table(
+            run.pipeline.tables[name],
+            pinned,
+            run.places.gold(name),
+            run.places.changes(name),
+            note,
+            options,
+            lease.check,
+        )
+    # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.
+    own = {"run": run.run_id, TRIGGER: BACKFILL}
+    published = published_before(run.table(run.places.gold(name)), own)
+    return pinned.model_copy(update={"published": published})
+
+
+def _query(plan: Backfill) -> str:
+    return str(plan.run.query_checkpoint(plan.table_name, plan.state.generation).query_id())
 
 
 def _known(

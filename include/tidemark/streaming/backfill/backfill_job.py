@@ -22,8 +22,8 @@ from tidemark.quality.acceptance import Acceptance, acceptance
 from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.storage.halt import halt
-from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, plan_backfill
-from tidemark.streaming.backfill.gate import check_backfill, judge_backfill
+from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
+from tidemark.streaming.backfill.gate import check_backfill, judge_backfill, record_backfill
 from tidemark.streaming.entry import (
     Ended,
     add_range,
@@ -38,6 +38,7 @@ from tidemark.streaming.session import start_session
 from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.tables.contract.check import admit
 from tidemark.tables.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.tables.repair.repaired import BACKFILL
 from tidemark.tables.results.result import RunResult, TableResult
 from tidemark.tables.results.result_file import RunError
 from tidemark.tables.results.runs import publish_note, record_interrupted_run, record_run
@@ -66,6 +67,7 @@ class Done:
 
     plan: Backfill | None = None
     judged: Judged | None = None
+    data_docs: str | None = None
     published: TableResult | None = None
     took_over: str | None = None
 
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
     def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
-        run = Run(pipeline, settings, run_id, epoch_ms(started), "backfill")
+        run = Run(pipeline, settings, run_id, epoch_ms(started), BACKFILL)
         result = backfill_once(run, asked, progress, started)
         own = None if asked.dry_run else Places(settings.root, pipeline.name).result(run_id)
         return Ended(result, arguments.result or own, exit_code(result.error))
@@ -175,11 +177,15 @@ def _work(
         _look(run, asked, progress, done, session)
         assert done.plan is not None
         assert done.judged is not None
+        recomputed = balanced(done.plan)
         told = _result(run, asked, started, done, None)
-        check_backfill(done.plan, told, done.judged, asked.accepted, told.ended_at)
+        accepted = asked.accepted
+        done.data_docs = record_backfill(done.plan, told, done.judged, accepted, told.ended_at)
+        if accepted is None:
+            check_backfill(told, done.judged)
         with progress.stage("publish"):
-            note = publish_note(run.run_id, started)
-            done.published = apply_backfill(done.plan, note, lease)
+            note = publish_note(run.run_id, started, BACKFILL)
+            done.published = apply_backfill(done.plan, recomputed, note, lease)
 
 
 def _result(
@@ -207,18 +213,19 @@ def _result(
         started_at=started,
         ended_at=datetime.now(UTC),
         took_over=done.took_over,
-        checks=tuple(_check_lines(done.judged, asked.accepted is not None)),
+        checks=tuple(_check_lines(done)),
+        data_docs=done.data_docs,
         error=error,
         **told,
     )
 
 
-def _check_lines(judged: Judged | None, accepted: bool) -> Iterator[str]:
-    if judged is None:
+def _check_lines(done: Done) -> Iterator[str]:
+    if done.judged is None:
         return
-    for verdict in failures(judged.verdicts):
-        yield f"check {'overridden' if accepted else 'failed'}: {verdict_line(verdict)}"
-    for verdict in warnings(judged.verdicts):
+    for verdict in failures(done.judged.verdicts):
+        yield f"check {'overridden' if done.published else 'failed'}: {verdict_line(verdict)}"
+    for verdict in warnings(done.judged.verdicts):
         yield f"warning: {verdict_line(verdict)}"
 
 

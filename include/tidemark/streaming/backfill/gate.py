@@ -46,23 +46,30 @@ def judge_backfill(spark: SparkSession, plan: Backfill) -> Judged:
     return judged
 
 
-def check_backfill(
+def record_backfill(
     plan: Backfill, run: JudgedRun, judged: Judged, accepted: Acceptance | None, now: datetime
-) -> None:
-    """Record the verdicts; raise ChecksFailed where one keeps the backfill from being published,
-    unless somebody has accepted that, which is recorded too. `now` is in UTC."""
+) -> str | None:
+    """Record the verdicts, and that somebody has accepted those that fail. Where the pages of
+    expectations begin; None where none ran. `now` is in UTC."""
     settings = plan.run.settings
-    record(run, judged, settings, now)
-    if accepted is None:
-        check_none_failed(run.pipeline, run.run_id, judged.verdicts, _ADVICE)
-        return
-    failed, options = failures(judged.verdicts), settings.storage_options
-    record_verdicts(plan.run.places.quality, run, now, failed, options, accepted=accepted)
+    told = record(run, judged, settings, now)
+    if accepted is not None:
+        failed, options = failures(judged.verdicts), settings.storage_options
+        record_verdicts(plan.run.places.quality, run, now, failed, options, accepted=accepted)
+    return told.data_docs
+
+
+def check_backfill(run: JudgedRun, judged: Judged) -> None:
+    """Raise ChecksFailed where a check keeps the backfill from being published."""
+    check_none_failed(run.pipeline, run.run_id, judged.verdicts, _ADVICE)
 
 
 def _publish(plan: Backfill) -> TablePublish:
     """The publish as it will be once what differs is appended."""
     run, name = plan.run, plan.table_name
+    gold = run.table(run.places.gold(name))
+    # A dry run holds no lease: a run may have published since the windows were compared.
+    gold.load_as_version(plan.state.version)
     changes = run.table(run.places.changes(name))
     schema, next_version = schema_of(changes), changes.version() + 1
     differing = rows_of_changes(
@@ -74,7 +81,7 @@ def _publish(plan: Backfill) -> TablePublish:
     return TablePublish(
         name,
         run.pipeline.tables[name],
-        run.table(run.places.gold(name)),
+        gold,
         plan_publish(plan.state, pins(plan, next_version)),
         pa.concat_tables([plan.pending, differing]),
         run.run_id,

@@ -25,7 +25,8 @@ class BackfillResult(Facts):
     appended them. `published_windows` changed in gold, at version `gold`; both are null where
     nothing was published: in a dry run, or because nothing differed. `published` tells the range of
     windows that changed in gold by this run id, also where an earlier try committed them. `checks`
-    is a line for each check that did not pass.
+    is a line for each check that did not pass; `data_docs` is where the pages of expectations
+    begin.
     """
 
     format: Literal[1] = 1
@@ -46,6 +47,7 @@ class BackfillResult(Facts):
     published_windows: int | None = None
     published: Published | None = None
     checks: tuple[str, ...] = ()
+    data_docs: str | None = None
     took_over: str | None = None
     error: RunError | None = None
 
@@ -59,6 +61,8 @@ def backfill_lines(result: BackfillResult) -> Iterator[str]:
     )
     yield from example_lines(found, _TITLES, arrow=True)
     yield from result.checks
+    if result.data_docs:
+        yield f"Data Docs: {result.data_docs}"
     if result.dry_run:
         yield "dry run: nothing was written"
     elif result.published_windows is None:

@@ -6,11 +6,13 @@ for the range of windows gets it from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from deltalake import DeltaTable
 
+from tidemark.tables.repair.repaired import BACKFILL
 from tidemark.tables.results.result import Published
+from tidemark.tables.results.runs import TRIGGER
 
 _WINDOWS, _START, _END = "windows", "windows_start_ms", "windows_end_ms"
 # Fences and what maintenance commits may come behind a publish.
@@ -29,23 +31,37 @@ def published_note(changed: Published | None) -> dict[str, str]:
 
 
 def published_before(gold: DeltaTable, note: Mapping[str, str]) -> Published | None:
-    """What the run of this note (`publish_note`) published, where that is gold's last publish.
+    """What the run of this note (`publish_note`, or a part of it) published, by the last commits.
 
-    Costs the reading of one commit, where gold's newest is a publish.
+    The stream's runs come one after the other, and a backfill between any two of them: a run of
+    the stream is looked for up to another one, a backfill in all of the last commits. Several
+    commits of one run are told together. Costs the reading of one commit, where gold's newest is
+    a publish of another run of the stream.
     """
     for limit in (1, _RECENT):
+        found: list[Published] = []
         for commit in gold.history(limit):
-            if "run" in commit:
-                same = all(commit.get(key) == value for key, value in note.items())
-                return _published(commit) if same else None
-    return None
+            if "run" not in commit:
+                continue
+            if all(commit.get(key) == value for key, value in note.items()):
+                found += _published(commit)
+            elif BACKFILL not in (note.get(TRIGGER), commit.get(TRIGGER)):
+                return _together(found)
+    return _together(found)
 
 
-def _published(commit: Mapping[str, str]) -> Published | None:
+def _published(commit: Mapping[str, str]) -> list[Published]:
     if _WINDOWS not in commit:
+        return []
+    start, end = int(commit[_START]), int(commit[_END])
+    return [Published(windows=int(commit[_WINDOWS]), start_ms=start, end_ms=end)]
+
+
+def _together(found: Sequence[Published]) -> Published | None:
+    if not found:
         return None
     return Published(
-        windows=int(commit[_WINDOWS]),
-        start_ms=int(commit[_START]),
-        end_ms=int(commit[_END]),
+        windows=sum(one.windows for one in found),
+        start_ms=min(one.start_ms for one in found),
+        end_ms=max(one.end_ms for one in found),
     )

@@ -24,6 +24,9 @@ from tidemark.tables.results.result import RunResult, TableResult
 
 HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
 
+# In the metadata of gold's commit.
+TRIGGER = "trigger"
+
 _TIME = pa.timestamp("us", "UTC")
 _TABLE = pa.struct(
     [
@@ -87,6 +90,7 @@ def record_interrupted_run(pipeline: Pipeline, places: Places, options: Mapping[
     row = {
         "pipeline": pipeline.name,
         "run": last["run"],
+        "trigger": last.get(TRIGGER),
         "outcome": INTERRUPTED,
         "started_at": datetime.fromisoformat(last["started_at"]),
         "tables": tables,
@@ -103,9 +107,11 @@ def last_published(
     return max((datetime.fromisoformat(one["started_at"]) for one in published), default=None)
 
 
-def publish_note(run_id: str, started_at: datetime) -> dict[str, str]:
-    """What a publish says of its run in the metadata of gold's commit."""
-    return {"run": run_id, "started_at": started_at.astimezone(UTC).isoformat()}
+def publish_note(run_id: str, started_at: datetime, trigger: str | None = None) -> dict[str, str]:
+    """What a publish says of its run in the metadata of gold's commit; `trigger` where it is none
+    of the stream's."""
+    told = {"run": run_id, "started_at": started_at.astimezone(UTC).isoformat()}
+    return told | ({TRIGGER: trigger} if trigger else {})
 
 
 def _last_publishes(

@@ -9,7 +9,6 @@ from datetime import datetime
 from tidemark.errors import LeaseHeld
 from tidemark.storage.lease_files import LeaseRecord, time_text
 from tidemark.storage.lease_rules import Act, Verdict
-from tidemark.tables.repair.repaired import BACKFILL
 from tidemark.tables.results.runs import FAILED as RUN_FAILED
 from tidemark.tables.results.runs import HELD as RUN_HELD
 from tidemark.tables.status.recent_runs import RecentRun
@@ -79,15 +78,13 @@ def _left_by(
             f"{lease.told} did not come to its end ({lease.verdict.because}). {_again(name)} "
             "finishes what it left.",
         )
-    # A run that found the lease taken did nothing. What a backfill left stands in `changes`, and
-    # where it failed the stream is as well as before.
-    told = [run for run in runs if run.error_class != LeaseHeld.__name__]
-    last = next((run for run in told if run.trigger != BACKFILL), None)
-    if last is None and not told:
+    # A run that found the lease taken did nothing.
+    last = next((run for run in runs if run.error_class != LeaseHeld.__name__), None)
+    if last is None:
         return Finding(State.NEW, f"It has not run yet: `tidemark run {name}` runs it.")
-    if last and last.outcome == RUN_FAILED:
+    if last.outcome == RUN_FAILED:
         return _failed(name, last)
-    if last and last.outcome == RUN_HELD:
+    if last.outcome == RUN_HELD:
         return Finding(State.HELD, f"Run {last.run} is not published. {_again(name)} publishes it.")
     if unpublished:
         return Finding(

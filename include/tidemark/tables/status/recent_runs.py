@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from tidemark import errors
 from tidemark.tables.ops import newest_rows
+from tidemark.tables.repair.repaired import BACKFILL
 from tidemark.tables.results.runs import HELD, INTERRUPTED
 
 # A run that is held, published and tried again has a row for each.
@@ -67,15 +68,30 @@ class RecentRun:
 
 
 def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[RecentRun, ...]:
-    """A pipeline's last runs, newest first; at most `number`. None is a table not yet made."""
+    """The last runs of a pipeline's stream, newest first; at most `number`. None is a table not yet
+    made.
+
+    Backfills are none of them: what one left stands in `changes`, and where it failed the stream
+    is as well as before.
+    """
     if runs is None:
         return ()
+    asked = number
+    while True:
+        found = _newest(runs, pipeline, asked)
+        of_stream = [row for row in found if row["trigger"] != BACKFILL]
+        if len(of_stream) >= number or len(found) < asked:
+            return tuple(_run(row) for row in of_stream[:number])
+        asked *= 4
+
+
+def _newest(runs: DeltaTable, pipeline: str, number: int) -> list[dict[str, Any]]:
+    """The last row of each of the newest runs, whatever started them; fewer where there are."""
     rows = newest_rows(runs, pipeline, "started_at", number * _ROWS_OF_A_RUN)
     last: dict[tuple[str, datetime], dict[str, Any]] = {}
     for row in sorted(rows, key=_order):
         last[row["run"], row["started_at"]] = row
-    newest = sorted(last.values(), key=lambda row: row["started_at"], reverse=True)
-    return tuple(_run(row) for row in newest[:number])
+    return sorted(last.values(), key=lambda row: row["started_at"], reverse=True)
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, datetime]:
