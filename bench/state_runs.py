@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.contenders import NAME, TABLE, pipeline_content
@@ -61,7 +62,7 @@ VARIANTS = (
     Variant("memory, a snapshot after 2 deltas", MEMORY | {f"{_STORE}.minDeltasForSnapshot": "2"}),
     Variant("memory, a snapshot after 1 delta", MEMORY | {f"{_STORE}.minDeltasForSnapshot": "1"}),
     Variant(
-        "memory, no checksum files",
+        "memory, fileChecksum off",
         MEMORY | {"spark.sql.streaming.checkpoint.fileChecksum.enabled": "false"},
     ),
     Variant("memory, 1 partition", MEMORY | {"spark.sql.shuffle.partitions": "1"}),
@@ -114,9 +115,9 @@ class Query:
         stop_stores(self.spark)
         return time.monotonic() - begin
 
-    def _keep(self, batch: DataFrame, _: int) -> None:
+    def _keep(self, batch: DataFrame, number: int) -> None:
         # What a small batch changed; the first one fills the state, and nobody asks for it.
-        if self.checkpoint.joinpath("commits", "0").exists():
+        if number:
             self.emitted |= {(row.window_start, row.key): tuple(row) for row in batch.collect()}
         else:
             batch.write.format("noop").mode("overwrite").save()
@@ -158,9 +159,9 @@ def measure(spark: SparkSession, keys: int, runs: int, folder: Path) -> list[Mea
     for number in range(1, runs + 1):
         land(source, number, ROWS, keys)
         for query, one in zip(queries, measured, strict=True):
-            before = _jvm_cpu(spark)
+            before = _jvm_cpu()
             one.seconds.append(round(query.run(), 3))
-            one.cpu.append(round(_jvm_cpu(spark) - before, 3))
+            one.cpu.append(round(_jvm_cpu() - before, 3))
             (store,) = inventory(read_checkpoint(str(query.checkpoint), {})).stores
             one.longest.append(store.longest)
             state = [file for file in (query.checkpoint / "state").rglob("*") if file.is_file()]
@@ -184,10 +185,11 @@ def land(source: Path, number: int, rows: int, keys: int) -> None:
     aside.rename(source / f"{number:04}.json")
 
 
-def _jvm_cpu(spark: SparkSession) -> float:
-    context: Any = spark.sparkContext
-    factory = context._jvm.java.lang.management.ManagementFactory
-    return int(factory.getOperatingSystemMXBean().getProcessCpuTime()) / 1e9
+def _jvm_cpu() -> float:
+    """CPU seconds of the session's JVM so far, by the operating system's account."""
+    (jvm,) = [one for one in psutil.Process().children(recursive=True) if one.name() == "java"]
+    times = jvm.cpu_times()
+    return float(times.user + times.system)
 
 
 if __name__ == "__main__":
