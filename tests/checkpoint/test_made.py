@@ -18,8 +18,6 @@ from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.pipeline.instants import instant_text
 
 VERSIONS = {"3.5": (3, 5), "4.0": (4, 0), "4.2": (4, 2)}
-# Not made yet; the rate source writes the same in 4.0 and 4.2.
-NOT_MADE = {("3.5", "rate")}
 STATEFUL = [name for name in names() if answers(name)["operators"]]
 
 
@@ -46,7 +44,7 @@ def test_every_kind_was_made_by_every_version_that_knows_it() -> None:
         for kind, one in KINDS.items()
         if one.since <= number
     }
-    assert there == wanted - NOT_MADE
+    assert there == wanted
 
 
 @pytest.mark.parametrize("name", names())
