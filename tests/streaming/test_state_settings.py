@@ -152,7 +152,7 @@ def test_neither_files_nor_what_a_start_replays_grow_with_the_number_of_runs(
             built for some in partition.versions for built in some
         }
     assert query.emitted == query.expected()
-    assert local_folders(spark) == others
+    assert set(local_folders(spark)) <= set(others), "nothing is left"
 
 
 @pytest.mark.parametrize("store", STORES)
