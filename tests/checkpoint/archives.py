@@ -63,7 +63,10 @@ def unpack(name: str, folder: Path) -> Path:
     `folder/input`. The checkpoint's folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(MADE / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        # Python before 3.11.4, which Debian 12 has, knows no filters; the archives are our own.
+        archive.extractall(
+            folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+        )
     _rename(folder / "checkpoint", PLACE, str(folder))
     return folder / "checkpoint"
 
