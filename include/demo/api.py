@@ -73,8 +73,12 @@ class AirflowApi:
     def unpause(self, dag: str) -> None:
         self._checked(self._client.patch(f"/api/v2/dags/{dag}", json={"is_paused": False}))
 
-    def trigger(self, dag: str, run_id: str, stands_for: datetime) -> None:
-        body = {"logical_date": stands_for.isoformat(), "dag_run_id": run_id}
+    def trigger(
+        self, dag: str, run_id: str, stands_for: datetime, params: dict[str, Any] | None = None
+    ) -> None:
+        body: dict[str, Any] = {"logical_date": stands_for.isoformat(), "dag_run_id": run_id}
+        if params:
+            body["conf"] = params
         self._checked(self._client.post(f"/api/v2/dags/{dag}/dagRuns", json=body))
 
     def runs(self, dag: str) -> list[str]:

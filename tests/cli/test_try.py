@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import examples_under
 from tests.runs import REPOSITORY, Place, clicks
+from tests.shipped import FILES
 from tidemark.cli.main import app
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
 from tidemark.pipeline.load import load_pipeline
@@ -164,9 +165,7 @@ def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> 
 
 
 def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path: Path) -> None:
-    samples = sorted((REPOSITORY / "include" / "pipelines").glob("*.yaml"))
-    assert samples
-    for number, file in enumerate(samples):
+    for number, file in enumerate(FILES):
         own = load_pipeline(file)
         copy = load_pipeline(write_pipeline(own, tmp_path / str(number)))
         assert copy.source.files == f"{own.name}_source/**/*"

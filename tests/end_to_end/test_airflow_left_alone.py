@@ -17,8 +17,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -29,6 +30,7 @@ from demo.api import AirflowApi, DagRun
 from demo.environment import (
     CONNECTION,
     REPOSITORY,
+    USER,
     AirflowHome,
     airflow_environment,
     prepare_home,
@@ -344,6 +346,45 @@ def test_the_next_good_run_publishes_what_was_held_and_people_are_told(airflow: 
     airflow.wait_until("The consumer", lambda: len(airflow.consumed) == consumed + 1)
     airflow.wait_until("An alert", lambda: "recovered well-again succeeded" in airflow.told)
     assert len(airflow.told) == 2
+
+
+def test_what_a_backfill_mends_is_held_to_the_checks_and_reaches_the_consumer(
+    airflow: Airflow,
+) -> None:
+    consumed, good = len(airflow.consumed), gold(airflow.root)
+    closed = next(row for row in good if row["status"] != "provisional")
+    start = datetime.fromisoformat(str(closed["window_start"]))
+    table = DeltaTable(str(airflow.root / DAG / "spot_10m" / "gold"))
+    spoilt = f"window_start = '{start.isoformat()}' AND spotId = {closed['spotId']}"
+    table.update({"impressions": "impressions + 7"}, predicate=spoilt)
+    asked = {
+        "table": "spot_10m",
+        "from": start.isoformat(),
+        "to": (start + timedelta(seconds=1)).isoformat(),
+        "dry_run": False,
+    }
+    kept = airflow.pipeline.read_text()
+    airflow.pipeline.write_text(kept.replace(KEPT_BY_ALL, KEPT_BY_NONE))
+    refused = _backfill(airflow, "refused", asked)
+    assert refused.state == "failed"
+    assert gold(airflow.root) != good
+    accepted = _backfill(airflow, "mend", {**asked, "accept": "known"})
+    airflow.pipeline.write_text(kept)
+    assert accepted.state == "success", explain(accepted, airflow.home)
+    told = {**closed, "status": "corrected"}
+    assert gold(airflow.root) == [told if row == closed else row for row in good]
+    airflow.wait_until("The consumer", lambda: len(airflow.consumed) == consumed + 1)
+    verdicts = DeltaTable(str(airflow.root / "ops" / "quality")).to_pyarrow_table().to_pylist()
+    by = {(row["run"], row["accepted"], row["accepted_by"]) for row in verdicts if row["accepted"]}
+    assert by == {("backfill__mend", "known", f"{USER}, by Airflow")}
+
+
+def _backfill(airflow: Airflow, run_id: str, asked: dict[str, Any]) -> DagRun:
+    dag = f"{DAG}__backfill"
+    airflow.api.unpause(dag)
+    airflow.api.trigger(dag, run_id, datetime.now(UTC), asked)
+    airflow.wait_until(f"The end of {run_id}", lambda: airflow.api.run(dag, run_id).ended, 300)
+    return airflow.api.run(dag, run_id)
 
 
 def test_no_secret_is_left_in_any_file_or_table(airflow: Airflow) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import REPOSITORY
+from tests.shipped import NAMES, copied_to
 from tidemark.errors import PipelineInvalid, PipelineNotFound
 from tidemark.pipeline.load import (
     find_pipeline,
@@ -25,7 +26,6 @@ from tidemark.pipeline.state_settings import PROVIDER
 
 Load = Callable[[str], Pipeline]
 Problems = Callable[..., tuple[Problem, ...]]
-SAMPLES = Path(__file__).parents[2] / "include" / "pipelines"
 
 
 def test_a_good_file_becomes_a_pipeline_named_by_the_file(load: Load, good: str) -> None:
@@ -50,9 +50,9 @@ def test_a_window_without_a_slide_tumbles(load: Load, good: str) -> None:
     assert window.slide == window.length == timedelta(minutes=10)
 
 
-def test_the_shipped_pipelines_load() -> None:
-    pipelines, invalid = load_pipelines(SAMPLES)
-    assert [pipeline.name for pipeline in pipelines] == ["access_log", "ad_impressions"]
+def test_the_shipped_pipelines_load(tmp_path: Path) -> None:
+    pipelines, invalid = load_pipelines(copied_to(tmp_path))
+    assert tuple(pipeline.name for pipeline in pipelines) == NAMES
     assert invalid == []
 
 
@@ -460,13 +460,13 @@ def test_a_pipeline_is_found_by_name_and_by_path(tmp_path: Path, good: str) -> N
         find_pipeline(str(tmp_path / "nope.yaml"), settings)
 
 
-def test_loading_is_quick_and_imports_nothing_heavy() -> None:
+def test_loading_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
     code = f"""
 import sys, time
 start = time.process_time()
 from pathlib import Path
 import tidemark.pipeline.load
-assert len(tidemark.pipeline.load.load_pipelines(Path({str(SAMPLES)!r}))[0]) == 2
+assert len(tidemark.pipeline.load.load_pipelines(Path({str(copied_to(tmp_path))!r}))[0]) == 2
 import tidemark.pipeline.settings
 heavy = ("pyspark", "pandas", "deltalake", "great_expectations", "duckdb", "pyarrow", "airflow")
 assert not [name for name in heavy if name in sys.modules]

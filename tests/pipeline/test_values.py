@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs import clicks
+from tests.shipped import FILES
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import duration_text, parse_duration
 from tidemark.pipeline.event_time_formats import check_format
@@ -226,7 +227,7 @@ def test_the_schema_and_the_loader_agree_on_the_shipped_pipelines() -> None:
     from ruamel.yaml import YAML
 
     validator = Draft202012Validator(json.loads(schema_text()))
-    for path in PIPELINES.glob("*.yaml"):
+    for path in FILES:
         text = path.read_text("utf-8")
         assert text.startswith("# yaml-language-server: $schema=pipeline.schema.json\n")
         content = YAML(typ="safe").load(text)
