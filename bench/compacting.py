@@ -9,8 +9,6 @@ compacted one, and runs the query on both with the same new file.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import time
 from argparse import ArgumentParser
@@ -23,18 +21,16 @@ from pyspark.sql import SparkSession
 
 from bench.contenders import NAME, pipeline_content
 from bench.state_runs import LOADED, MEMORY, ROCKSDB, ROWS, Query, Variant, land, stop_stores
+from bench.warm import warm_session, write_measured
 from tidemark.checkpoint.doctor.judge import judge
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import StateLimits
-from tidemark.pipeline.settings import Settings
-from tidemark.streaming.session import start_session
 from tidemark.streaming.state.compact import compact
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
-RESULT = "measured.json"
 KEYS = 20_000
 _FOUR = {"spark.sql.shuffle.partitions": "4"}
 STORES: Mapping[str, Mapping[str, str]] = {
@@ -62,17 +58,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--chain", type=int, required=True)
     parser.add_argument("--repetitions", type=int, required=True)
     given = parser.parse_args(argv)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
     pipeline = pipeline_from_mapping(NAME, pipeline_content(given.folder))
-    spark = start_session(pipeline, Settings(root="/unused", pipelines="/unused"))
-    try:
-        found = [
+    with warm_session(pipeline) as spark:
+        measured = [
             measure(spark, store, given.chain, given.repetitions, given.folder / store)
             for store in STORES
         ]
-    finally:
-        spark.stop()
-    (given.folder / RESULT).write_text(json.dumps([vars(one) for one in found], indent=2) + "\n")
+    write_measured(given.folder, measured)
 
 
 def measure(

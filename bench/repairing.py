@@ -12,7 +12,6 @@ anew. Interleaved; the first turn is not counted.
 from __future__ import annotations
 
 import json
-import os
 import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -24,20 +23,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench.contenders import NAME, TABLE, pipeline_content
+from bench.warm import warm_session, write_measured
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings import Settings
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import start_session
 from tidemark.streaming.stream.aggregate import aggregate, with_event_time
 from tidemark.streaming.stream.job import run_once
 from tidemark.tables.create import existing_table
 from tidemark.tables.results.result import RunResult
 from tidemark.tables.stream.run import Run
 
-RESULT = "measured.json"
 ROWS_A_DAY = 100_000
 LATE_ROWS = 1_000
 KEYS = 50
@@ -154,15 +152,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, nargs=2, required=True)
     parser.add_argument("--repetitions", type=int, required=True)
     given = parser.parse_args(argv)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
-    settings = Settings(root="/unused", pipelines="/unused")
-    spark = start_session(pipeline_of(given.folder), settings)
-    try:
+    with warm_session(pipeline_of(given.folder)) as spark:
         measured = measure(spark, given.rows, given.repetitions, given.folder)
-    finally:
-        spark.stop()
-    told = [vars(one) for one in measured]
-    (given.folder / RESULT).write_text(json.dumps(told, indent=2) + "\n")
+    write_measured(given.folder, measured)
 
 
 def measure(

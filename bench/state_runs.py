@@ -9,8 +9,6 @@ but the checkpoint. All windows stay open; `KEYS` are in the state from the firs
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
@@ -22,15 +20,14 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.contenders import NAME, TABLE, pipeline_content
+from bench.warm import warm_session, write_measured
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.settings import Settings
 from tidemark.pipeline.state_settings import PROVIDER, provider_class
-from tidemark.streaming.session import start_session
 from tidemark.streaming.stream.aggregate import aggregate
 
-RESULT = "measured.json"
 ROWS = 300
 KEPT = 10
 # Seconds that a run waits for the engine's thread, which looks five times in them.
@@ -79,7 +76,8 @@ VARIANTS = (
 
 @dataclass
 class Measured:
-    """One variant: seconds and the JVM's CPU seconds of each run, and what the last one left."""
+    """One variant, run by run: seconds, the JVM's CPU seconds, the longest chain and the files of
+    state that it left; and the bytes after the last one."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -96,7 +94,7 @@ class Query:
         self.variant, self.source = variant, source
         self.checkpoint = folder / variant.name
         self.spark = spark.newSession()
-        kept = {"spark.sql.streaming.minBatchesToRetain": str(KEPT)}
+        kept = {KEPT_BY_ENGINE: str(KEPT)}
         for name, value in (kept | dict(variant.conf)).items():
             self.spark.conf.set(name, value)
         self.emitted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -137,15 +135,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--runs", type=int, required=True)
     given = parser.parse_args(argv)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
-    source = given.folder / "source"
-    pipeline = pipeline_from_mapping(NAME, pipeline_content(source))
-    spark = start_session(pipeline, Settings(root="/unused", pipelines="/unused"))
-    try:
-        found = measure(spark, given.keys, given.runs, given.folder)
-    finally:
-        spark.stop()
-    (given.folder / RESULT).write_text(json.dumps([vars(one) for one in found], indent=2) + "\n")
+    pipeline = pipeline_from_mapping(NAME, pipeline_content(given.folder))
+    with warm_session(pipeline) as spark:
+        measured = measure(spark, given.keys, given.runs, given.folder)
+    write_measured(given.folder, measured)
 
 
 def measure(spark: SparkSession, keys: int, runs: int, folder: Path) -> list[Measured]:

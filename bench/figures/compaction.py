@@ -11,11 +11,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from bench.compacting import KEYS, RESULT
+from bench.compacting import KEYS
 from bench.drawing import bars
 from bench.figure import Figure
 from bench.measured import cost_of, median, spread
 from bench.sizes import Sizes
+from bench.warm import RESULT
 
 
 def measure(sizes: Sizes, folder: Path) -> list[Figure]:

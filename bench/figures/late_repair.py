@@ -14,8 +14,9 @@ from matplotlib.axes import Axes
 from bench.drawing import bars
 from bench.figure import Figure, Goal
 from bench.measured import cost_of, median, spread
-from bench.repairing import LATE_ROWS, RESULT
+from bench.repairing import LATE_ROWS
 from bench.sizes import Sizes
+from bench.warm import RESULT
 from tidemark.pipeline.jvm import LARGE_BYTES, jvm_variables
 
 

@@ -15,7 +15,8 @@ from bench.drawing import bars
 from bench.figure import Figure
 from bench.measured import cost_of, spread
 from bench.sizes import Sizes
-from bench.state_runs import KEPT, RESULT, ROWS
+from bench.state_runs import KEPT, ROWS
+from bench.warm import RESULT
 
 Found = Mapping[int, Sequence[Mapping[str, Any]]]
 

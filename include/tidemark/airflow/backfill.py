@@ -38,7 +38,7 @@ class BackfillOperator(JobOperator):
     def log_lines(self, result: BackfillResult) -> list[str]:
         return [] if result.error else list(backfill_lines(result))
 
-    def succeeded(self, context: Context, result: BackfillResult) -> None:
+    def ended(self, context: Context, result: BackfillResult) -> None:
         tell_changed(self, context, result.run_id, {result.table: result.published})
 
     def summary(self, result: BackfillResult, uri: str) -> dict[str, Any]:

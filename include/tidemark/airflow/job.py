@@ -122,8 +122,8 @@ class JobOperator(SparkSubmitOperator):
         """Environment variables for spark-submit, besides the worker's own."""
         return {}
 
-    def succeeded(self, context: Context, result: Any) -> None:
-        """What there is to do with the result of a job that succeeded, besides its summary."""
+    def ended(self, context: Context, result: Any) -> None:
+        """What there is to do with a result, good or bad, before it decides on the task."""
 
     def on_kill(self) -> None:
         """End the whole job: the provider kills the JVM only, and leaves Python's driver.
@@ -197,11 +197,11 @@ class JobOperator(SparkSubmitOperator):
     ) -> dict[str, Any]:
         for line in self.log_lines(result):
             self.log.info(line)
+        self.ended(context, result)
         if result.error is not None:
             raise failure(self.doing, result.error) from submit_error
         if submit_error is not None:
             self.log.warning("It succeeded, yet spark-submit then failed: %s", submit_error)
-        self.succeeded(context, result)
         return self.summary(result, uri)
 
     @property

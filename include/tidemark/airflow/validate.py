@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.links import DataDocsLink
@@ -73,18 +72,11 @@ class ValidateOperator(JobOperator):
             write_result(uri, gated.told, options)
         return gated.told
 
-    def _decide(
-        self,
-        context: Context,
-        result: ValidationResult,
-        uri: str,
-        submit_error: AirflowException | None,
-    ) -> dict[str, Any]:
-        # Before the task fails: a failed check is what people want to look at.
+    def ended(self, context: Context, result: ValidationResult) -> None:
+        # Also where the task fails then: a failed check is what people want to look at.
         if result.data_docs:
             file = Path(self.settings_file) if self.settings_file else None
             self.data_docs = load_settings(file).docs_address(result.data_docs)
-        return super()._decide(context, result, uri, submit_error)
 
     def log_lines(self, result: ValidationResult) -> list[str]:
         docs = [f"Data Docs: {result.data_docs}"] if result.data_docs else []

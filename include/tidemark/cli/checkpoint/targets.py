@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.judge import Known
 from tidemark.cli.options import absolute
@@ -16,6 +17,9 @@ from tidemark.pipeline.settings import Settings, load_settings
 from tidemark.pipeline.source_files import is_uri
 from tidemark.pipeline.storage_options import is_local
 from tidemark.storage.files import list_folder
+
+if TYPE_CHECKING:
+    from tidemark.tables.publishing.plan import GoldState
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,15 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
     places, options = Places(settings.root, pipeline.name), settings.storage_options
     limits = pipeline.advanced.state.limits
-    queries = _recorded(pipeline, places, options)
+    golds = {table: _gold(places, table, options) for table in pipeline.tables}
+    queries = _recorded(pipeline.name, places, golds.values(), options)
     of_ingest = Known(query_ids=queries.get(None, ()))
     targets = [Target("ingest", places.ingest_checkpoint, options, of_ingest, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, places, options)
     for table, model in pipeline.tables.items():
         known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
-        in_use = _generation_in_use(places, table, options)
+        gold = golds[table]
+        in_use = 1 if gold is None else gold.generation
         of_table = replace(known, query_ids=queries.get(table, ()))
         targets += [
             Target(
@@ -127,28 +133,26 @@ def _generations(places: Places, table: str, options: Mapping[str, str], in_use:
     return sorted({in_use, *(int(name) for name in found if name.isdecimal())})
 
 
-def _generation_in_use(places: Places, table: str, options: Mapping[str, str]) -> int:
+def _gold(places: Places, table: str, options: Mapping[str, str]) -> GoldState | None:
+    """What was published into a table; None where it is not made yet."""
     # delta-rs, which a path does without.
     from tidemark.tables.create import open_table
     from tidemark.tables.publishing.gold import gold_state
 
     gold = open_table(places.gold(table), options)
-    return 1 if gold is None else gold_state(gold).generation
+    return None if gold is None else gold_state(gold)
 
 
 def _recorded(
-    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+    pipeline: str, places: Places, golds: Iterable[GoldState | None], options: Mapping[str, str]
 ) -> dict[str | None, tuple[str, ...]]:
     """The queries that the ledger knows. None where nothing is published: then the tables may be
     newer than the ledger, which other pipelines share."""
-    from tidemark.tables.create import open_table
     from tidemark.tables.ledger.queries import recorded_queries
-    from tidemark.tables.publishing.gold import gold_state
 
-    golds = [open_table(places.gold(table), options) for table in pipeline.tables]
-    if not any(gold is not None and gold_state(gold).changes >= 0 for gold in golds):
+    if not any(gold is not None and gold.changes >= 0 for gold in golds):
         return {}
-    return recorded_queries(places.ledger, pipeline.name, options)
+    return recorded_queries(places.ledger, pipeline, options)
 
 
 def _bronze(
