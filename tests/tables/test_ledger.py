@@ -28,6 +28,7 @@ from tidemark.tables.ledger.ledger import (
     write_ledger,
 )
 from tidemark.tables.ledger.lines import recomputed_lines, stream_lines
+from tidemark.tables.ledger.queries import recorded_queries
 from tidemark.tables.repair.late_rows import BatchCounts, BatchRead
 from tidemark.tables.repair.repaired import LATE, SEAL, Recomputed
 
@@ -282,3 +283,23 @@ def test_a_computation_of_a_table_that_began_anew_has_its_line(tmp_path: Path) -
         done = [Recomputed(LATE, 1, 1, 1, 1)]
         write(tmp_path, *recomputed_lines("t", life, {LATE: position}, done))
     assert len(written(tmp_path, "kind")) == 2
+
+
+def test_the_queries_that_a_ledger_knows_come_in_the_order_of_their_last_runs(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "ledger")
+
+    for query_id, hour in (("c", 3), ("e", 5), ("a", 1), ("f", 6), ("d", 4), ("b", 2)):
+        scheduled = SCHEDULED_MS + hour * 3_600_000
+        lines = [stream(source=query_id), ingest()]
+        write_ledger(uri, "clicks", "run", scheduled, lines, {})
+    write_ledger(uri, "views", "run", SCHEDULED_MS, [stream(source="other")], {})
+    assert recorded_queries(uri, "clicks", {}) == {
+        None: ("ingest-query",),
+        "per_10m": ("a", "b", "c", "d", "e", "f"),
+    }
+    replace_ledger(uri, "clicks", [stream(source="rebuilt")], {}, lambda: None)
+    write_ledger(uri, "clicks", "run", SCHEDULED_MS, [stream(source="a later one")], {})
+    assert recorded_queries(uri, "clicks", {}) == {"per_10m": ("rebuilt", "a later one")}
+    assert recorded_queries(str(tmp_path / "none"), "clicks", {}) == {}

@@ -18,6 +18,7 @@ from tests.runs import query
 from tests.tables.windows import Windows, at, files_by_date, millis, window
 from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.tables.publishing.gold import gold_state
+from tidemark.tables.publishing.published import published_before
 from tidemark.tables.results.result import Published
 
 STATE = ("key", "total", "status", "revision", "updated_by")
@@ -334,6 +335,20 @@ def test_the_range_of_what_a_run_changed_is_told_again_when_its_publish_is_repea
     assert mended.published_windows == 1
     assert windows.publish(pinned).published == expected
     assert windows.publish(pinned, run_id="another").published is None
+
+
+def test_what_the_tries_of_a_backfill_published_is_told_together(windows: Windows) -> None:
+    """The first died behind gold's commit, a run published, and the second found more."""
+    asked = {"run": "mend", "trigger": "backfill"}
+    for start, run_id, trigger in (
+        (8, "mend", "backfill"),
+        (9, "run", None),
+        (7, "mend", "backfill"),
+    ):
+        windows.change(window(at(start), key="a", total=start))
+        windows.publish(windows.pin(at(9)), run_id, trigger)
+    expected = Published(windows=2, start_ms=millis(at(7)), end_ms=millis(at(8, 10)))
+    assert published_before(windows.gold_table(), asked) == expected
 
 
 def test_a_run_that_changed_no_window_tells_no_range_though_it_committed(windows: Windows) -> None:

@@ -150,8 +150,8 @@ def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
     failed = ChecksFailed("amount < 100") if not stopped else None
     ended(place, "mend", BEGAN + timedelta(minutes=1), error=failed, trigger="backfill")
     # More than a screen shows; and one that died before its row was written.
-    for n in range(12):
-        ended(place, f"day {n}", BEGAN + timedelta(minutes=2 + n), trigger="backfill")
+    for n in range(35):
+        ended(place, f"day {n}", BEGAN + timedelta(minutes=2, seconds=n), trigger="backfill")
     note = publish_note("dead", BEGAN + timedelta(minutes=20), "backfill")
     gold = DeltaTable(place.places.gold("per_10m"))
     write_deltalake(
