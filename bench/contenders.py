@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
-from tidemark.pipeline.jvm import jvm_variables
+from tidemark.pipeline.settings.jvm import jvm_variables
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RIVALS = Path(__file__).resolve().parent / "rivals"

@@ -15,13 +15,13 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import types as T
 
+from tidemark.gold.pins import TableResult
+from tidemark.gold.plan import GENERATION
+from tidemark.gold.publish import publish_table
+from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Table, Window
+from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.streaming.schemas import changes_schema, gold_schema
-from tidemark.tables.create import TableSpec, ensure_table
-from tidemark.tables.publishing.plan import GENERATION
-from tidemark.tables.publishing.publish import publish_table
-from tidemark.tables.results.result import TableResult
-from tidemark.tables.results.runs import publish_note
 
 KEYS = 1_000
 NOW = datetime(2026, 7, 1, tzinfo=UTC)

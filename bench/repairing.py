@@ -28,13 +28,13 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.storage.delta.create import existing_table
+from tidemark.streaming.jobs.stream import run_once
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.stream.aggregate import aggregate, with_event_time
-from tidemark.streaming.stream.job import run_once
-from tidemark.tables.create import existing_table
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.stream.run import Run
+from tidemark.streaming.run.aggregate import aggregate, with_event_time
 
 ROWS_A_DAY = 100_000
 LATE_ROWS = 1_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.contenders import NAME, Workspace
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 
 def seconds_of_stages(place: Workspace) -> dict[str, float]:

@@ -23,10 +23,10 @@ from bench.contenders import NAME, TABLE, pipeline_content
 from bench.warm import warm_session, write_measured
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.inventory import inventory
-from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.state_settings import PROVIDER, provider_class
-from tidemark.streaming.stream.aggregate import aggregate
+from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
+from tidemark.pipeline.settings.state import PROVIDER, provider_class
+from tidemark.streaming.run.aggregate import aggregate
 
 ROWS = 300
 KEPT = 10

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.streaming.session import start_session
 
 RESULT = "measured.json"

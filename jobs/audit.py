@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.backfill.audit_job import main
+from tidemark.streaming.jobs.audit import main
 
 sys.exit(main())

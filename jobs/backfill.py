@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.backfill.backfill_job import main
+from tidemark.streaming.jobs.backfill import main
 
 sys.exit(main())

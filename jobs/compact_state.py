@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.state.compact_job import main
+from tidemark.streaming.jobs.compact_state import main
 
 sys.exit(main())

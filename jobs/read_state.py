@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.state.read_job import main
+from tidemark.streaming.jobs.read_state import main
 
 sys.exit(main())

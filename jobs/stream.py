@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.stream.job import main
+from tidemark.streaming.jobs.stream import main
 
 sys.exit(main())

@@ -2,6 +2,6 @@
 
 import sys
 
-from tidemark.streaming.validation.validate_job import main
+from tidemark.streaming.jobs.validate import main
 
 sys.exit(main())

@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSparkEach
 def spark() -> Iterator[SparkSession]:
     """One warm session with the platform's own settings, on two cores."""
 
-    from tests.runs import session_for_tests
+    from tests.kit.running import session_for_tests
 
     session: SparkSession = session_for_tests()
     yield session

@@ -22,10 +22,10 @@ from bench.figure import Figure, Goal
 from bench.inputs import write_events
 from bench.measured import Cost, cost_of, median, spread
 from bench.sizes import Sizes
-from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import load_settings
-from tidemark.pipeline.state_settings import STATE_DEFAULTS
+from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.pipeline.settings.state import STATE_DEFAULTS
 from tidemark.upkeep.pipeline_housekeeping import check_none_refused, housekeep_pipeline
 from tidemark.upkeep.state_check import check_pipeline
 

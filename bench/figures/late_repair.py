@@ -17,7 +17,7 @@ from bench.measured import cost_of, median, spread
 from bench.repairing import LATE_ROWS
 from bench.sizes import Sizes
 from bench.warm import RESULT
-from tidemark.pipeline.jvm import LARGE_BYTES, jvm_variables
+from tidemark.pipeline.settings.jvm import LARGE_BYTES, jvm_variables
 
 
 def measure(sizes: Sizes, folder: Path) -> list[Figure]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from demo.report import print_rows, query_table, window_text
+from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.tables.ledger.report import read_ledger
 
 _SHOWN = 5
 

@@ -17,7 +17,7 @@ from demo.api import DagRun
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.results.result import RunResult
 
 TOP_ROWS = 5
 _LONGEST_EXAMPLE = 90

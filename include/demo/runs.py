@@ -15,8 +15,8 @@ from demo.environment import AirflowHome, DemoFailed
 from demo.screen import Tell
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 PAUSE_SECONDS = 0.5
 _LONGEST_ERROR = 4_000

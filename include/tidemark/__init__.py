@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark.tables.reading import dataset as dataset
-    from tidemark.tables.reading import read as read
+    from tidemark.gold.reading import dataset as dataset
+    from tidemark.gold.reading import read as read
 
 __version__ = "0.1.0"
 __all__ = ("__version__", "dataset", "read")
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     """`read` and `dataset` bring Arrow and delta-rs, which most of what imports us does without."""
     if name not in ("dataset", "read"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tidemark.tables import reading
+    from tidemark.gold import reading
 
     return getattr(reading, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 from tidemark.airflow.describe import describe
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places

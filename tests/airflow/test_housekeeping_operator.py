@@ -11,8 +11,8 @@ from tests.airflow.between_runs import checkpoints_of, upkeep_rows
 from tests.checkpoint.damaged import remove
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 
 Write = Callable[..., Path]
 KEPT_1 = {"keep_batches": 1, "spark": {"spark.sql.streaming.minBatchesToRetain": "1"}}

@@ -17,8 +17,8 @@ from tidemark.airflow import pipeline_dags
 from tidemark.airflow.maintenance import MaintenanceOperator
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 
 Write = Callable[..., Path]
 

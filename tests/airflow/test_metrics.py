@@ -11,7 +11,7 @@ from airflow.sdk.observability.stats import initialize
 
 from tests.airflow.test_stream_operator import SUCCEEDED
 from tidemark.airflow.metrics import gauge_run, gauge_state
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.results.result import RunResult
 
 LATE = {"rows": 3, "partly": 1, "assigned": 5, "windows": 2}
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from tests.runs import Place, succeed
+from tests.kit.running import Place, succeed
 from tidemark.airflow.assets import asset_of
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.stream import StreamOperator
 from tidemark.pipeline.places import Places
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

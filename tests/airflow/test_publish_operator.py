@@ -14,7 +14,7 @@ from tests.airflow.test_stream_operator import RUN, SUCCEEDED
 from tidemark.airflow.assets import asset_of, tell_changed
 from tidemark.airflow.publish import PublishOperator
 from tidemark.pipeline.places import Places
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.results.result import RunResult
 
 
 def publish(pipeline: Path, result: Path) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from tests.end_to_end.pages import examples_under, page
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 
 Write = Callable[..., Path]
 DUE_AT_4 = {"state": {"limits": {"max_changes": 3}}}

@@ -23,8 +23,8 @@ from airflow.sdk.execution_time.timeout import timeout
 
 from tidemark.airflow.job import job_file
 from tidemark.airflow.stream import StreamOperator
-from tidemark.pipeline.masters import check_master
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.processes import mark_of
 
 RUN = "manual__2026-11-21T10:00:00+00:00"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from tests.gold.windows import at, window
 from tests.quality.held import Held, bad_and_good
-from tests.tables.windows import at, window
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.validate import ValidateOperator
 from tidemark.quality.verdicts import ValidationResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.storage.result_file import read_result
 
 Task = Callable[..., Any]
 EXPECTED = {"ExpectTableRowCountToBeBetween": {"min_value": 1}}
@@ -140,7 +140,7 @@ def test_expectations_on_many_rows_are_submitted_to_spark(
     summary = validate(held, "run", str(submit))
     assert (summary["checks"], summary["warnings"]) == (0, [])
     asked = seen.read_text()
-    assert "streaming/validation/validate_job.py" in asked
+    assert "streaming/jobs/validate.py" in asked
     assert f"--run-id validate__run --result {summary['result']} --held {held.uri('run')}" in asked
     assert read_result(ValidationResult, summary["result"], {}) == told
     assert run.held

@@ -27,7 +27,7 @@ from bench.contenders import (
 )
 from bench.inputs import write_events
 from bench.measured import Failed, cost_of
-from tests.runs import query
+from tests.kit.running import query
 
 pytestmark = pytest.mark.process
 

@@ -20,7 +20,7 @@ from tests.checkpoint.archives import land_listed, unpack
 from tests.checkpoint.damaged import diagnosis_of
 from tests.checkpoint.damages import DAMAGES, Damage
 from tests.checkpoint.restarts import restart
-from tests.runs import REPOSITORY, session_for_tests
+from tests.kit.running import REPOSITORY, session_for_tests
 from tidemark.checkpoint.doctor.findings import Verdict
 from tidemark.checkpoint.doctor.judge import Known
 

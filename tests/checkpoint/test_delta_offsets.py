@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from tests.runs import Place, succeed
+from tests.kit.running import Place, succeed
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
 

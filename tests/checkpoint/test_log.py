@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs import Place, clicks, succeed
+from tests.kit.running import Place, clicks, succeed
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
 

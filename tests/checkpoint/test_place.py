@@ -8,7 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.checkpoint.damaged import DATA, copy_of
-from tests.tables.test_fence import ONE
+from tests.storage.test_fence import ONE
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.errors import NotACheckpoint
 

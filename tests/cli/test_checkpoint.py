@@ -20,11 +20,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from typer.testing import CliRunner
 
 from tests.checkpoint.damaged import DATA, copy_of, move_source_files, remove
-from tests.permissions import thread_obeying_permissions
-from tests.runs import Place
-from tests.tables.test_fence import ONE
+from tests.kit.permissions import thread_obeying_permissions
+from tests.kit.running import Place
+from tests.storage.test_fence import ONE
 from tidemark.cli.main import app
-from tidemark.tables.ledger.ledger import INGEST, STREAM, LedgerLine, write_ledger
+from tidemark.ledger.ledger import INGEST, STREAM, LedgerLine, write_ledger
 
 COMMAND = [sys.executable, "-c", "from tidemark.cli.main import app; app(prog_name='tidemark')"]
 

@@ -16,10 +16,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.checkpoint.damaged import copy_of, remove, twin
-from tests.runs import Place, clicks
+from tests.kit.running import Place, clicks
 from tests.upkeep.stores import NOW, keep_only, names, plan_of
 from tidemark.cli.main import app
-from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.upkeep.plan import Kind, Share
 
 # The process ends itself at the Nth removal, once the file is gone.

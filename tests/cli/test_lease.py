@@ -10,7 +10,7 @@ from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from tests.runs import Place
+from tests.kit.running import Place
 from tests.storage.leases import (
     ELSEWHERE,
     HoldingProcess,
@@ -19,11 +19,11 @@ from tests.storage.leases import (
     leave,
     left_by_another,
 )
-from tests.tables.test_fence import ONE
+from tests.storage.test_fence import ONE
 from tidemark.cli.lease import lease_lines
 from tidemark.cli.main import app
-from tidemark.storage.lease import LeaseRecord, read_lease
-from tidemark.storage.lease_files import TakenFrom
+from tidemark.storage.lease.files import TakenFrom
+from tidemark.storage.lease.lease import LeaseRecord, read_lease
 from tidemark.storage.processes import mark_of
 
 

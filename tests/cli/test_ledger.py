@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
-from tests.runs import Place, clicks, query, run_warm, succeed
+from tests.kit.running import Place, clicks, query, run_warm, succeed
 from tidemark.cli.main import app
 from tidemark.errors import LedgerUnbalanced
 
@@ -119,7 +119,7 @@ def test_a_row_that_bronze_lost_is_found_by_a_rebuild(spark: SparkSession, tmp_p
 def test_a_run_whose_rows_do_not_add_up_publishes_nothing_until_that_is_mended(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemark.tables.stream import accounts
+    from tidemark.runs import accounts
 
     place = Place(tmp_path)
     place.write_file()

@@ -11,11 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 import tidemark
-from tests.runs import Place
+from tests.kit.running import Place
 from tidemark.cli.main import app
 from tidemark.errors import SettingsInvalid
-from tidemark.pipeline.masters import check_master
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings
 
 # As it was installed.
 COMMAND = [str(Path(sys.executable).with_name("tidemark"))]

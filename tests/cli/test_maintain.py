@@ -18,17 +18,17 @@ from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from tests.runs import Place, sorted_rows
+from tests.gold.windows import at, window
+from tests.kit.running import Place, sorted_rows
+from tests.runs.pipelines import ended, windows_of
 from tests.storage.s3 import s3_server
-from tests.tables.pipelines import ended, windows_of
-from tests.tables.windows import at, window
 from tidemark.cli.main import app
-from tidemark.pipeline.maintenance import Maintenance
-from tidemark.pipeline.settings import Settings
+from tidemark.gold.reading import read
+from tidemark.pipeline.settings.maintenance import Maintenance
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta import create
 from tidemark.storage.files import list_files, write_bytes
-from tidemark.tables import create
-from tidemark.tables.pipeline_lease import pipeline_lease
-from tidemark.tables.reading import read
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline, plan_maintenance
 
 # The process ends itself at the Nth call of a function of maintenance, before or after its work.

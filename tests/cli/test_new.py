@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.runs import REPOSITORY
+from tests.kit.running import REPOSITORY
 from tidemark.cli.main import app
 from tidemark.cli.new import sample as samples
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
-from tidemark.storage import lines
+from tidemark.sources.files import lines
 
 ROWS = [
     {"id": "a", "at": "2026-03-01T09:00:00Z", "shop": "one", "amount": 1.5, "paid": True},

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 from tests.storage.s3 import s3_server
 from tidemark.cli.new.places import find_sample
 from tidemark.cli.new.sample import read_sample
 from tidemark.cli.trial.first_rows import take_first_rows
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.files import write_bytes
 
 # Two members in one file, as appending gzip makes them.

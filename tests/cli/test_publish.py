@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.gold.windows import at, window
 from tests.quality.held import Held, bad_and_good
-from tests.tables.windows import at, window
 from tidemark.cli.main import app
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.runs import Place, sorted_rows, start_job
+from tests.kit.running import Place, sorted_rows, start_job
 from tidemark.cli.main import app
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import RunError, read_result, write_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import RunError, read_result, write_result
 
 FIRST = [
     {"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1},

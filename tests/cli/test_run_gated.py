@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_run import tidemark_process
-from tests.runs import Place, clicks
+from tests.kit.running import Place, clicks
 
 ROWS = [
     {"at": "2026-01-01T10:01:00Z", "key": "a", "amount": -1},

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import DATA, copy_of, edit_offsets, remove
 from tests.end_to_end.pages import page
-from tests.runs import Place, clicks
+from tests.kit.running import Place, clicks
 from tidemark.cli.main import app
 from tidemark.pipeline.model import Pipeline
 

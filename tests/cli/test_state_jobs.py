@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.checkpoint.damaged import DATA
-from tests.runs import REPOSITORY, Place, clicks
+from tests.kit.running import REPOSITORY, Place, clicks
 from tests.upkeep.stores import names
 
 pytestmark = pytest.mark.process

@@ -11,17 +11,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import page
-from tests.runs import Place, clicks
+from tests.gold.windows import at
+from tests.kit.running import Place, clicks
+from tests.runs.pipelines import BEGAN, bronze, ended, housekept, windows_of
 from tests.storage.leases import leave, left_by_another
-from tests.tables.pipelines import BEGAN, bronze, ended, housekept, windows_of
-from tests.tables.windows import at
 from tidemark.cli.exit_codes import STATES
 from tidemark.cli.main import app
 from tidemark.cli.status_report import print_overview, print_pipeline, span_text
 from tidemark.errors import RunFailed, TableMismatch
-from tidemark.tables.results.result import Late
-from tidemark.tables.status.pipeline_status import PipelineStatus, all_statuses
-from tidemark.tables.status.state import State
+from tidemark.gold.pins import Late
+from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
+from tidemark.runs.status.state import State
 
 NOW = BEGAN + timedelta(minutes=94)
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.runs import Place, succeed
-from tidemark.tables.publishing.publish import publish_and_record
-from tidemark.tables.status.pipeline_status import PipelineStatus, pipeline_status
-from tidemark.tables.status.state import State
+from tests.kit.running import Place, succeed
+from tidemark.runs.publish_held import publish_and_record
+from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
+from tidemark.runs.status.state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -82,11 +82,11 @@ def test_the_driver_is_this_python_with_its_own_spark(set_up: Layout, java: Java
     assert environment["SPARK_HOME"] == str(home)
     assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
     program, *rest = submit_command(
-        environment, "local[2]", ["--pipeline", "clicks"], "tidemark.streaming.stream.job"
+        environment, "local[2]", ["--pipeline", "clicks"], "tidemark.streaming.jobs.stream"
     )
     assert program == str(home / "bin" / "spark-submit")
     assert rest[:2] == ["--master", "local[2]"]
-    assert rest[2].endswith("tidemark/streaming/stream/job.py")
+    assert rest[2].endswith("tidemark/streaming/jobs/stream.py")
     assert rest[3:] == ["--pipeline", "clicks"]
 
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import examples_under
-from tests.runs import REPOSITORY, Place, clicks
-from tests.shipped import FILES
+from tests.kit.running import REPOSITORY, Place, clicks
+from tests.kit.shipped import FILES
 from tidemark.cli.main import app
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
 from tidemark.pipeline.load import load_pipeline

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.runs import Place, clicks
-from tests.shipped import FILES
+from tests.kit.running import Place, clicks
+from tests.kit.shipped import FILES
 from tidemark.cli.main import app
 
 SETTINGS = "root: .\npipelines: pipelines\n"

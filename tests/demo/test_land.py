@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from demo.land import FIRST_NEWEST, PARTS, SAMPLES, SECOND_NEWEST, land, without_schedule
-from tests.shipped import FILES
+from tests.kit.shipped import FILES
 from tidemark.pipeline.load import load_pipeline, load_pipelines
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

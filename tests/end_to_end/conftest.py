@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.worked_modes import ADS, WORDS, Steps, run_example, run_tail
-from tests.runs import Place
-from tidemark.tables.results.result import RunResult
+from tests.kit.running import Place
+from tidemark.runs.results.result import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,11 +18,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.end_to_end.random_cases import DAY, OneRun
-from tests.late_model import EPOCH, MILLISECOND, late_counts
-from tests.runs import Place, query
+from tests.kit.late_model import EPOCH, MILLISECOND, late_counts
+from tests.kit.running import Place, query
 from tidemark.pipeline.model import Table
-from tidemark.tables.publishing.publish import publish_and_record
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.publish_held import publish_and_record
+from tidemark.runs.results.result import RunResult
 
 # The columns of the ledger that the model knows, in its order.
 COUNTS = (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.streaming.queries import Running
-from tidemark.streaming.stream import aggregate
+from tidemark.streaming.run import aggregate
+from tidemark.streaming.run.queries import Running
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 
 from killed_job import call_at  # beside this script
 
-from tidemark.streaming.backfill.backfill_job import main
+from tidemark.streaming.jobs.backfill import main
 
 
 def end() -> None:
@@ -16,5 +16,5 @@ def end() -> None:
 
 
 if __name__ == "__main__":
-    call_at(end, "before", "tidemark.tables.publishing.publish:_commit", "1", "")
+    call_at(end, "before", "tidemark.gold.publish:_commit", "1", "")
     sys.exit(main())

@@ -9,10 +9,10 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tests.end_to_end.killed_input import DELAY_MS, KEYS, TABLES
-from tests.runs import Place, query, sorted_rows
+from tests.kit.running import Place, query, sorted_rows
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.tables.create import open_table
+from tidemark.storage.delta.create import open_table
 
 Facts = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from tests.runs import Place, clicks, query
-from tidemark.tables.fence import fence_tables
+from tests.kit.running import Place, clicks, query
+from tidemark.storage.delta.fence import fence_tables
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.record import HOUSEKEEPING, append_rows, row_head
 

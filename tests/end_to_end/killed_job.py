@@ -29,9 +29,9 @@ from deltalake import DeltaTable
 
 from tidemark.cli.main import app
 from tidemark.storage import processes
-from tidemark.streaming.backfill import backfill_job
-from tidemark.streaming.state import compact_job
-from tidemark.streaming.stream import job
+from tidemark.streaming.jobs import backfill as backfill_job
+from tidemark.streaming.jobs import compact_state as compact_job
+from tidemark.streaming.jobs import stream as job
 from tidemark.upkeep.maintenance import small_files
 
 Function = Callable[..., Any]

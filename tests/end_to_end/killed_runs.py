@@ -28,11 +28,11 @@ from tests.end_to_end.killed_input import (
     land_with_expectation,
     nothing,
 )
-from tests.runs import JobEnd, Place, run_job, start_job
-from tidemark.storage.lease import read_lease
+from tests.kit.running import JobEnd, Place, run_job, start_job
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.lease.lease import read_lease
+from tidemark.storage.result_file import read_result
 from tidemark.streaming.commit_points import COMMIT_POINTS
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
 AT = {point.name: point.at for point in COMMIT_POINTS}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tests.runs import REPOSITORY
+from tests.kit.running import REPOSITORY
 
 
 def page(name: str) -> str:

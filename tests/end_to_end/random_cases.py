@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 
 DAY = datetime(2026, 7, 1, 10, tzinfo=UTC)
 # The batch's time is the wall clock's: a row of the future must be so for years to come.

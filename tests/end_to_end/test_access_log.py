@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
-from tests.runs import REPOSITORY, Place, succeed
+from tests.kit.running import REPOSITORY, Place, succeed
 from tidemark.pipeline.yaml_file import read_document
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from tests.end_to_end.one_pipeline import DAG, land_sample, one_pipeline
 from tests.end_to_end.pages import example_after, page
 from tests.end_to_end.test_airflow_run import expected, gold
 from tidemark.pipeline.places import Places
-from tidemark.storage.lease import LeaseRecord, hold_lease, read_lease, this_process
+from tidemark.storage.lease.lease import LeaseRecord, hold_lease, read_lease, this_process
 from tidemark.storage.processes import is_alive, send_signal
 
 pytestmark = [pytest.mark.process, pytest.mark.long]

@@ -24,7 +24,7 @@ from tests.end_to_end.test_access_log import FILES
 from tests.end_to_end.test_access_log import expected as requests
 from tests.end_to_end.test_access_log import gold as gold_of_requests
 from tests.end_to_end.test_airflow_run import expected, gold
-from tests.runs import Place
+from tests.kit.running import Place
 from tidemark.pipeline.yaml_file import read_document
 
 pytestmark = [pytest.mark.process, pytest.mark.long]

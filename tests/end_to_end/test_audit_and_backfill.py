@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.runs import JOB, REPOSITORY, Place, query, start_job
+from tests.kit.running import JOB, REPOSITORY, Place, query, start_job
 from tests.streaming.audits import event
 
 pytestmark = pytest.mark.process

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import pytest
 from deltalake import DeltaTable
 
-from tests.runs import Place, clicks, query, run_warm, succeed
+from tests.kit.running import Place, clicks, query, run_warm, succeed
+from tidemark.runs.results.result import RunResult
 from tidemark.streaming.ingest import ingest, judged_batch
-from tidemark.tables.results.result import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.runs import Place, clicks, run_warm, succeed
-from tidemark.checkpoint.contract.contract import read_contract
+from tests.kit.running import Place, clicks, run_warm, succeed
 from tidemark.cli.main import app
 from tidemark.pipeline.places import INGEST
+from tidemark.runs.contract.check import admit
+from tidemark.runs.contract.contract import read_contract
 from tidemark.streaming.ingest import ingest
-from tidemark.streaming.stream import aggregate
-from tidemark.tables.contract.check import admit
+from tidemark.streaming.run import aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

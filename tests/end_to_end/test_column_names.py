@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs import Place, clicks, query, succeed
+from tests.kit.running import Place, clicks, query, succeed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

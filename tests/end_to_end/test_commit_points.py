@@ -14,15 +14,18 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.test_killed_runs import KILLS
-from tests.runs import REPOSITORY
+from tests.kit.running import REPOSITORY
 from tidemark.streaming.commit_points import COMMIT_POINTS
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
-PACKAGES = ("streaming", "quality", "tables", "storage", "checkpoint", "upkeep")
+PACKAGES = (
+    "streaming", "quality", "storage", "checkpoint", "sources", "operators", "gold", "ledger",
+    "runs", "upkeep",
+)  # fmt: skip
 # The door to files: its callers are the ones that write.
 PRIMITIVES = "tidemark.storage.files"
 # A table of its own that somebody asked for; no run reads it.
-NO_RUNS = {"tidemark.streaming.state.read_job:_write_table"}
+NO_RUNS = {"tidemark.streaming.jobs.read_state:_write_table"}
 LISTED = {point.at for point in COMMIT_POINTS}
 
 # Names that write whatever they are called on, or are imported from where they are defined.
@@ -203,9 +206,9 @@ def test_names_of_commit_points_are_unique() -> None:
     ],
 )
 def test_a_write_is_seen(body: str) -> None:
-    [function] = functions_of(f"def act():\n    {body}\n", "tidemark.tables.new")
-    assert unlisted([function], LISTED) == ["tidemark.tables.new:act"]
-    assert unlisted([function], {"tidemark.tables.new:act"}) == []
+    [function] = functions_of(f"def act():\n    {body}\n", "tidemark.runs.new")
+    assert unlisted([function], LISTED) == ["tidemark.runs.new:act"]
+    assert unlisted([function], {"tidemark.runs.new:act"}) == []
 
 
 @pytest.mark.parametrize(
@@ -220,7 +223,7 @@ def test_a_write_is_seen(body: str) -> None:
     ],
 )
 def test_what_is_no_write_is_none(body: str) -> None:
-    [function] = functions_of(f"def look():\n    {body}\n", "tidemark.tables.new")
+    [function] = functions_of(f"def look():\n    {body}\n", "tidemark.runs.new")
     assert not function.writes
 
 

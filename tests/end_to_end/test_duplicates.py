@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, fail, set_newer
-from tests.runs import Place, clicks, succeed
+from tests.kit.running import Place, clicks, succeed
 from tidemark.pipeline.durations import duration_text
 from tidemark.streaming.ingest import judged_batch
 

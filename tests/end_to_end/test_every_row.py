@@ -16,7 +16,7 @@ import pytest
 from tests.end_to_end.every_row import Landed
 from tests.end_to_end.kept_queries import dropped_groups, kept_queries
 from tests.end_to_end.random_cases import Case, random_case
-from tests.runs import Place, succeed
+from tests.kit.running import Place, succeed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.test_changed_pipeline import MEASURES, content, files_of, row
-from tests.runs import Place, run_job
-from tidemark.checkpoint.contract.contract import read_contract
+from tests.kit.running import Place, run_job
+from tidemark.runs.contract.contract import read_contract
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
-RECORDS = "tidemark.checkpoint.contract.contract:write_contract"
+RECORDS = "tidemark.runs.contract.contract:write_contract"
 
 
 def test_a_job_killed_between_two_contracts_leaves_nothing_that_binds(tmp_path: Path) -> None:

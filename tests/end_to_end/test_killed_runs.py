@@ -39,7 +39,7 @@ from tests.end_to_end.killed_runs import (
     states_in,
 )
 from tests.end_to_end.test_replays import set_newer
-from tests.runs import Place, start_job
+from tests.kit.running import Place, start_job
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 

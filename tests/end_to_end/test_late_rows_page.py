@@ -9,8 +9,8 @@ import pytest
 from tests.end_to_end.conftest import Worked
 from tests.end_to_end.pages import as_table, page, table_under
 from tests.end_to_end.worked_modes import ADS, MODES, Row, at, clock, history
-from tests.runs import query
-from tidemark.tables.results.result import TableResult
+from tests.kit.running import query
+from tidemark.gold.pins import TableResult
 
 PAGE = page("late-rows.md")
 CAUSES = "strftime(window_start, '%H:%M'), spotId, impressions, cause"

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from tests.end_to_end.conftest import Worked
 from tests.end_to_end.pages import as_table, examples_under, page, table_under
-from tidemark.tables.ledger.ledger import SCHEMA
+from tidemark.ledger.ledger import SCHEMA
 
 PAGE = page("ledger.md")
 

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.runs import Place, clicks, query, run_job, sorted_rows, start_job
+from tests.kit.running import Place, clicks, query, run_job, sorted_rows, start_job
 from tidemark.checkpoint.log import Checkpoint
 
 pytestmark = [pytest.mark.process, pytest.mark.long]

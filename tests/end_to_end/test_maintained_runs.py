@@ -17,9 +17,9 @@ import pytest
 from tests.end_to_end.every_row import Landed, check_gold, check_rows_are_in_one_place, tables
 from tests.end_to_end.kept_queries import dropped_groups, kept_queries
 from tests.end_to_end.random_cases import Case, random_case
-from tests.runs import Place, succeed
-from tidemark.pipeline.maintenance import Maintenance
-from tidemark.pipeline.settings import Settings
+from tests.kit.running import Place, succeed
+from tidemark.pipeline.settings.maintenance import Maintenance
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.upkeep.maintenance import log_files, small_files
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 from tidemark.upkeep.maintenance.plan import Plan

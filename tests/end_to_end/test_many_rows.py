@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runs import Place, clicks, sorted_rows, succeed
+from tests.kit.running import Place, clicks, sorted_rows, succeed
 from tidemark.streaming.ingest import judged_batch
 
 if TYPE_CHECKING:

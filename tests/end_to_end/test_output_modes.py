@@ -22,8 +22,8 @@ from tests.end_to_end.worked_modes import (
     history,
     steps_text,
 )
-from tests.runs import Place, clicks, query, succeed
-from tests.tables.windows import files_by_date
+from tests.gold.windows import files_by_date
+from tests.kit.running import Place, clicks, query, succeed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,7 @@ def test_in_complete_mode_each_batch_emits_all_windows_that_are_open(impressions
 
 
 def _close_before(result: Any) -> Any:
-    from tests.late_model import EPOCH, MILLISECOND
+    from tests.kit.late_model import EPOCH, MILLISECOND
 
     return EPOCH + result.close_before_ms * MILLISECOND
 

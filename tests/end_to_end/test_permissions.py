@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.permissions import thread_obeying_permissions
-from tests.runs import JobEnd, Place, clicks, run_job
+from tests.kit.permissions import thread_obeying_permissions
+from tests.kit.running import JobEnd, Place, clicks, run_job
 
 pytestmark = pytest.mark.process
 

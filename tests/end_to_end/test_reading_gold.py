@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs import REPOSITORY, SamplePlace, succeed
+from tests.kit.running import REPOSITORY, SamplePlace, succeed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from urllib.parse import unquote
 import pytest
 from deltalake import DeltaTable
 
-from tests.runs import Place, run_warm, sorted_rows, succeed
+from tests.kit.running import Place, run_warm, sorted_rows, succeed
+from tidemark.sources.files.committed import commit_note
 from tidemark.streaming.ingest import ingest, judged_batch
-from tidemark.streaming.ingest.committed import commit_note
-from tidemark.streaming.stream import stream_run
+from tidemark.streaming.run import steps as stream_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

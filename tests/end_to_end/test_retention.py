@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.runs import Place, clicks, query, sorted_rows, succeed
+from tests.kit.running import Place, clicks, query, sorted_rows, succeed
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.retention import first_kept_date, frozen_before_ms
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
-from tidemark.tables.publishing.retention import first_kept_date, frozen_before_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,12 +33,12 @@ from tests.end_to_end.killed_runs import (
     states_in,
     succeeded,
 )
-from tests.runs import JobEnd, Place, start_job
+from tests.kit.running import JobEnd, Place, start_job
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.storage.lease import LeaseRecord, read_lease
-from tidemark.storage.lease_rules import free_for_others_at
-from tidemark.tables.commits import note_of
-from tidemark.tables.fence import PROPERTY
+from tidemark.storage.delta.commits import note_of
+from tidemark.storage.delta.fence import PROPERTY
+from tidemark.storage.lease.lease import LeaseRecord, read_lease
+from tidemark.storage.lease.rules import free_for_others_at
 
 pytestmark = pytest.mark.process
 
@@ -186,7 +186,7 @@ STOPS = {
     "after it appended windows": ("after", AT["windows of the stream"], "1"),
     "between the check and the appending of recomputed windows": (
         "before",
-        "tidemark.tables.repair.recomputed:append_rows",
+        "tidemark.gold.recomputed:append_rows",
         "1",
     ),
     "before the ledger": ("before", AT["ledger"], "1"),

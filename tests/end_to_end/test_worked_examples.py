@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runs import REPOSITORY, Place, SamplePlace, succeed
+from tests.kit.running import REPOSITORY, Place, SamplePlace, succeed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.end_to_end.kept_queries import kept_queries
-from tests.runs import REPOSITORY, Place, succeed
+from tests.kit.running import REPOSITORY, Place, succeed
+from tidemark.gold.pins import TableResult
 from tidemark.pipeline.yaml_file import read_document
-from tidemark.tables.results.result import RunResult, TableResult
+from tidemark.runs.results.result import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from sqlglot import exp
 
 from tests.pipeline.conftest import GOOD, Load, Problems
+from tidemark.pipeline.expressions.in_duckdb import in_duckdb
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.translation import in_duckdb
 
 MEASURES = "    measures: {clicks: count(*), longest: max(took)}\n"
 Told = Callable[[str], list[str]]

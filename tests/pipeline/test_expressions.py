@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.pipeline.expression_names import Known, Scope, spark_type
-from tidemark.pipeline.expressions import check_derived, check_measure
-from tidemark.pipeline.functions import AGGREGATES, REFUSED, spark_functions
+from tidemark.pipeline.expressions.functions import AGGREGATES, REFUSED, spark_functions
+from tidemark.pipeline.expressions.names import Known, Scope, spark_type
+from tidemark.pipeline.expressions.sql import check_derived, check_measure
 
 TYPES = {
     "i": "int",

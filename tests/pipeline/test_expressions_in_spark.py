@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidemark.pipeline import functions
-from tidemark.pipeline.expression_names import Known, Scope, spark_type
-from tidemark.pipeline.expressions import check_derived, check_measure
-from tidemark.pipeline.functions import AGGREGATES, refusal, spark_functions
+from tidemark.pipeline.expressions import functions
+from tidemark.pipeline.expressions.functions import AGGREGATES, refusal, spark_functions
+from tidemark.pipeline.expressions.names import Known, Scope, spark_type
+from tidemark.pipeline.expressions.sql import check_derived, check_measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

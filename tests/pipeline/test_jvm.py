@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.pipeline.jvm import LARGE_BYTES, jvm_variables
+from tidemark.pipeline.settings.jvm import LARGE_BYTES, jvm_variables
 
 FLAGS = {"SPARK_SUBMIT_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx1g", "PATH": "/bin"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.runs import Place, clicks
+from tests.kit.running import Place, clicks
 from tidemark.errors import SettingsInvalid
-from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE, kept_batches
+from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.streaming.session import session_conf
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import REPOSITORY
-from tests.shipped import NAMES, copied_to
+from tests.kit.running import REPOSITORY
+from tests.kit.shipped import NAMES, copied_to
 from tidemark.errors import PipelineInvalid, PipelineNotFound
 from tidemark.pipeline.load import (
     find_pipeline,
@@ -21,8 +21,8 @@ from tidemark.pipeline.load import (
 )
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem
-from tidemark.pipeline.settings import Settings
-from tidemark.pipeline.state_settings import PROVIDER
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.state import PROVIDER
 
 Load = Callable[[str], Pipeline]
 Problems = Callable[..., tuple[Problem, ...]]
@@ -467,7 +467,7 @@ start = time.process_time()
 from pathlib import Path
 import tidemark.pipeline.load
 assert len(tidemark.pipeline.load.load_pipelines(Path({str(copied_to(tmp_path))!r}))[0]) == 2
-import tidemark.pipeline.settings
+import tidemark.pipeline.settings.settings
 heavy = ("pyspark", "pandas", "deltalake", "great_expectations", "duckdb", "pyarrow", "airflow")
 assert not [name for name in heavy if name in sys.modules]
 print(time.process_time() - start)

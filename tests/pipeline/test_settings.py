@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from tidemark.errors import SettingsInvalid
-from tidemark.pipeline.settings import Settings, load_settings, spark_conf
-from tidemark.pipeline.storage_options import local_path, spark_uri
+from tidemark.pipeline.settings.settings import Settings, load_settings, spark_conf
+from tidemark.pipeline.settings.storage_options import local_path, spark_uri
 
 REPOSITORY = Path(__file__).parents[2]
 S3 = {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runs import clicks
-from tests.shipped import FILES
+from tests.kit.running import clicks
+from tests.kit.shipped import FILES
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import duration_text, parse_duration
 from tidemark.pipeline.event_time_formats import check_format

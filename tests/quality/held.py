@@ -7,15 +7,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.runs import Place, clicks
-from tests.tables.windows import Row, Windows, at, window
-from tidemark.pipeline.settings import Checks, Settings
+from tests.gold.windows import Row, Windows, at, window
+from tests.kit.running import Place, clicks
+from tidemark.pipeline.settings.settings import Checks, Settings
 from tidemark.quality.gate import Gated, validate_held
 from tidemark.quality.validate import ManyRows
 from tidemark.quality.verdicts import Verdict
-from tidemark.tables.publishing.publish import publish_and_record
-from tidemark.tables.results.result import Rows, RunResult
-from tidemark.tables.results.result_file import write_result
+from tidemark.runs.publish_held import publish_and_record
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.rows import Rows
+from tidemark.storage.result_file import write_result
 
 BEGAN, NOW = at(12), at(13)
 TABLE = clicks()["tables"]["per_10m"] | {"measures": {"total": "sum(amount)"}}

@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
+from tests.gold.windows import at, window
 from tests.quality.held import NOW, Held, bad_and_good, verdict_of
-from tests.tables.pipelines import bronze
-from tests.tables.windows import at, window
-from tidemark.pipeline.settings import Checks
+from tests.runs.pipelines import bronze
+from tidemark.gold.plan import GoldState, plan_publish
+from tidemark.ledger.ledger import INGEST, LedgerLine, write_ledger
+from tidemark.pipeline.settings.settings import Checks
 from tidemark.quality.built_in import (
     KEYS_UNIQUE,
     LEDGER_BALANCED,
@@ -25,11 +27,9 @@ from tidemark.quality.built_in import (
 )
 from tidemark.quality.planned_rows import PlannedRows
 from tidemark.quality.validate import ManyRows
-from tidemark.tables.history import schema_of
-from tidemark.tables.ledger.ledger import INGEST, LedgerLine, write_ledger
-from tidemark.tables.publishing.plan import GoldState, plan_publish
-from tidemark.tables.results.result import Rows
-from tidemark.tables.results.runs import record_run
+from tidemark.runs.recorded_runs import record_run
+from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.rows import Rows
 
 CONDITIONS = {
     "total > 0": 1,

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.gold.windows import at, window
 from tests.quality.held import NOW, Held, bad_and_good, verdict_of
-from tests.tables.windows import at, window
 from tidemark.errors import NotPublishable
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.gate import accept
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
-from tidemark.tables.status.pipeline_status import pipeline_status
-from tidemark.tables.status.state import State
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.runs.status.state import State
+from tidemark.storage.result_file import read_result
 
 KNOWN = Acceptance("known", "ada")
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.gold.windows import at, window
+from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.quality.held import NOW, Held, bad_and_good
-from tests.runs import Place, clicks, run_warm, succeed
-from tests.tables.windows import at, window
-from tidemark.pipeline.settings import Checks
+from tidemark.gold.to_publish import to_publish
+from tidemark.pipeline.settings.settings import Checks
 from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.expectations import RowsOfTable, judge_expectations
 from tidemark.quality.planned_rows import TablePublish, planned_rows
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
+from tidemark.streaming.jobs.validate import validate_once
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.validation.validate_job import validate_once
-from tidemark.tables.publishing.to_publish import to_publish
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,9 +167,9 @@ def test_a_change_of_a_check_is_none_of_the_query_and_starts_no_session(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from tidemark.pipeline.instants import epoch_ms
-    from tidemark.tables.stream.preflight import SparkNeeded
-    from tidemark.tables.stream.run import Run
-    from tidemark.tables.stream.without_spark import run_without_spark
+    from tidemark.runs.preflight import SparkNeeded
+    from tidemark.runs.run import Run
+    from tidemark.runs.without_spark import run_without_spark
 
     place = Place(tmp_path, with_check({"fail": "amount >= 0"}))
     place.land("1.json", [day(1, 5)])

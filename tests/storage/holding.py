@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from tests.storage.leases import ELSEWHERE, holder, ignore
 from tidemark.errors import LeaseLost, TidemarkError
-from tidemark.storage.halt import halt
-from tidemark.storage.lease import Lease, hold_lease
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.lease.lease import Lease, hold_lease
 
 _NONE = subprocess.DEVNULL
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.runs import REPOSITORY
+from tests.kit.running import REPOSITORY
 from tidemark.errors import LeaseLost
-from tidemark.storage.lease import Holder, this_process
-from tidemark.storage.lease_files import LeaseFolder, LeaseRecord
+from tidemark.storage.lease.files import LeaseFolder, LeaseRecord
+from tidemark.storage.lease.lease import Holder, this_process
 from tidemark.storage.processes import ProcessMark, this_machine
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -21,8 +21,9 @@ from tidemark.errors import (
     RunFailed,
     StorageUnavailable,
 )
-from tidemark.storage import lease_files
-from tidemark.storage.lease import (
+from tidemark.storage.lease import files as lease_files
+from tidemark.storage.lease.files import LeaseFolder, LeaseRecord
+from tidemark.storage.lease.lease import (
     Holder,
     Lease,
     hold_lease,
@@ -30,7 +31,6 @@ from tidemark.storage.lease import (
     release_lease,
     utc_now,
 )
-from tidemark.storage.lease_files import LeaseFolder, LeaseRecord
 from tidemark.storage.processes import mark_of
 
 

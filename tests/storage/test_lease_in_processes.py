@@ -24,7 +24,7 @@ from tests.storage.leases import (
     left_by_another,
 )
 from tidemark.errors import LeaseHeld
-from tidemark.storage.lease import hold_lease, read_lease, utc_now
+from tidemark.storage.lease.lease import hold_lease, read_lease, utc_now
 from tidemark.storage.processes import mark_of
 
 ROUNDS = 100
@@ -148,7 +148,7 @@ def test_a_reused_pid_is_not_hit(folder: str) -> None:
 def test_a_suspended_process_of_this_host_is_ended_when_its_lease_has_run_out(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.storage.lease_taking.GRACE", 0.2)
+    monkeypatch.setattr("tidemark.storage.lease.taking.GRACE", 0.2)
     with HoldingProcess(folder, "asleep", 1.5) as asleep:
         assert asleep.heard() == "held 1"
         asleep.process.send_signal(signal.SIGSTOP)
@@ -225,7 +225,7 @@ def test_a_process_halts_also_where_nobody_can_be_told(stderr: str) -> None:
     lose = {"closed": "os.close(2)", "broken": "r, w = os.pipe(); os.close(r); os.dup2(w, 2)"}
     halting = (
         f"import os; {lose[stderr]}\n"
-        "from tidemark.storage.halt import halt\n"
+        "from tidemark.storage.lease.halt import halt\n"
         "from tidemark.errors import LeaseLost\n"
         "try: halt(LeaseLost('gone'))\n"
         "except BaseException: os._exit(3)\n"

@@ -14,7 +14,7 @@ from tests.storage.leases import ELSEWHERE, holder, ignore, leave, left_by_anoth
 from tests.storage.s3 import s3_server
 from tidemark.errors import LeaseHeld, LeaseLost
 from tidemark.storage.files import list_files
-from tidemark.storage.lease import hold_lease, read_lease
+from tidemark.storage.lease.lease import hold_lease, read_lease
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.storage.leases import ELSEWHERE, GONE, at, holder, left_by_another
-from tidemark.storage.lease_rules import Act, free_for_others_at, judge_lease
+from tidemark.storage.lease.rules import Act, free_for_others_at, judge_lease
 
 RELEASED = {"released": True}
 UNFENCED = {"released": True, "fence_due": True}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from tests.runs import Place
+from tests.kit.running import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.quality.acceptance import Acceptance
-    from tidemark.tables.backfill.audit_result import AuditResult
-    from tidemark.tables.backfill.backfill_result import BackfillResult
+    from tidemark.runs.backfill.audit_result import AuditResult
+    from tidemark.runs.backfill.backfill_result import BackfillResult
 
 
 def at(hour: int, minute: int = 0, day: int = 1) -> datetime:
@@ -36,10 +36,10 @@ def audit(
     end: datetime | None = None,
 ) -> AuditResult:
     """An audit that could tell."""
+    from tidemark.runs.run import Run
     from tidemark.streaming.backfill.audit import Asked
-    from tidemark.streaming.backfill.audit_job import audit_once
+    from tidemark.streaming.jobs.audit import audit_once
     from tidemark.streaming.progress import Progress
-    from tidemark.tables.stream.run import Run
 
     run = Run(place.pipeline, place.settings, "audit", 0, "audit")
     progress = Progress(place.name, out=io.StringIO())
@@ -66,9 +66,9 @@ def backfill_warm(
     accepted: Acceptance | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
-    from tidemark.streaming.backfill.backfill_job import Asked, backfill_once
+    from tidemark.runs.run import Run
+    from tidemark.streaming.jobs.backfill import Asked, backfill_once
     from tidemark.streaming.progress import Progress
-    from tidemark.tables.stream.run import Run
 
     return backfill_once(
         Run(place.pipeline, place.settings, run_id, 0, "backfill"),

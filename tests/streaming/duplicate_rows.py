@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Source
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 

@@ -10,12 +10,12 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from tests.runs import sorted_rows
+from tests.kit.running import sorted_rows
 from tidemark.errors import LeaseLost, StorageUnavailable
-from tidemark.streaming.append import Append, append
-from tidemark.tables.commits import note_of, rows_appended, rows_between
-from tidemark.tables.create import TableSpec, ensure_table
-from tidemark.tables.fence import fence_tables
+from tidemark.storage.delta.commits import note_of, rows_appended, rows_between
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.fence import fence_tables
+from tidemark.streaming.run.append import Append, append
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

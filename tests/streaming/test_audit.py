@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.runs import Place, clicks, succeed
+from tests.kit.running import Place, clicks, succeed
 from tests.streaming.audits import at, audit, event, gold_of, nothing_written
-from tidemark.tables.backfill.audit_result import audit_lines
+from tidemark.runs.backfill.audit_result import audit_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from tests.runs import Place, query, sorted_rows, succeed
+from tests.kit.running import Place, query, sorted_rows, succeed
 from tests.streaming.audits import (
     at,
     audit,
@@ -21,11 +21,11 @@ from tests.streaming.audits import (
     gold_of,
     nothing_written,
 )
+from tidemark.gold.published import publish_note
+from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
-from tidemark.tables.backfill.backfill_result import backfill_lines
-from tidemark.tables.publishing.gold import gold_state
-from tidemark.tables.results.runs import publish_note
+from tidemark.runs.backfill.backfill_result import backfill_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

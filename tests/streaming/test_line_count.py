@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.streaming.ingest.line_count import LineCount, count_lines, count_plain
-from tidemark.streaming.ingest.source import read_lines
+from tidemark.streaming.sources.files import read_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

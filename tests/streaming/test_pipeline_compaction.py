@@ -16,16 +16,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.checkpoint.damaged import remove
-from tests.runs import SCHEDULED, Place, clicks, sorted_rows, succeed
+from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
 from tests.streaming.kept_state import files_of, last_batch
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
+from tidemark.runs.results.state_rows import StateRows
+from tidemark.runs.run import Run
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.streaming.jobs.compact_state import compact_once
+from tidemark.streaming.jobs.read_state import read_once
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.state.compact_job import compact_once
-from tidemark.streaming.state.read_job import read_once
-from tidemark.tables.pipeline_lease import pipeline_lease
-from tidemark.tables.results.compaction_result import CompactionResult, compaction_lines
-from tidemark.tables.results.state_rows import StateRows
-from tidemark.tables.stream.run import Run
 
 LIMIT = {"advanced": {"state": {"limits": {"max_changes": 3}}}}
 STARTED = datetime(2026, 7, 2, tzinfo=UTC)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.run import Run
 from tidemark.streaming import planned_columns as planning
 from tidemark.streaming.planned_columns import PlannedColumns, planned_columns
-from tidemark.tables.stream.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.runs import Place, clicks, succeed
+from tests.kit.running import Place, clicks, succeed
 from tests.streaming.judging import judge_lines
 from tidemark.cli.new.pipeline_text import pipeline_text
 from tidemark.cli.new.places import find_sample

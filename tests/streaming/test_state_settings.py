@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from tests.runs import clicks
+from tests.kit.running import clicks
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.checkpoint.state.stores import StoreInventory
-from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.pipeline.state_settings import PROVIDER, STATE_DEFAULTS, StateStore, provider_class
+from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
+from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, StateStore, provider_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +76,7 @@ class Query:
 
     def run(self, seen: Callable[[DataFrame], DataFrame] = as_it_is, **conf: str) -> None:
         """Read what has landed, as a process of its own would; `seen` changes what is emitted."""
-        from tidemark.streaming.stream.aggregate import aggregate
+        from tidemark.streaming.run.aggregate import aggregate
 
         table = pipeline_from_mapping("clicks", clicks()).tables["per_10m"]
         asked = {PROVIDER: provider_class(self.store), KEPT_BY_ENGINE: str(KEPT)} | conf
@@ -96,7 +96,7 @@ class Query:
 
     def expected(self) -> dict[tuple[Any, Any], Value]:
         """What one batch over all that has landed gives."""
-        from tidemark.streaming.stream.aggregate import aggregate
+        from tidemark.streaming.run.aggregate import aggregate
 
         table = pipeline_from_mapping("clicks", clicks()).tables["per_10m"]
         rows = self.spark.read.schema(SCHEMA).json(str(self.root / "in"))

@@ -13,18 +13,18 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from tests.runs import Place
-from tests.tables.pipelines import ended
+from tests.kit.running import Place
+from tests.runs.pipelines import ended
 from tidemark.errors import MaintenanceRefused, StorageUnavailable
-from tidemark.pipeline.maintenance import Maintenance
+from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.quality import record
+from tidemark.runs import recorded_runs as runs
+from tidemark.storage.delta import create
+from tidemark.storage.delta.appended import first_append
+from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.history import changes_between
+from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.files import FileFacts
-from tidemark.tables import create
-from tidemark.tables.appended import first_append
-from tidemark.tables.fence import fence_tables
-from tidemark.tables.history import changes_between
-from tidemark.tables.ops import ensure_ops_table
-from tidemark.tables.results import runs
 from tidemark.upkeep.maintenance.carry_out import carry_out
 from tidemark.upkeep.maintenance.carry_out import keep_rows as keep_rows_of
 from tidemark.upkeep.maintenance.log_files import plan_log

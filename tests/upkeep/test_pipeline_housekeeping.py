@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.runs import SCHEDULED, Place, clicks, sorted_rows, succeed
+from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
 from tests.upkeep.made import UNLOAD
 from tests.upkeep.stores import NOW, builds, names
-from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE
-from tidemark.tables.ledger.ledger import STREAM, check_balance
-from tidemark.tables.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.ledger.ledger import STREAM, check_balance
+from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.upkeep.pipeline_housekeeping import housekeep_pipeline
 from tidemark.upkeep.plan import Kind
 from tidemark.upkeep.record import Kept

@@ -17,10 +17,10 @@ from tidemark.airflow.outcome import log_lines
 from tidemark.airflow.watcher import failed_tasks
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.results.newest_try import newest_try
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.results.newest_try import newest_try
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 _LOG = logging.getLogger(__name__)
 # As Airflow's own callbacks: a notifier, or a function of the context.

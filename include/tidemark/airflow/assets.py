@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow.sdk import Asset, BaseOperator, Context
 
+from tidemark.gold.pins import Published
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
-from tidemark.pipeline.storage_options import is_local
-from tidemark.tables.results.result import Published
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.pipeline.settings.storage_options import is_local
 
 
 def gold_asset(pipeline: str, table: str, settings: str | Path | None = None) -> Asset:

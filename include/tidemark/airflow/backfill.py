@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidemark.airflow.assets import tell_changed
 from tidemark.airflow.job import JobOperator
 from tidemark.pipeline.instants import utc_instant
-from tidemark.tables.backfill.backfill_result import BackfillResult, backfill_lines
+from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 
 
 class BackfillOperator(JobOperator):
@@ -21,7 +21,7 @@ class BackfillOperator(JobOperator):
     changes, before → after, stands in the task's log and in the result file.
     """
 
-    job = "tidemark.streaming.backfill.backfill_job"
+    job = "tidemark.streaming.jobs.backfill"
     doing = "The backfill"
     result_type = BackfillResult
 

@@ -9,8 +9,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.airflow.job import JobOperator
-from tidemark.pipeline.settings import Settings
-from tidemark.tables.results.compaction_result import CompactionResult, compaction_lines
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 
 
 class CompactStateOperator(JobOperator):
@@ -20,7 +20,7 @@ class CompactStateOperator(JobOperator):
     succeeds. What was compacted goes to XCom, by table.
     """
 
-    job = "tidemark.streaming.state.compact_job"
+    job = "tidemark.streaming.jobs.compact_state"
     doing = "The compaction"
     result_type = CompactionResult
     template_fields = (*JobOperator.template_fields, "checked")

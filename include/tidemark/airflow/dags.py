@@ -21,7 +21,7 @@ from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
 
 # A run picks up everything that is new, so missed schedules are never made up for (no catchup),
 # and any date in the past will do.

@@ -11,7 +11,7 @@ from airflow.sdk import TaskGroup
 from tidemark.airflow.tasks import pipeline_tasks, task_defaults
 from tidemark.pipeline.load import find_pipeline_file, load_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings.settings import load_settings
 
 
 class PipelineTaskGroup(TaskGroup):

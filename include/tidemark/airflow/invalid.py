@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidemark.errors import PipelineInvalid, PipelineNotFound
 from tidemark.pipeline.load import load_pipelines
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings.settings import load_settings
 
 
 def raise_invalid_pipelines(

@@ -25,11 +25,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_result
 from tidemark.errors import ResultUnreadable
-from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.storage.processes import end_processes, mark_of, session_members
-from tidemark.tables.results.result_file import Facts, read_result
+from tidemark.storage.result_file import Facts, read_result
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

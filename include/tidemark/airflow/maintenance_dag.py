@@ -7,9 +7,9 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidemark.airflow.maintenance import MaintenanceOperator
-from tidemark.pipeline.maintenance import Maintenance
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import MAINTENANCE_SUFFIX
+from tidemark.pipeline.settings.maintenance import Maintenance
 
 # One for a date gone by would do what today's does.
 RUN_TYPES = ("scheduled", "manual", "operator_triggered")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from airflow.sdk.observability.stats import gauge
 
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.results.result import RunResult
 
 
 def gauge_run(result: RunResult) -> None:

@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import instant_text
-from tidemark.tables.results.result import RunResult, repair_lines
-from tidemark.tables.results.result_file import RunError
+from tidemark.runs.results.result import RunResult, repair_lines
+from tidemark.storage.result_file import RunError
 
 NO_RETRY = "Airflow will not try again. Mend it, then clear the task."
 RETRY = "A retry can help; Airflow makes one while the task has retries left."

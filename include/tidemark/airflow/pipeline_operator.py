@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
 
 
 class PipelineOperator(BaseOperator):

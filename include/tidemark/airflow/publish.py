@@ -10,8 +10,8 @@ from tidemark.airflow.assets import tell_changed
 from tidemark.airflow.outcome import as_task_failure, failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.errors import ChecksFailed
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 
 class PublishOperator(PipelineOperator):
@@ -33,7 +33,7 @@ class PublishOperator(PipelineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish; a repeat finds nothing to do."""
         # delta-rs and Arrow, which parsing a Dag must not load.
-        from tidemark.tables.publishing.publish import publish_and_record
+        from tidemark.runs.publish_held import publish_and_record
 
         with as_task_failure("Publishing"):
             pipeline, settings = self.load()

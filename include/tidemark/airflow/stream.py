@@ -15,19 +15,19 @@ from airflow.sdk import Context
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_run
 from tidemark.airflow.outcome import log_lines, summary
-from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import Settings
-from tidemark.tables.results.result import RunResult
+from tidemark.pipeline.settings.jvm import jvm_variables
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.results.result import RunResult
+from tidemark.sources.files.new_input import new_input_bytes
 
 
 class StreamOperator(JobOperator):
     """Submits a pipeline's run where Spark is needed, and decides from its result file."""
 
-    job = "tidemark.streaming.stream.job"
+    job = "tidemark.streaming.jobs.stream"
     doing = "The run"
     result_type = RunResult
 
@@ -40,9 +40,9 @@ class StreamOperator(JobOperator):
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> RunResult | None:
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
-        from tidemark.tables.stream.preflight import SparkNeeded
-        from tidemark.tables.stream.run import Run
-        from tidemark.tables.stream.without_spark import run_without_spark
+        from tidemark.runs.preflight import SparkNeeded
+        from tidemark.runs.run import Run
+        from tidemark.runs.without_spark import run_without_spark
 
         try:
             pipeline = load_pipeline(Path(self.pipeline_file))

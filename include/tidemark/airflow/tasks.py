@@ -17,7 +17,7 @@ from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.validate import ValidateOperator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 
 
 def task_defaults(settings: Settings) -> dict[str, Any]:

@@ -16,15 +16,15 @@ from tidemark.airflow.job import JobOperator
 from tidemark.airflow.links import DataDocsLink
 from tidemark.airflow.outcome import as_task_failure
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.quality.verdicts import (
     ValidationResult,
     failures,
     verdict_line,
     warnings,
 )
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result, write_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result, write_result
 
 
 class ValidateOperator(JobOperator):
@@ -35,7 +35,7 @@ class ValidateOperator(JobOperator):
     `ops/quality`.
     """
 
-    job = "tidemark.streaming.validation.validate_job"
+    job = "tidemark.streaming.jobs.validate"
     doing = "Validation"
     result_type = ValidationResult
     template_fields: Sequence[str] = (*JobOperator.template_fields, "held")

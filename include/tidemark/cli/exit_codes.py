@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidemark.checkpoint.doctor.findings import Verdict
 from tidemark.errors import FAILED, RETRY, SUCCESS
-from tidemark.tables.status.state import State
+from tidemark.runs.status.state import State
 
 INTERRUPTED = 130
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from tidemark.cli.job import run_job
 from tidemark.cli.submit import job_environment
-from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import ValidationResult, verdict_line, warnings
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
-_JOB = "tidemark.streaming.validation.validate_job"
+_JOB = "tidemark.streaming.jobs.validate"
 
 
 def validated(

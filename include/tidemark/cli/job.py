@@ -11,8 +11,8 @@ import typer
 from tidemark.cli.exit_codes import INTERRUPTED
 from tidemark.cli.submit import submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
-from tidemark.pipeline.settings import Settings
-from tidemark.tables.results.result_file import Result, read_result
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.result_file import Result, read_result
 
 _STATE = "What was committed stays and is not done again; the next run goes on from there."
 

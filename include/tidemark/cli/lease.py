@@ -14,11 +14,11 @@ from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
-from tidemark.storage.lease import LeaseRecord, read_lease, release_lease, this_process
-from tidemark.storage.lease_files import time_text
-from tidemark.storage.lease_rules import Holder, judge_lease
-from tidemark.storage.lease_taking import living
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.storage.lease.files import time_text
+from tidemark.storage.lease.lease import LeaseRecord, read_lease, release_lease, this_process
+from tidemark.storage.lease.rules import Holder, judge_lease
+from tidemark.storage.lease.taking import living
 
 lease = typer.Typer(
     help="The lease of a pipeline: of all that write to it, one works at a time.",
@@ -69,7 +69,7 @@ def release(
     found = find_pipeline(pipeline, loaded)
     places, options = Places(loaded.root, found.name), loaded.storage_options
     # delta-rs, which `show` does without.
-    from tidemark.tables.fence import fence_tables, pipeline_tables
+    from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 
     tables = pipeline_tables(found, places)
     released = release_lease(

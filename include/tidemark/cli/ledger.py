@@ -16,7 +16,7 @@ from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings.settings import load_settings
 
 ledger = typer.Typer(
     help="The ledger of a pipeline: where each of its rows went.", no_args_is_help=True
@@ -40,7 +40,7 @@ def show(
 ) -> None:
     """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
     # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.tables.ledger.report import read_ledger
+    from tidemark.ledger.report import read_ledger
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -72,9 +72,9 @@ def rebuild(
 
     Exits with 1 when a line does not balance; the lines are written all the same.
     """
-    from tidemark.tables.ledger.ledger import check_balance, replace_ledger
-    from tidemark.tables.ledger.rebuild import Ledgered, rebuilt_lines
-    from tidemark.tables.pipeline_lease import pipeline_lease
+    from tidemark.ledger.ledger import check_balance, replace_ledger
+    from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+    from tidemark.storage.lease.pipeline_lease import pipeline_lease
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)

@@ -10,7 +10,7 @@ import typer
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings.settings import load_settings
 
 
 def maintain(

@@ -13,11 +13,11 @@ from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings.settings import load_settings
 from tidemark.quality.acceptance import acceptance
 from tidemark.quality.verdicts import verdict_line
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 
 def publish(
@@ -64,8 +64,8 @@ def publish(
     options = loaded.storage_options
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures
-    from tidemark.tables.publishing.publish import publish_and_record
-    from tidemark.tables.results.newest_result import held_run
+    from tidemark.runs.publish_held import publish_and_record
+    from tidemark.runs.results.newest_result import held_run
 
     if result:
         uri = absolute(result)

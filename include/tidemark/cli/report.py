@@ -8,8 +8,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_text
-from tidemark.tables.results.result import RunResult, TableResult, repair_lines
+from tidemark.runs.results.result import RunResult, repair_lines
 
 # A file or pipe has no width; a table that is cut would lose numbers.
 _WIDTH_OF_A_FILE = 140

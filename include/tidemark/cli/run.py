@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.checkpoint.new_input import new_input_bytes
 from tidemark.cli.exit_codes import exit_code
 from tidemark.cli.gate import validated
 from tidemark.cli.job import run_job
@@ -27,17 +26,18 @@ from tidemark.cli.report import print_result
 from tidemark.cli.spare_pandas import spare_pandas
 from tidemark.cli.submit import job_environment
 from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
-from tidemark.pipeline.jvm import jvm_variables
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.results.result import RunResult
+from tidemark.pipeline.settings.jvm import jvm_variables
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.results.result import RunResult
+from tidemark.sources.files.new_input import new_input_bytes
 
 if TYPE_CHECKING:
-    from tidemark.tables.stream.run import Run
+    from tidemark.runs.run import Run
 
-_JOB = "tidemark.streaming.stream.job"
+_JOB = "tidemark.streaming.jobs.stream"
 
 
 def run(
@@ -81,10 +81,10 @@ def run(
     if not any(table.names_expectations for table in found.tables.values()):
         spare_pandas()
     # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.tables.publishing.publish import publish_and_record
-    from tidemark.tables.stream.preflight import SparkNeeded
-    from tidemark.tables.stream.run import Run
-    from tidemark.tables.stream.without_spark import run_without_spark
+    from tidemark.runs.preflight import SparkNeeded
+    from tidemark.runs.publish_held import publish_and_record
+    from tidemark.runs.run import Run
+    from tidemark.runs.without_spark import run_without_spark
 
     check_master(loaded, master, "--master")
     started = datetime.now(UTC)

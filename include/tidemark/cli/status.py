@@ -16,10 +16,10 @@ from tidemark.cli.exit_codes import STATES
 from tidemark.cli.options import SettingsFile
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from tidemark.tables.status.pipeline_status import PipelineStatus
+    from tidemark.runs.status.pipeline_status import PipelineStatus
 
 
 def status(
@@ -42,7 +42,7 @@ def status(
     """
     # delta-rs and Arrow, which the other commands do without.
     from tidemark.cli.status_report import print_json, print_overview, print_pipeline
-    from tidemark.tables.status.pipeline_status import all_statuses
+    from tidemark.runs.status.pipeline_status import all_statuses
 
     loaded, now = load_settings(settings), datetime.now(UTC)
     told = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now)
@@ -57,7 +57,7 @@ def status(
 
 
 def _of_one(name: str, settings: Settings, now: datetime) -> PipelineStatus:
-    from tidemark.tables.status.pipeline_status import invalid_file, pipeline_status
+    from tidemark.runs.status.pipeline_status import invalid_file, pipeline_status
 
     try:
         return pipeline_status(find_pipeline(name, settings), settings, now)

@@ -12,11 +12,11 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.storage.lease_files import time_text
-from tidemark.tables.status.pipeline_status import RECENT, PipelineStatus
-from tidemark.tables.status.recent_runs import RecentRun
-from tidemark.tables.status.state import State
-from tidemark.tables.status.table_status import TableStatus
+from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
+from tidemark.runs.status.recent_runs import RecentRun
+from tidemark.runs.status.state import State
+from tidemark.runs.status.table_status import TableStatus
+from tidemark.storage.lease.files import time_text
 
 _WIDTH_OF_A_FILE = 160
 _NONE = "–"

@@ -23,7 +23,7 @@ from tidemark.errors import (
 from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
+from tidemark.pipeline.settings.settings import load_settings
 from tidemark.storage.files import list_folder
 
 Load = Callable[[], Pipeline]
@@ -93,7 +93,7 @@ def _tell_changes(pipeline: Pipeline, file: Path | None) -> bool:
         if not list_folder(places.checkpoints, settings.storage_options):
             return True
         # delta-rs, which files alone do without.
-        from tidemark.tables.contract.check import compare, refusal
+        from tidemark.runs.contract.check import compare, refusal
 
         compared = compare(pipeline, settings)
         if compared.refused:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.pipeline.expectations import expectation_faults
-from tidemark.pipeline.expression_names import Known, Scope, spark_type
-from tidemark.pipeline.expressions import check_row, measure_type
+from tidemark.pipeline.expressions.names import Known, Scope, spark_type
+from tidemark.pipeline.expressions.sql import check_row, measure_type
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.yaml_file import Document, KeyPath

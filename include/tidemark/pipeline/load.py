@@ -21,7 +21,7 @@ from tidemark.pipeline.yaml_file import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.pipeline.settings import Settings
+    from tidemark.pipeline.settings.settings import Settings
 
 ENDINGS = (".yaml", ".yml")
 

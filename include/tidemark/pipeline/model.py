@@ -25,12 +25,13 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from tidemark.pipeline import event_time_formats, names, schedules, spark_settings
+from tidemark.pipeline import event_time_formats, names, schedules
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration
+from tidemark.pipeline.settings import spark as spark_settings
+from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import split_files
-from tidemark.pipeline.state_settings import StateStore
 
 
 def _column_name(name: str) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from tidemark.pipeline import names
 from tidemark.pipeline.check_rules import find_broken_checks
 from tidemark.pipeline.column_types import parse_type
-from tidemark.pipeline.expression_names import Fault, Known, Scope, spark_type
-from tidemark.pipeline.expressions import check_derived, check_measure
+from tidemark.pipeline.expressions.names import Fault, Known, Scope, spark_type
+from tidemark.pipeline.expressions.sql import check_derived, check_measure
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
+from tidemark.pipeline.settings.state import PROVIDER
 from tidemark.pipeline.source_files import is_uri
-from tidemark.pipeline.state_settings import PROVIDER
 from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
 

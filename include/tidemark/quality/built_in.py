@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidemark.errors import LedgerUnbalanced
+from tidemark.gold.state import PROVISIONAL
+from tidemark.ledger.ledger import check_ledger
 from tidemark.pipeline.instants import instant_of
 from tidemark.quality.planned_rows import PlannedRows
 from tidemark.quality.verdicts import Verdict
-from tidemark.tables.ledger.ledger import check_ledger
-from tidemark.tables.publishing.gold import PROVISIONAL
 
 KEYS_UNIQUE = "each window and key is there once"
 NONE_OPEN = "no closed window is provisional"

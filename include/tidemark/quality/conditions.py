@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import duckdb
 
 from tidemark.pipeline.checks import Severity
-from tidemark.pipeline.translation import condition_in_duckdb
+from tidemark.pipeline.expressions.in_duckdb import condition_in_duckdb
 from tidemark.quality.planned_rows import ROWS, PlannedRows
 from tidemark.quality.verdicts import Verdict
 

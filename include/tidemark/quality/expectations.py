@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark.gold.window_values import window_keys
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, Verdict, example
-from tidemark.tables.windows.window_values import window_keys
 
 # Bad rows whose keys are worth asking for.
 _FEW = 1_000

@@ -10,16 +10,16 @@ from datetime import datetime
 from tidemark.errors import NotPublishable, TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.expectations import ToFrame
 from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate
 from tidemark.quality.verdicts import ValidationResult, Verdict
-from tidemark.tables.publishing.publish import check_publishable
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import RunError, write_result
-from tidemark.tables.results.runs import record_run
+from tidemark.runs.publish_held import check_publishable
+from tidemark.runs.recorded_runs import record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import RunError, write_result
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.gold.plan import PublishPlan
+from tidemark.gold.window_values import window_keys, windows_to_write
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, example
-from tidemark.tables.history import schema_of
-from tidemark.tables.publishing.plan import PublishPlan
-from tidemark.tables.windows.window_values import window_keys, windows_to_write
+from tidemark.storage.delta.history import schema_of
 
 ROWS = "rows_to_publish"
 

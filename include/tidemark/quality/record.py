@@ -18,8 +18,8 @@ from deltalake import write_deltalake
 
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import Verdict
-from tidemark.tables.create import open_table
-from tidemark.tables.ops import ensure_ops_table
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.ops import ensure_ops_table
 
 _TIME = pa.timestamp("us", "UTC")
 _FIELDS: list[pa.Field[Any]] = [

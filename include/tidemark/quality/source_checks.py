@@ -15,12 +15,12 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import Verdict
-from tidemark.tables.create import open_table
-from tidemark.tables.newest_event import newest_event_ms
-from tidemark.tables.ops import newest_rows
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.delta.ops import newest_rows
 
 _FIRST_LOOK = 4
 

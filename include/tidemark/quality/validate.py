@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidemark.errors import ChecksFailed
+from tidemark.gold.to_publish import to_publish
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.built_in import judge_ledger, judge_table
 from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.data_docs import write_docs
@@ -29,8 +30,7 @@ from tidemark.quality.verdicts import (
     verdict_line,
     verdict_name,
 )
-from tidemark.tables.publishing.to_publish import to_publish
-from tidemark.tables.results.result import RunResult
+from tidemark.runs.results.result import RunResult
 
 _MOST_TOLD = 5
 _ADVICE = (

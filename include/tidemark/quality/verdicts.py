@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tidemark.pipeline.checks import Severity
-from tidemark.tables.results.result_file import Facts, RunError
+from tidemark.storage.result_file import Facts, RunError
 
 # Of bad rows, as evidence: never more, and no value is longer.
 MOST_EXAMPLES = 10

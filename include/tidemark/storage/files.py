@@ -22,8 +22,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
-from tidemark.pipeline.storage_options import is_local, local_path
 
 Options = Mapping[str, str]
 # Each request waits for its store; this many wait at once.

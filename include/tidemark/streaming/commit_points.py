@@ -27,27 +27,27 @@ class CommitPoint:
 COMMIT_POINTS = (
     CommitPoint(
         "lease taken",
-        "tidemark.storage.lease_files:LeaseFolder.create",
+        "tidemark.storage.lease.files:LeaseFolder.create",
         "before: nothing; after: a lease whose processes are gone, which the next run takes over",
     ),
     CommitPoint(
         "older leases removed",
-        "tidemark.storage.lease_files:LeaseFolder.remove_below",
+        "tidemark.storage.lease.files:LeaseFolder.remove_below",
         "before and after: a lease as above; files of lower numbers count for nothing",
     ),
     CommitPoint(
         "table fenced",
-        "tidemark.tables.fence:_fence",
+        "tidemark.storage.delta.fence:_fence",
         "before and after: the lease says that a fence is due, and the next run fences all tables",
     ),
     CommitPoint(
         "fence noted",
-        "tidemark.storage.held_lease:Lease.tables_are_fenced",
+        "tidemark.storage.lease.held:Lease.tables_are_fenced",
         "before: the next run fences once more; after: as any lease that was left",
     ),
     CommitPoint(
         "lease renewed",
-        "tidemark.storage.held_lease:Lease._renew",
+        "tidemark.storage.lease.held:Lease._renew",
         "before and after: a lease whose processes are gone; until when it ran does not matter",
     ),
     CommitPoint(
@@ -57,28 +57,28 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "table made",
-        "tidemark.tables.create:_create",
+        "tidemark.storage.delta.create:_create",
         "before and after: the next run makes the tables that are missing",
     ),
     CommitPoint(
         "columns added",
-        "tidemark.tables.create:_check",
+        "tidemark.storage.delta.create:_check",
         "before and after: the next run adds the columns that are missing",
     ),
     CommitPoint(
         "contract recorded",
-        "tidemark.checkpoint.contract.contract:write_contract",
+        "tidemark.runs.contract.contract:write_contract",
         "before and after: no batch was planned since; the next run compares with what is there, "
         "and records what is missing",
     ),
     CommitPoint(
         "interrupted run recorded",
-        "tidemark.tables.results.runs:record_interrupted_run",
+        "tidemark.runs.recorded_runs:record_interrupted_run",
         "before: the next run records it; after: the next run finds it recorded",
     ),
     CommitPoint(
         "query started",
-        "tidemark.streaming.queries:start_query",
+        "tidemark.streaming.run.queries:start_query",
         "before: nothing; after: the engine writes its checkpoint (files listed, offsets, state, "
         "commits) while the query runs, and repeats a batch that has offsets and no commit",
     ),
@@ -95,17 +95,17 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "windows of the stream",
-        "tidemark.streaming.stream.aggregate:_append",
+        "tidemark.streaming.run.aggregate:_append",
         "before: the batch runs again; after: it runs again for its state, and appends nothing",
     ),
     CommitPoint(
         "recomputed windows",
-        "tidemark.tables.repair.recomputed:append_recomputed",
+        "tidemark.gold.recomputed:append_recomputed",
         "before: the next run finds the same windows; after: they do not differ any more",
     ),
     CommitPoint(
         "ledger",
-        "tidemark.tables.ledger.ledger:write_ledger",
+        "tidemark.ledger.ledger:write_ledger",
         "before: the next run writes the lines; after: the lines are known by their batches",
     ),
     CommitPoint(
@@ -120,38 +120,38 @@ COMMIT_POINTS = (
     ),
     CommitPoint(
         "gold",
-        "tidemark.tables.publishing.publish:_commit",
+        "tidemark.gold.publish:_commit",
         "before: the next run publishes; after: gold's transactions say what was published",
     ),
     CommitPoint(
         "expired dates dropped",
-        "tidemark.tables.publishing.retention:_drop_before",
+        "tidemark.gold.retention:_drop_before",
         "before: the next run drops them; after: there is nothing left to drop",
     ),
     CommitPoint(
         "lease released",
-        "tidemark.storage.held_lease:Lease.give_back",
+        "tidemark.storage.lease.held:Lease.give_back",
         "before: a lease whose processes are gone; after: a free lease",
     ),
     CommitPoint(
         "run recorded",
-        "tidemark.tables.results.runs:record_run",
+        "tidemark.runs.recorded_runs:record_run",
         "before: the next run records what was published as interrupted; after: nothing is due",
     ),
     CommitPoint(
         "result",
-        "tidemark.tables.results.result_file:write_result",
+        "tidemark.storage.result_file:write_result",
         "before: whoever started the run finds no result, and starts it again; after: nothing is "
         "due, and a run that is started again finds nothing to do",
     ),
     CommitPoint(
         "ledger rebuilt",
-        "tidemark.tables.ledger.ledger:replace_ledger",
+        "tidemark.ledger.ledger:replace_ledger",
         "before: the ledger is as it was; after: it is the new one, and a repeat writes it again",
     ),
     CommitPoint(
         "batches copied",
-        "tidemark.tables.ledger.copied_batches:copy_batches",
+        "tidemark.ledger.copied_batches:copy_batches",
         "before: housekeeping has removed nothing; after: a repeat finds the batches copied",
     ),
     CommitPoint(

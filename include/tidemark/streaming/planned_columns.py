@@ -15,22 +15,22 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.pipeline.model import Pipeline
+from tidemark.runs.kept_columns import (
+    PLANNED_FROM,
+    fingerprint,
+    is_planned_from,
+    kept_columns,
+)
+from tidemark.runs.run import Run
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.ingest.judge import judge, rules_of
+from tidemark.streaming.run.aggregate import aggregate, with_event_time
 from tidemark.streaming.schemas import (
     bronze_schema,
     changes_schema,
     gold_schema,
     rejects_schema,
 )
-from tidemark.streaming.stream.aggregate import aggregate, with_event_time
-from tidemark.tables.stream.kept_columns import (
-    PLANNED_FROM,
-    fingerprint,
-    is_planned_from,
-    kept_columns,
-)
-from tidemark.tables.stream.run import Run
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.operators.windows.assignments import dates_of
+from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.pipeline.model import Pipeline, Table
-from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.stream.aggregate import aggregate, with_event_time
-from tidemark.tables.windows.assignments import dates_of
-from tidemark.tables.windows.in_duckdb import window_starts
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.streaming.run.aggregate import aggregate, with_event_time
 
 # More stretches than this are joined across their smallest gaps: a filter of a thousand
 # conditions costs more than the rows that it spares.

@@ -7,10 +7,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.errors import EngineMissing
-from tidemark.pipeline.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings, spark_conf
-from tidemark.pipeline.state_settings import PROVIDER, STATE_DEFAULTS, provider_class
+from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
+from tidemark.pipeline.settings.settings import Settings, spark_conf
+from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, provider_class
 
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 

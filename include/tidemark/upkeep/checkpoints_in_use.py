@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST, Places
-from tidemark.pipeline.settings import Settings
-from tidemark.tables.create import open_table
-from tidemark.tables.publishing.gold import gold_state
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta.create import open_table
 
 
 @dataclass(frozen=True)

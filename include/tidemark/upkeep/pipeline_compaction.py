@@ -16,9 +16,9 @@ from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.errors import CompactionRefused
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.results.compaction_result import QueryCompaction
 from tidemark.storage.files import list_folder
-from tidemark.tables.results.compaction_result import QueryCompaction
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.upkeep.record import COMPACTION, append_rows, row_head

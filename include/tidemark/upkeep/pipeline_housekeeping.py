@@ -18,14 +18,14 @@ from datetime import datetime
 from tidemark.checkpoint.doctor.judge import Known, judge
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, HousekeepingRefused
-from tidemark.pipeline.kept_batches import kept_batches
+from tidemark.ledger.copied_batches import Query, copy_batches
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.kept_batches import kept_batches
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.files import list_folder
-from tidemark.storage.lease import Lease
-from tidemark.tables.ledger.copied_batches import Query, copy_batches
-from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.storage.lease.lease import Lease
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.housekeep import carry_out
 from tidemark.upkeep.plan import Plan

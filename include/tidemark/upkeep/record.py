@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from tidemark.tables.ops import ensure_ops_table
+from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import Plan
 

@@ -17,7 +17,7 @@ from tidemark.checkpoint.state.check import StateCheck, StateVerdict, StoreCheck
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.errors import StateLost
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.files import list_folder
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.record import STATE_CHECK, append_rows, row_head

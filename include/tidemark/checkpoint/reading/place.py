@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from tidemark.errors import NotACheckpoint, StorageUnavailable
+from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
-from tidemark.pipeline.storage_options import is_local, local_path
 from tidemark.storage.files import FileFacts, list_files, list_folder
 
 # What the engine makes in a checkpoint's folder (StreamingCheckpointConstants). A folder with one

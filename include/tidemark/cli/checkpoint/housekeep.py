@@ -13,9 +13,9 @@ from tidemark.cli.checkpoint.targets import Target, place_or_pipeline
 from tidemark.cli.exit_codes import VERDICTS
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
-from tidemark.pipeline.kept_batches import ENGINE_DEFAULT
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.kept_batches import ENGINE_DEFAULT
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.upkeep.foreign_checkpoint import check_foreign, plan_checkpoint
 from tidemark.upkeep.housekeep import carry_out
 from tidemark.upkeep.plan import Plan

@@ -13,13 +13,13 @@ from tidemark.errors import PipelineNotFound, SettingsInvalid
 from tidemark.pipeline.load import ENDINGS, find_pipeline
 from tidemark.pipeline.model import Pipeline, StateLimits
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.pipeline.source_files import is_uri
-from tidemark.pipeline.storage_options import is_local
 from tidemark.storage.files import list_folder
 
 if TYPE_CHECKING:
-    from tidemark.tables.publishing.plan import GoldState
+    from tidemark.gold.plan import GoldState
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def _generations(places: Places, table: str, options: Mapping[str, str], in_use:
 def _gold(places: Places, table: str, options: Mapping[str, str]) -> GoldState | None:
     """What was published into a table; None where it is not made yet."""
     # delta-rs, which a path does without.
-    from tidemark.tables.create import open_table
-    from tidemark.tables.publishing.gold import gold_state
+    from tidemark.gold.state import gold_state
+    from tidemark.storage.delta.create import open_table
 
     gold = open_table(places.gold(table), options)
     return None if gold is None else gold_state(gold)
@@ -148,7 +148,7 @@ def _recorded(
 ) -> dict[str | None, tuple[str, ...]]:
     """The queries that the ledger knows. None where nothing is published: then the tables may be
     newer than the ledger, which other pipelines share."""
-    from tidemark.tables.ledger.queries import recorded_queries
+    from tidemark.ledger.queries import recorded_queries
 
     if not any(gold is not None and gold.changes >= 0 for gold in golds):
         return {}
@@ -159,8 +159,8 @@ def _bronze(
     pipeline: Pipeline, places: Places, options: Mapping[str, str]
 ) -> tuple[int | None, int | None]:
     """The newest event and the newest version of what the tables' queries read."""
-    from tidemark.tables.create import open_table
-    from tidemark.tables.newest_event import newest_event_ms
+    from tidemark.storage.delta.create import open_table
+    from tidemark.storage.delta.newest_event import newest_event_ms
 
     bronze = open_table(places.bronze, options)
     if bronze is None:

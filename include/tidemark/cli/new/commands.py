@@ -17,7 +17,7 @@ from tidemark.errors import PipelineExists, SampleUnusable
 from tidemark.pipeline.load import ENDINGS, pipeline_from_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import check_folder_name
-from tidemark.pipeline.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.storage.files import FileInTheWay, write_bytes
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from tidemark.checkpoint.unread_files import source_files
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import has_pattern, is_uri, split_files
-from tidemark.pipeline.storage_options import is_local, local_path
+from tidemark.sources.files.unread import source_files
 
 # Other files of the source will end as this one: `orders-1.json.gz` is one of `*.json*`.
 _ENDING = re.compile(r"(?<=.)\.(json|ndjson|log|txt|gz)")

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any, NoReturn
 
 from tidemark.errors import SampleUnusable
-from tidemark.storage.lines import read_lines
+from tidemark.sources.files.lines import read_lines
 
 MOST_LINES = 10_000
 _SHOWN = 60

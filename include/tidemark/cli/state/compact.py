@@ -17,14 +17,14 @@ from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.masters import check_master
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.results.compaction_result import CompactionResult, compaction_lines
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.upkeep.pipeline_compaction import Planned, check_none_refused, plan_compactions
 from tidemark.upkeep.plan_compaction import CompactionPlan
 
-_JOB = "tidemark.streaming.state.compact_job"
+_JOB = "tidemark.streaming.jobs.compact_state"
 
 
 def compact_pipeline(

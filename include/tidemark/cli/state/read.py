@@ -19,11 +19,11 @@ from tidemark.cli.options import absolute
 from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.masters import check_master
-from tidemark.pipeline.settings import Settings, load_settings
-from tidemark.tables.results.state_rows import StateRows
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.runs.results.state_rows import StateRows
 
-_JOB = "tidemark.streaming.state.read_job"
+_JOB = "tidemark.streaming.jobs.read_state"
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from tidemark.cli.run import run
 from tidemark.cli.spare_pandas import spare_pandas
 from tidemark.cli.trial.first_rows import FirstRows, take_first_rows, write_pipeline
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
-from tidemark.pipeline.environment import PREFIX
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import load_settings
-from tidemark.tables.results.result import RunResult
-from tidemark.tables.results.result_file import read_result
+from tidemark.pipeline.settings.environment import PREFIX
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
 
 _RUN = "try"
 

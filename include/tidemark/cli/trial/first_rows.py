@@ -9,14 +9,14 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
-from tidemark.checkpoint.unread_files import source_files
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import has_pattern, split_files
-from tidemark.pipeline.storage_options import is_local, local_path
-from tidemark.storage.lines import read_lines
+from tidemark.sources.files.lines import read_lines
+from tidemark.sources.files.unread import source_files
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from rich.box import SIMPLE
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.tables.create import open_table
-from tidemark.tables.ledger.report import read_ledger
+from tidemark.storage.delta.create import open_table
 
 SHOWN = 10
 _WIDTH_OF_A_FILE = 140

@@ -17,21 +17,21 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tidemark.gold.published_bronze import PublishedBronze, published_bronze
+from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.state import gold_state
+from tidemark.operators.windows.window_range import WindowRange
 from tidemark.pipeline.instants import instant_of
+from tidemark.runs.backfill.audit_range import audited_range
+from tidemark.runs.backfill.audit_result import TableAudit
+from tidemark.runs.backfill.differences import Differences
+from tidemark.runs.run import Run
 from tidemark.streaming.backfill.compare import compare, differences, wide_session
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
     windows_by_bronze,
     windows_in_gold,
 )
-from tidemark.tables.backfill.audit_range import audited_range
-from tidemark.tables.backfill.audit_result import TableAudit
-from tidemark.tables.backfill.differences import Differences
-from tidemark.tables.publishing.gold import gold_state
-from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
-from tidemark.tables.publishing.retention import frozen_before_ms
-from tidemark.tables.stream.run import Run
-from tidemark.tables.windows.window_range import WindowRange
 
 
 @dataclass(frozen=True)

@@ -25,38 +25,37 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import BackfillRefused
+from tidemark.gold.pins import TableResult
+from tidemark.gold.plan import GoldState
+from tidemark.gold.publish import publish_table
+from tidemark.gold.published import TRIGGER, published_before
+from tidemark.gold.published_bronze import PublishedBronze, published_bronze
+from tidemark.gold.recomputed import append_recomputed
+from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.state import gold_state
+from tidemark.gold.window_values import window_keys
+from tidemark.ledger.ledger import check_balance, write_ledger
+from tidemark.ledger.lines import recomputed_lines
+from tidemark.operators.repaired import BACKFILL, Recomputed
+from tidemark.operators.windows.assignments import count_of_range
+from tidemark.operators.windows.window_range import WindowRange
 from tidemark.pipeline.model import Table
-from tidemark.storage.lease import Lease
+from tidemark.runs.backfill.backfill_plan import (
+    backfill_range,
+    check_pending,
+    last_pending,
+    pending_changes,
+)
+from tidemark.runs.backfill.differences import Differences
+from tidemark.runs.run import Run
+from tidemark.storage.delta.history import VERSION
+from tidemark.storage.lease.lease import Lease
 from tidemark.streaming.backfill.compare import compare, differences, differing_values, wide_session
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
     windows_by_bronze,
     windows_in_gold,
 )
-from tidemark.tables.backfill.backfill_plan import (
-    backfill_range,
-    check_pending,
-    last_pending,
-    pending_changes,
-)
-from tidemark.tables.backfill.differences import Differences
-from tidemark.tables.history import VERSION
-from tidemark.tables.ledger.ledger import check_balance, write_ledger
-from tidemark.tables.ledger.lines import recomputed_lines
-from tidemark.tables.publishing.gold import gold_state
-from tidemark.tables.publishing.plan import GoldState
-from tidemark.tables.publishing.publish import publish_table
-from tidemark.tables.publishing.published import published_before
-from tidemark.tables.publishing.published_bronze import PublishedBronze, published_bronze
-from tidemark.tables.publishing.retention import frozen_before_ms
-from tidemark.tables.repair.recomputed import append_recomputed
-from tidemark.tables.repair.repaired import BACKFILL, Recomputed
-from tidemark.tables.results.result import TableResult
-from tidemark.tables.results.runs import TRIGGER
-from tidemark.tables.stream.run import Run
-from tidemark.tables.windows.assignments import count_of_range
-from tidemark.tables.windows.window_range import WindowRange
-from tidemark.tables.windows.window_values import window_keys
 
 _UNBALANCED = (
     "Nothing was written. The windows that were computed do not hold the rows that bronze has of "

@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.gold.window_values import window_keys
 from tidemark.pipeline.model import Table
-from tidemark.tables.backfill.differences import (
+from tidemark.runs.backfill.differences import (
     DIFFERENT,
     DIFFERING,
     DUPLICATED,
@@ -27,7 +28,6 @@ from tidemark.tables.backfill.differences import (
     Example,
     plain,
 )
-from tidemark.tables.windows.window_values import window_keys
 
 _TOLERANCE = 1e-9
 

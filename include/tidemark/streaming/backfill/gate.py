@@ -10,6 +10,9 @@ from datetime import datetime
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tidemark.gold.plan import plan_publish
+from tidemark.gold.recomputed import rows_of_changes
+from tidemark.operators.repaired import BACKFILL
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.planned_rows import TablePublish
 from tidemark.quality.record import JudgedRun, record_verdicts
@@ -21,11 +24,8 @@ from tidemark.quality.validate import (
     record,
 )
 from tidemark.quality.verdicts import failures
+from tidemark.storage.delta.history import VERSION, schema_of
 from tidemark.streaming.backfill.backfill import Backfill, pins
-from tidemark.tables.history import VERSION, schema_of
-from tidemark.tables.publishing.plan import plan_publish
-from tidemark.tables.repair.recomputed import rows_of_changes
-from tidemark.tables.repair.repaired import BACKFILL
 
 _ADVICE = (
     "Gold is as it was, and nothing was appended. Mend the data or the check and repeat the "

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.gold.published_bronze import PublishedBronze
+from tidemark.operators.windows.window_range import WindowRange
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.storage_options import spark_uri
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.run import Run
+from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.streaming.planned_columns import plan_bronze
 from tidemark.streaming.recompute import bronze_at, recompute_range
+from tidemark.streaming.run.aggregate import aggregate, with_event_time
 from tidemark.streaming.schemas import changes_schema, gold_schema
-from tidemark.streaming.stream.aggregate import aggregate, with_event_time
-from tidemark.tables.create import TableSpec, check_columns
-from tidemark.tables.publishing.published_bronze import PublishedBronze
-from tidemark.tables.stream.run import Run
-from tidemark.tables.windows.window_range import WindowRange
 
 
 def windows_by_bronze(

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.pipeline.model import Source
-from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.ingest.batch_files import BatchFiles
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.sources.files.batch_files import BatchFiles
 from tidemark.streaming.ingest.judge import MARK
 from tidemark.streaming.schemas import rejects_schema
 

@@ -24,23 +24,23 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import SourceChanging
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
-from tidemark.pipeline.storage_options import spark_uri
-from tidemark.storage.files import stat_files
-from tidemark.streaming.append import Append, append
-from tidemark.streaming.ingest.batch_files import BatchFiles, first_reading, repeated_reading
-from tidemark.streaming.ingest.committed import (
+from tidemark.sources.files.batch_files import BatchFiles, first_reading, repeated_reading
+from tidemark.sources.files.committed import (
     Committed,
     check_new_checkpoint,
     commit_note,
     committed_before,
 )
+from tidemark.storage.delta.rows import Rows
+from tidemark.storage.files import stat_files
 from tidemark.streaming.ingest.judge import rules_of
 from tidemark.streaming.ingest.judged_batch import Batch, JudgedBatch, judge_batch
-from tidemark.streaming.ingest.source import stream_of_files
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.queries import Running, start_query
-from tidemark.tables.results.result import Rows
+from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.run.queries import Running, start_query
+from tidemark.streaming.sources.files import stream_of_files
 
 
 @dataclass

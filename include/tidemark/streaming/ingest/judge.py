@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
-from tidemark.streaming.ingest.batch_files import MALFORMED
+from tidemark.sources.files.batch_files import MALFORMED
 from tidemark.streaming.ingest.column_values import is_misread, parsed_as, read
 from tidemark.streaming.ingest.event_time import EPOCH_TYPE, event_time_of, is_epoch
 

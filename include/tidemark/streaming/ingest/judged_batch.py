@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.pipeline.model import Pipeline, Unique
-from tidemark.pipeline.storage_options import spark_uri
-from tidemark.streaming.append import FEW_ROWS, BatchRows, WrittenRows, write_apart, write_rows
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.sources.files.batch_files import BatchFiles, no_longer_readable
+from tidemark.storage.delta.rows import Rows
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
-from tidemark.streaming.ingest.batch_files import BatchFiles, no_longer_readable
 from tidemark.streaming.ingest.batch_rows import (
     REJECTED,
     accepted_rows,
@@ -37,8 +37,8 @@ from tidemark.streaming.ingest.duplicates import (
 )
 from tidemark.streaming.ingest.judge import Rules, judge
 from tidemark.streaming.ingest.line_count import count_lines, count_plain
-from tidemark.streaming.ingest.source import find_unreadable, read_lines
-from tidemark.tables.results.result import Rows
+from tidemark.streaming.run.append import FEW_ROWS, BatchRows, WrittenRows, write_apart, write_rows
+from tidemark.streaming.sources.files import find_unreadable, read_lines
 
 # Lines up to this size together pass through the driver.
 _FEW_BYTES = 32_000_000

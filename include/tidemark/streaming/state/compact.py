@@ -26,10 +26,10 @@ from tidemark.checkpoint.state.inventory import inventory
 from tidemark.checkpoint.state.stores import Partition
 from tidemark.errors import LeaseLost, SnapshotFailed, StateDiffers
 from tidemark.pipeline.model import StateLimits
-from tidemark.pipeline.storage_options import spark_uri
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.results.compaction_result import QueryCompaction, StateSize
 from tidemark.streaming.engine.snapshots import write_snapshots
 from tidemark.streaming.state.stored import Digest, digest, stored_rows
-from tidemark.tables.results.compaction_result import QueryCompaction, StateSize
 from tidemark.upkeep.housekeep import carry_out
 from tidemark.upkeep.plan import Kind, Plan, Share
 from tidemark.upkeep.plan_compaction import CompactionPlan

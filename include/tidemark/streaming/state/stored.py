@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE
-from tidemark.pipeline.storage_options import spark_uri
+from tidemark.pipeline.settings.storage_options import spark_uri
 
 # By partition: how many rows of state, and a sum of what they hold.
 Digest = dict[int, tuple[int, int]]

@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.errors import StorageUnavailable
+from tidemark.storage.delta.create import existing_table
 from tidemark.storage.files import Options, remove_files
-from tidemark.tables.create import existing_table
 from tidemark.upkeep.maintenance.plan import Plan
 
 # So many files take some milliseconds on a disk, and seconds on object storage.

@@ -16,10 +16,10 @@ from datetime import datetime
 from tidemark.errors import MaintenanceRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta.create import open_table
 from tidemark.storage.files import list_files
-from tidemark.tables.create import open_table
-from tidemark.tables.pipeline_lease import pipeline_lease
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.upkeep.maintenance.carry_out import carry_out
 from tidemark.upkeep.maintenance.old_rows import Ageing, ageing_tables, old_rows
 from tidemark.upkeep.maintenance.plan import Plan

@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings import Settings
-from tidemark.tables.results.runs import last_published
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.recorded_runs import last_published
 from tidemark.upkeep.maintenance.plan import Part, Work
 
 _TIME = pa.timestamp("us", "UTC")

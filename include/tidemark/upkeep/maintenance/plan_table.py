@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.maintenance import Maintenance
+from tidemark.pipeline.settings.maintenance import Maintenance
+from tidemark.storage.delta.commits import last_append
 from tidemark.storage.files import Options, list_files
-from tidemark.tables.commits import last_append
 from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
 from tidemark.upkeep.maintenance.plan import Plan
 from tidemark.upkeep.maintenance.readers import Reader

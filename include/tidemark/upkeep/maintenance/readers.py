@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST, Places
-from tidemark.pipeline.settings import Settings
-from tidemark.tables.appended import first_append
-from tidemark.tables.create import open_table
-from tidemark.tables.publishing.gold import gold_state
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta.appended import first_append
+from tidemark.storage.delta.create import open_table
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 
 

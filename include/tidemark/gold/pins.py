@@ -1,0 +1,57 @@
+"""What a run pins of each table, from which publish computes its plan, and what it then did."""
+
+from __future__ import annotations
+
+from tidemark.storage.result_file import Facts
+
+
+class Late(Facts):
+    """Rows that came too late for a table's stream, and what became of their windows.
+
+    `rows` are wholly late, `partly` in some of their windows only; `assigned` counts (row,
+    window) pairs and `windows` the windows, per batch. `recomputed` windows were computed again
+    from bronze, `corrected` of them came out with another value. `frozen` assignments belong to
+    windows older than `keep`, which stay as they are.
+    """
+
+    rows: int = 0
+    partly: int = 0
+    assigned: int = 0
+    windows: int = 0
+    frozen: int = 0
+    recomputed: int = 0
+    corrected: int = 0
+
+
+class Published(Facts):
+    """What a run's commit of gold changed: so many windows, from the earliest start to the latest
+    end, in milliseconds since 1970, UTC."""
+
+    windows: int
+    start_ms: int
+    end_ms: int
+
+
+class TableResult(Facts):
+    """What a run did to one table of the pipeline.
+
+    `changes`, `bronze` (versions), `generation` and the close frontiers are the pins from which
+    publish computes its plan. Watermarks and close frontiers are milliseconds since 1970, UTC;
+    0: none yet. `sealed_to_ms` is the seal frontier, 0 where the run sealed nothing. `gold` and
+    `published_windows` are null until published. `published` is what the run's commit of gold
+    holds, also where a repeat found it committed already; null where it changed no window.
+    """
+
+    generation: int
+    changes: int
+    bronze: int
+    windows_changed: int
+    watermark_before_ms: int
+    watermark_after_ms: int
+    close_before_ms: int
+    close_after_ms: int
+    sealed_to_ms: int = 0
+    late: Late = Late()
+    gold: int | None = None
+    published_windows: int | None = None
+    published: Published | None = None

@@ -1,0 +1,95 @@
+"""Decide what publish has to do: pure, from pinned numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.errors import NotPublishable
+from tidemark.gold.pins import TableResult
+from tidemark.pipeline.instants import instant_text
+
+# App transactions of gold's commits: the only record of what was published.
+CHANGES = "changes"
+BRONZE = "bronze"
+CLOSE = "close"
+GENERATION = "generation"
+# Versions of bronze that gold may be behind without a commit to say so.
+_MOST_UNNOTED = 20
+
+
+@dataclass(frozen=True)
+class GoldState:
+    """What gold's transactions say: its version, and what was published into it.
+
+    `changes` and `bronze` are the newest published versions of those tables, -1 before the first.
+    """
+
+    version: int
+    changes: int
+    bronze: int
+    close_ms: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class PublishPlan:
+    """The commit that publish will make: changes (first, last], the frontier, the pins.
+
+    There is nothing to do when gold already holds the pin, and the frontier does not move. The
+    version of bronze may lag behind then, by a few commits: until it is noted, each run counts
+    the rows since.
+    """
+
+    gold_version: int
+    after_changes: int
+    changes: int
+    after_bronze: int
+    bronze: int
+    close_before_ms: int
+    close_after_ms: int
+    generation: int
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return (
+            self.changes <= self.after_changes
+            and self.close_after_ms <= self.close_before_ms
+            and self.bronze - self.after_bronze < _MOST_UNNOTED
+        )
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        return {
+            CHANGES: self.changes,
+            BRONZE: self.bronze,
+            CLOSE: self.close_after_ms,
+            GENERATION: self.generation,
+        }
+
+
+def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
+    """The plan for a run's pins. The close frontier never goes back.
+
+    NotPublishable when another run closed windows since: which rows were late was decided by the
+    frontier that this run found.
+    """
+    if pinned.changes > gold.changes and pinned.close_before_ms != gold.close_ms:
+        raise NotPublishable(
+            f"This run found windows closed up to {instant_text(pinned.close_before_ms)}, and "
+            f"since then another publish closed those up to {instant_text(gold.close_ms)}. "
+            "Nothing of this run was published. Run the pipeline again: that run judges its late "
+            "rows anew and publishes what this one left as well."
+        )
+    # Pins of an older run than was published last: what they say of closed windows holds no
+    # more, for a newer run has found them open.
+    is_older = pinned.changes < gold.changes or pinned.bronze < gold.bronze
+    return PublishPlan(
+        gold_version=gold.version,
+        after_changes=gold.changes,
+        changes=max(gold.changes, pinned.changes),
+        after_bronze=gold.bronze,
+        bronze=max(gold.bronze, pinned.bronze),
+        close_before_ms=gold.close_ms,
+        close_after_ms=gold.close_ms if is_older else max(gold.close_ms, pinned.close_after_ms),
+        generation=pinned.generation,
+    )

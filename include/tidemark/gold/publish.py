@@ -1,0 +1,133 @@
+"""Publish: a run's last value of each window goes into gold, in one commit, without a JVM.
+
+The life of a publish:
+1. read what gold's transactions say was published, and plan (`to_publish.py`);
+2. read the changes since then, the last value of each window (`window_values.py`);
+3. compare with gold: new, changed, unchanged, or closed now;
+4. one commit by delta-rs carries rows, status and the transactions that say so.
+Killed anywhere before 4, nothing was published; after it, a repeat finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from tidemark.errors import StorageUnavailable
+from tidemark.gold.pins import TableResult
+from tidemark.gold.plan import PublishPlan
+from tidemark.gold.published import published_before, published_note
+from tidemark.gold.retention import drop_expired_dates
+from tidemark.gold.to_publish import to_publish
+from tidemark.gold.window_values import GoldChange, changed_windows, of_dates
+from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.lease.lease import Lease
+
+_LOG = logging.getLogger(__name__)
+
+
+def publish_tables(
+    pipeline: Pipeline,
+    pinned: Mapping[str, TableResult],
+    note: Mapping[str, str],
+    settings: Settings,
+    lease: Lease,
+) -> dict[str, TableResult]:
+    """Publish all tables of a run; they come back with gold's versions in them.
+
+    Tables are published one after the other, each in a commit of its own, with `note`
+    (`publish_note`) in its metadata. Safe to repeat: what is published already is left alone,
+    and a later run publishes what this one did not. Then the dates of bronze go that `keep` no
+    longer keeps. Raises LeaseLost, before a commit, where another run has taken the lease over.
+    """
+    places = Places(settings.root, pipeline.name)
+    published = {
+        name: publish_table(
+            pipeline.tables[name],
+            pins,
+            places.gold(name),
+            places.changes(name),
+            note,
+            settings.storage_options,
+            lease.check,
+        )
+        for name, pins in pinned.items()
+    }
+    drop_expired_dates(pipeline, places, settings.storage_options, lease.check)
+    return published
+
+
+def publish_table(
+    table: Table,
+    pinned: TableResult,
+    gold_uri: str,
+    changes_uri: str,
+    note: Mapping[str, str],
+    options: Mapping[str, str],
+    check: Callable[[], None],
+) -> TableResult:
+    """Publish one table up to the pins of a run.
+
+    `note` is what gold's commit says of the run (`publish_note`). `check` is called between the
+    reading of gold and the commit, and raises where this process may not write any more.
+    """
+    found = to_publish(pinned, gold_uri, changes_uri, options)
+    gold, plan = found.gold, found.plan
+    if plan.nothing_to_do:
+        before = published_before(gold, note)
+        return pinned.model_copy(
+            update={"gold": gold.version(), "published_windows": 0, "published": before}
+        )
+    change = changed_windows(gold, found.changes(), table, plan, note["run"])
+    check()
+    _commit(gold, change, plan, {**note, **published_note(change.changed)})
+    return pinned.model_copy(
+        update={
+            "gold": gold.version(),
+            "published_windows": change.windows,
+            "published": change.changed,
+        }
+    )
+
+
+def _commit(
+    gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: Mapping[str, str]
+) -> None:
+    """One commit, on the version that was read: StorageUnavailable when another came first."""
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
+        custom_metadata=dict(note),
+        # Without a retry delta-rs commits on the version that it read, or not at all.
+        max_commit_retries=0,
+    )
+    try:
+        _write(gold, change, properties)
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{gold.table_uri} got another commit while this publish read version "
+            f"{plan.gold_version} ({error}). Nothing was published. Try again: what is "
+            "published by then is left alone."
+        ) from error
+
+
+def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -> None:
+    """Append, or write the touched partitions anew.
+
+    Not by delta-rs's merge: it writes strings as Arrow views, which pyarrow cannot filter, nor
+    pandas and DuckDB through it.
+    """
+    if not change.replaced_dates:
+        write_deltalake(gold, change.rows, mode="append", commit_properties=properties)
+        return
+    write_deltalake(
+        gold,
+        change.rows,
+        mode="overwrite",
+        predicate=of_dates(change.replaced_dates),
+        commit_properties=properties,
+    )

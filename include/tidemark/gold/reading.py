@@ -1,0 +1,128 @@
+"""Read gold, all of a table or a range of its windows, without Spark.
+
+Each call reads one version of gold, so it sees a publish wholly or not at all. Files of other dates
+are not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from tidemark.errors import GoldNotFound, TidemarkError
+from tidemark.gold.state import PROVISIONAL
+from tidemark.pipeline.instants import utc_instant
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.names import check_folder_name
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.storage.delta.create import open_table
+
+Instant = datetime | str
+
+_TIME = pa.timestamp("us", "UTC")
+
+
+def read(
+    pipeline: str,
+    table: str,
+    *,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    columns: Sequence[str] | None = None,
+    final_only: bool = False,
+    settings: Settings | Path | str | None = None,
+) -> pa.Table:
+    """The rows of a pipeline's gold table: one for each window and key, in no order.
+
+    A range keeps the windows with start <= `window_start` < end: datetimes with a zone, or ISO 8601
+    text with one. `final_only` leaves out the windows that are still open (`provisional`).
+    `settings`: as loaded, or their file; default: as the command `tidemark` finds them. The
+    pipeline's file is not needed. Raises GoldNotFound, and ValueError for a time without a zone or
+    a column that gold does not have.
+    """
+    found = dataset(pipeline, table, start=start, end=end, final_only=final_only, settings=settings)
+    if columns is not None:
+        _check_columns(columns, found.schema.names)
+    return found.to_table(columns=list(columns) if columns is not None else None)
+
+
+def dataset(
+    pipeline: str,
+    table: str,
+    *,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    final_only: bool = False,
+    settings: Settings | Path | str | None = None,
+) -> ds.Dataset:
+    """The same rows as `read`, not read yet: for DuckDB, Polars, or batch by batch.
+
+    Stays at the version of gold that it was asked for, until a VACUUM removes that one's files.
+    """
+    loaded = settings if isinstance(settings, Settings) else load_settings(_file(settings))
+    check_folder_name(pipeline, "pipeline")
+    check_folder_name(table, "table")
+    first, last = _utc(start), _utc(end)
+    gold = open_table(Places(loaded.root, pipeline).gold(table), loaded.storage_options)
+    if gold is None:
+        raise GoldNotFound(_not_found(pipeline, table, loaded))
+    dates = " AND ".join(_dates(first, last)) or None
+    found: ds.Dataset = gold.to_pyarrow_dataset(file_pruning_predicate=dates)
+    for condition in _conditions(first, last, final_only):
+        found = found.filter(condition)
+    return found
+
+
+def _dates(first: datetime | None, last: datetime | None) -> Iterator[str]:
+    """Gold is partitioned by the date of a window's start."""
+    if first is not None:
+        yield f"window_date >= DATE '{first.date()}'"
+    if last is not None:
+        yield f"window_date <= DATE '{last.date()}'"
+
+
+def _conditions(
+    first: datetime | None, last: datetime | None, final_only: bool
+) -> Iterator[ds.Expression]:
+    if first is not None:
+        yield ds.field("window_start") >= pa.scalar(first, _TIME)
+    if last is not None:
+        yield ds.field("window_start") < pa.scalar(last, _TIME)
+    if final_only:
+        yield ds.field("status") != PROVISIONAL
+
+
+def _utc(instant: Instant | None) -> datetime | None:
+    return None if instant is None else utc_instant(str(instant))
+
+
+def _file(settings: Path | str | None) -> Path | None:
+    return None if settings is None else Path(settings)
+
+
+def _check_columns(asked: Sequence[str], known: Sequence[str]) -> None:
+    for name in asked:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f" Did you mean `{near}`?" if near else ""
+            raise ValueError(f"gold has no column `{name}`.{hint} It has: {', '.join(known)}")
+
+
+def _not_found(pipeline: str, table: str, settings: Settings) -> str:
+    place = Places(settings.root, pipeline).gold(table)
+    missing = f"There is no gold table at {place}."
+    try:
+        known = tuple(find_pipeline(pipeline, settings).tables)
+    except TidemarkError as error:
+        return f"{missing} {error}"
+    if table in known:
+        return f"{missing} {pipeline} has not run yet: `tidemark run {pipeline}` makes it."
+    near = nearest(table, known)
+    hint = f" Did you mean `{near}`?" if near else ""
+    return f"{missing}{hint} The tables of {pipeline}: {', '.join(known)}."

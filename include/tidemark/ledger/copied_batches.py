@@ -1,0 +1,104 @@
+"""`ops/batches`: what the offset logs said of each batch of the tables' queries, kept for ever.
+
+A ledger that is built anew needs, of each batch, which versions of bronze it read and the
+watermark it ran by. Both stand only in `offsets/N`, which the engine removes after a while, and
+housekeeping too. So they are copied here first; written without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import CheckpointUnreadable
+from tidemark.operators.batches_read import ReadTo, read_to
+from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.ops import Row, append_once
+
+_TIME = pa.timestamp("us", "UTC")
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("pipeline", pa.string()),
+    pa.field("table", pa.string()),
+    pa.field("generation", pa.int64()),
+    pa.field("query", pa.string()),
+    pa.field("batch", pa.int64()),
+    pa.field("batch_time", _TIME),
+    pa.field("watermark_ms", pa.int64()),
+    pa.field("bronze_end", pa.int64()),
+]
+SCHEMA = pa.schema(_FIELDS)
+_DESCRIPTION = "What the offset logs said of each batch of the tables' queries"
+
+
+@dataclass(frozen=True)
+class Query:
+    """The query of a table: whose it is, its id, its checkpoint, and the committed batches whose
+    offsets are still there, in order."""
+
+    pipeline: str
+    table: str
+    generation: int
+    id: str
+    checkpoint: Checkpoint
+    batches: Sequence[int]
+
+
+def copy_batches(uri: str, queries: Iterable[Query], options: Mapping[str, str]) -> None:
+    """Copy what the offset logs say of batches that are not there yet, in one commit.
+
+    Repeating it after a crash writes nothing twice. Offsets that cannot be used are left out.
+    """
+    table = open_table(uri, options)
+    rows: list[Row] = []
+    for query in queries:
+        written = table.transaction_version(query.id) if table is not None else None
+        rows += _rows(query, -1 if written is None else written)
+    if rows:
+        append_once(uri, SCHEMA, _DESCRIPTION, rows, options)
+
+
+def copied_batches(
+    uri: str, pipeline: str, query: str, options: Mapping[str, str]
+) -> dict[int, ReadTo]:
+    """What was copied of a query's batches, by batch; empty where nothing was."""
+    table = open_table(uri, options)
+    if table is None:
+        return {}
+    known = table.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
+    with duckdb.connect() as connection:
+        connection.register("known", known)
+        rows = connection.execute(
+            "SELECT batch, bronze_end, watermark_ms FROM known WHERE pipeline = ? AND query = ?",
+            [pipeline, query],
+        ).fetchall()
+    return {batch: ReadTo(end, watermark) for batch, end, watermark in rows}
+
+
+def _rows(query: Query, after_batch: int) -> Iterator[Row]:
+    for batch in query.batches:
+        if batch > after_batch:
+            with suppress(CheckpointUnreadable):
+                yield _row(query, batch)
+
+
+def _row(query: Query, batch: int) -> Row:
+    known = read_to(query.checkpoint, batch)
+    time_ms = query.checkpoint.offsets(batch).batch_time_ms
+    columns = {
+        "pipeline": query.pipeline,
+        "table": query.table,
+        "generation": query.generation,
+        "query": query.id,
+        "batch": batch,
+        "batch_time": instant_of(time_ms),
+        "watermark_ms": known.watermark_ms,
+        "bronze_end": known.bronze_end,
+    }
+    return query.id, batch, columns

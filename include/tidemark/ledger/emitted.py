@@ -1,0 +1,72 @@
+"""What a table's query emitted, batch by batch, for the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import duckdb
+from deltalake import DeltaTable
+
+from tidemark.gold.plan import GoldState
+from tidemark.gold.window_values import of_dates, window_keys
+from tidemark.pipeline.model import Table
+from tidemark.storage.delta.commits import emitted_rows
+from tidemark.storage.delta.history import VERSION, changes_between
+
+# A batch's sum of `rows` over what it emitted, and over what the same windows were before.
+Emitted = Mapping[int, tuple[int, int]]
+
+
+def emitted_by_batch(
+    gold: DeltaTable, changes: DeltaTable, state: GoldState, table: Table, query: str
+) -> Emitted:
+    """The sums of each batch since the last publish; none in append mode, which has no equation."""
+    if table.output_mode == "append":
+        return {}
+    if table.output_mode == "update" and changes.version() <= state.changes:
+        return {}
+    if table.output_mode == "complete":
+        return of_complete(emitted_rows(changes, query, state.changes))
+    return _of_update(gold, changes, state, table)
+
+
+def of_complete(sums: Mapping[int, int]) -> Emitted:
+    """From the sum over all windows that each batch of a query noted: what came before is the
+    batch before. The first known batch has none, unless it is the query's first."""
+    batches = sorted(sums)
+    before = {later: sums[earlier] for earlier, later in pairwise(batches)}
+    known = batches if batches[:1] == [0] else batches[1:]
+    return {batch: (sums[batch], before.get(batch, 0)) for batch in known}
+
+
+def _of_update(gold: DeltaTable, changes: DeltaTable, state: GoldState, table: Table) -> Emitted:
+    """Each window's rows less those of its emission before, or less gold's for the first one."""
+    keys = window_keys(table)
+    same_key = " AND ".join(f'c."{key}" IS NOT DISTINCT FROM g."{key}"' for key in keys)
+    listed = ", ".join(f'"{key}"' for key in keys)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes_between(changes, state.changes, changes.version()))
+        connection.execute("CREATE TEMP TABLE emitted AS FROM changes WHERE cause = 'stream'")
+        days = connection.execute("SELECT DISTINCT window_start::DATE FROM emitted").fetchall()
+        dates = tuple(sorted(day for (day,) in days))
+        if not dates:
+            return {}
+        known = gold.to_pyarrow_dataset(file_pruning_predicate=of_dates(dates))
+        connection.register("gold", known)
+        found = connection.execute(
+            f"""
+            SELECT batch, sum("rows")::BIGINT, sum(_before)::BIGINT FROM (
+                SELECT c.batch, c."rows", coalesce(
+                    lag(c."rows") OVER (PARTITION BY {_of("c", keys)} ORDER BY c.{VERSION}),
+                    g."rows", 0) AS _before
+                FROM emitted c LEFT JOIN (SELECT {listed}, "rows" FROM gold) g ON {same_key}
+            ) GROUP BY batch
+            """
+        ).fetchall()
+    return {batch: (now, before) for batch, now, before in found}
+
+
+def _of(relation: str, keys: tuple[str, ...]) -> str:
+    return ", ".join(f'{relation}."{key}"' for key in keys)

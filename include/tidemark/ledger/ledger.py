@@ -1,0 +1,231 @@
+"""The ledger: where each row went, in lines that have to balance.
+
+A line stands for one batch, or for one computation from bronze. Each kind has its equation:
+- `ingest`: read at the source = appended to bronze + appended to rejects;
+- `stream`, update mode: `rows` of the emitted windows less what they were before = assigned -
+  late; complete mode: `rows` of all windows less those of the batch before = assigned; in append
+  mode a window comes out batches later, so its lines count but have no equation;
+- `late`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that bronze
+  holds of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from tidemark.errors import LedgerUnbalanced
+from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.ops import append_once, ensure_ops_table
+
+INGEST, STREAM = "ingest", "stream"
+
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("pipeline", pa.string()),
+    pa.field("table", pa.string()),
+    pa.field("kind", pa.string()),
+    pa.field("query", pa.string()),
+    pa.field("batch", pa.int64()),
+    pa.field("run", pa.string()),
+    pa.field("scheduled_at", pa.timestamp("us", "UTC")),
+    pa.field("read", pa.int64()),
+    pa.field("accepted", pa.int64()),
+    pa.field("rejected", pa.int64()),
+    pa.field("reasons", pa.string()),
+    pa.field("assigned", pa.int64()),
+    pa.field("late_rows", pa.int64()),
+    pa.field("partly_late_rows", pa.int64()),
+    pa.field("late_assigned", pa.int64()),
+    pa.field("late_windows", pa.int64()),
+    pa.field("frozen_assigned", pa.int64()),
+    pa.field("emitted", pa.int64()),
+    pa.field("emitted_before", pa.int64()),
+    pa.field("windows", pa.int64()),
+    pa.field("published", pa.int64()),
+    pa.field("in_bronze", pa.int64()),
+    pa.field("difference", pa.int64()),
+    pa.field("balanced", pa.bool_()),
+]
+SCHEMA = pa.schema(_FIELDS)
+DESCRIPTION = "Where each row went, batch by batch"
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One line. What does not belong to its kind is None.
+
+    `source` says what the line stands for, `position` which of them (a batch, or what a computation
+    rests on): together they keep it from being written twice.
+    `expects_late` is false where late assignments are in what the query emits (complete mode).
+    """
+
+    kind: str
+    source: str
+    position: int
+    table: str | None = None
+    batch: int | None = None
+    read: int | None = None
+    accepted: int | None = None
+    rejected: int | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    assigned: int | None = None
+    late_rows: int | None = None
+    partly_late_rows: int | None = None
+    late_assigned: int | None = None
+    late_windows: int | None = None
+    frozen_assigned: int | None = None
+    emitted: int | None = None
+    emitted_before: int | None = None
+    windows: int | None = None
+    published: int | None = None
+    in_bronze: int | None = None
+    expects_late: bool = True
+
+    @property
+    def difference(self) -> int | None:
+        """What is missing (above 0) or too much (below 0); None where there is no equation."""
+        if self.kind == INGEST:
+            if self.read is None:
+                return None
+            return self.read - (self.accepted or 0) - (self.rejected or 0)
+        if self.kind == STREAM:
+            return self._stream_difference()
+        if self.in_bronze is None:
+            return None
+        return self.in_bronze - (self.published or 0)
+
+    def _stream_difference(self) -> int | None:
+        if self.emitted is None or self.assigned is None:
+            return None
+        late = (self.late_assigned or 0) if self.expects_late else 0
+        return self.assigned - late - (self.emitted - (self.emitted_before or 0))
+
+
+# The numbers that stand on one side or the other of an equation, in the order of the columns.
+_COUNTS = tuple(
+    name
+    for name in SCHEMA.names
+    if pa.types.is_int64(SCHEMA.field(name).type) and name not in ("batch", "difference")
+)
+_SHOWN = 5
+
+
+# In which state things are where a run's line does not balance, and what to do.
+UNPUBLISHED = (
+    "Nothing was published, and nothing is until this is mended; what was appended stays. Compare "
+    "the tables with the source and with each other (`jobs/audit.py`), mend what is wrong, then "
+    "build the account anew: `tidemark ledger rebuild {pipeline}`."
+)
+
+
+def check_balance(pipeline: str, lines: Iterable[LedgerLine], advice: str) -> None:
+    """LedgerUnbalanced where a line does not balance; it names the batch and the difference.
+
+    `advice` says in which state things are then, and what to do; `{pipeline}` in it is its name.
+    """
+    _refuse(pipeline, [_row(line) for line in lines if line.difference], advice)
+
+
+def check_ledger(uri: str, pipeline: str, options: Mapping[str, str]) -> None:
+    """LedgerUnbalanced where the ledger holds a line that does not balance.
+
+    Files without one are left out by their statistics, so this does not grow with the ledger.
+    """
+    table = open_table(uri, options)
+    if table is None:
+        return
+    unbalanced = f"pipeline = '{pipeline}' AND difference <> 0"
+    lines = table.to_pyarrow_dataset(file_pruning_predicate=unbalanced)
+    same = (ds.field("pipeline") == pipeline) & (ds.field("difference") != 0)
+    wrong = lines.to_table(filter=same)
+    _refuse(pipeline, wrong.sort_by("batch").to_pylist(), UNPUBLISHED)
+
+
+def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]], advice: str) -> None:
+    if not wrong:
+        return
+    shown = "\n".join(f"  {_told(row)}" for row in wrong[:_SHOWN])
+    more = f"\n  … and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    raise LedgerUnbalanced(
+        f"The ledger of {pipeline} does not balance in {len(wrong)} lines:\n{shown}{more}\n"
+        + advice.format(pipeline=pipeline)
+    )
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """A line for people, with its difference."""
+    place = f"{row['table']}, " if row["table"] else ""
+    batch = f"batch {row['batch']}" if row["batch"] is not None else "recomputed windows"
+    told = ", ".join(f"{name} {row[name]}" for name in _COUNTS if row[name] is not None)
+    return f"{place}{row['kind']}, {batch}: {told}; difference {row['difference']}"
+
+
+def last_batch_written(uri: str, pipeline: str, source: str, options: Mapping[str, str]) -> int:
+    """The last position of a source that has a line; -1 where none has."""
+    table = open_table(uri, options)
+    written = table.transaction_version(f"{pipeline}/{source}") if table is not None else None
+    return -1 if written is None else written
+
+
+def write_ledger(
+    uri: str,
+    pipeline: str,
+    run_id: str,
+    scheduled_ms: int,
+    lines: Sequence[LedgerLine],
+    options: Mapping[str, str],
+) -> None:
+    """Append the lines that the ledger lacks, in one commit. A line is never written twice."""
+    told = {"pipeline": pipeline, "run": run_id, "scheduled_at": instant_of(scheduled_ms)}
+    rows = [(f"{pipeline}/{line.source}", line.position, told | _row(line)) for line in lines]
+    append_once(uri, SCHEMA, DESCRIPTION, rows, options)
+
+
+def replace_ledger(
+    uri: str,
+    pipeline: str,
+    lines: Sequence[LedgerLine],
+    options: Mapping[str, str],
+    check: Callable[[], None],
+) -> None:
+    """Put these lines in the place of all that the ledger has of a pipeline, in one commit.
+
+    Which run wrote a line is not known any more. `check` raises where this process may not write.
+    """
+    table = ensure_ops_table(uri, SCHEMA, DESCRIPTION, options)
+    rows = [{"pipeline": pipeline} | _row(line) for line in lines]
+    last: dict[str, int] = {}
+    for line in lines:
+        source = f"{pipeline}/{line.source}"
+        # A computation that waits for its publish rests on more than gold tells.
+        known = table.transaction_version(source) if line.batch is None else None
+        last[source] = max(line.position, last.get(source, known or line.position))
+    check()
+    write_deltalake(
+        table,
+        pa.Table.from_pylist(rows, SCHEMA),
+        mode="overwrite",
+        predicate=f"pipeline = '{pipeline}'",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(source, at) for source, at in last.items()]
+        ),
+    )
+
+
+def _row(line: LedgerLine) -> dict[str, Any]:
+    values = asdict(line)
+    difference = line.difference
+    return {
+        **{name: values[name] for name in SCHEMA.names if name in values},
+        "query": line.source,
+        "reasons": json.dumps(dict(line.reasons)) if line.kind == INGEST else None,
+        "difference": difference,
+        "balanced": None if difference is None else difference == 0,
+    }

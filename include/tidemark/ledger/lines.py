@@ -1,0 +1,105 @@
+"""The ledger's lines from what the tables and a run's repairs say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from deltalake import DeltaTable
+
+from tidemark.ledger.emitted import Emitted
+from tidemark.ledger.ledger import INGEST, STREAM, LedgerLine
+from tidemark.operators.repaired import Recomputed
+from tidemark.operators.windows.late_rows import BatchCounts
+from tidemark.pipeline.model import Table
+from tidemark.storage.delta.commits import IngestCommit, ingest_commits
+
+
+def ingest_lines(
+    bronze: DeltaTable, rejects: DeltaTable, query: str, after_batch: int
+) -> list[LedgerLine]:
+    """A line for each batch that appended anything; a batch without rows has none.
+
+    `read` is what was counted at the source; the others are the commits' own row counts.
+    """
+    accepted = ingest_commits(bronze, query, after_batch)
+    rejected = ingest_commits(rejects, query, after_batch)
+    return [
+        _ingest_line(query, batch, accepted.get(batch), rejected.get(batch))
+        for batch in sorted(accepted.keys() | rejected.keys())
+    ]
+
+
+def _ingest_line(
+    query: str, batch: int, accepted: IngestCommit | None, rejected: IngestCommit | None
+) -> LedgerLine:
+    # Where a batch was repeated, the note beside its rejects was written last.
+    note = rejected or accepted
+    assert note is not None
+    return LedgerLine(
+        kind=INGEST,
+        source=query,
+        position=batch,
+        batch=batch,
+        read=note.rows.read,
+        accepted=accepted.appended if accepted else 0,
+        rejected=rejected.appended if rejected else 0,
+        reasons=note.rows.rejected,
+    )
+
+
+def stream_lines(
+    name: str, table: Table, query: str, batches: Sequence[BatchCounts], emitted: Emitted
+) -> Iterator[LedgerLine]:
+    """A line for each batch of a table's query that the checkpoint still keeps."""
+    for counts in batches:
+        if counts.batch.number is not None:
+            yield stream_line(name, table, query, counts.batch.number, counts, emitted)
+
+
+def stream_line(
+    name: str, table: Table, query: str, batch: int, counts: BatchCounts | None, emitted: Emitted
+) -> LedgerLine:
+    """The line of one batch. Where its rows were not counted, it has no equation.
+
+    In update mode a batch that emitted nothing is not in `emitted`: that is 0. In the others it
+    is unknown: append mode has no equation, and in complete mode the commit that tells the sum
+    of the batch before may be out of the log.
+    """
+    now, before = emitted.get(batch, (0, 0) if table.output_mode == "update" else (None, None))
+    return LedgerLine(
+        kind=STREAM,
+        source=query,
+        position=batch,
+        table=name,
+        batch=batch,
+        assigned=counts.assigned if counts else None,
+        late_rows=counts.wholly_late if counts else None,
+        partly_late_rows=counts.partly_late if counts else None,
+        late_assigned=counts.late_assigned if counts else None,
+        late_windows=counts.late_groups if counts else None,
+        frozen_assigned=counts.frozen if counts else None,
+        emitted=now,
+        emitted_before=before,
+        expects_late=table.output_mode != "complete",
+    )
+
+
+def recomputed_lines(
+    name: str, query: str, positions: Mapping[str, int], recomputed: Sequence[Recomputed]
+) -> Iterator[LedgerLine]:
+    """A line for each computation from bronze, told from those of other lives of the table by
+    the id of its query.
+
+    `positions`, by cause, say what a computation rests on, so that a repeat of it has the same,
+    and the next one a higher: the version of bronze for late rows, the frontier for a seal.
+    """
+    for one in recomputed:
+        yield LedgerLine(
+            kind=one.cause,
+            source=f"{query}/{one.cause}",
+            position=positions[one.cause],
+            table=name,
+            windows=one.windows,
+            published=one.rows,
+            in_bronze=one.rows_in_bronze,
+        )

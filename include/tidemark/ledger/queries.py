@@ -1,0 +1,34 @@
+"""Which queries a pipeline's ledger has batches of: what its checkpoints must belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pyarrow.dataset as ds
+
+from tidemark.ledger.ledger import INGEST, STREAM
+from tidemark.storage.delta.create import open_table
+
+
+def recorded_queries(
+    uri: str, pipeline: str, options: Mapping[str, str]
+) -> dict[str | None, tuple[str, ...]]:
+    """The ids of the queries with a line, newest last, by table; None is the ingest.
+
+    Newest by the time that its last run stood for; empty without a ledger.
+    """
+    ledger = open_table(uri, options)
+    if ledger is None:
+        return {}
+    known = ledger.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
+    own = (ds.field("pipeline") == pipeline) & ds.field("kind").isin([INGEST, STREAM])
+    columns = ["table", "query", "scheduled_at"]
+    lines = known.to_table(columns=columns, filter=own).group_by(columns[:2])
+    last = lines.aggregate([("scheduled_at", "max")]).to_pylist()
+    # A rebuilt ledger tells no times: its lines come first.
+    last.sort(key=lambda line: line["scheduled_at_max"] or datetime.min.replace(tzinfo=UTC))
+    found: dict[str | None, tuple[str, ...]] = {}
+    for line in last:
+        found[line["table"]] = (*found.get(line["table"], ()), line["query"])
+    return found

@@ -1,0 +1,172 @@
+"""Build a pipeline's ledger anew from its tables: each row carries its batch.
+
+What the tables hold is known for ever: the accepted and rejected rows of each batch, and the
+windows in `changes`. What was read at the source stands in the notes of commits, which batch read
+which versions of bronze in the checkpoint, and C in gold's log; where those have been cleaned up,
+a line has no number there, and no equation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import StorageUnavailable
+from tidemark.gold.publishes import close_before_ms, publishes
+from tidemark.gold.state import gold_state
+from tidemark.gold.window_values import window_keys
+from tidemark.ledger.copied_batches import copied_batches
+from tidemark.ledger.emitted import Emitted, of_complete
+from tidemark.ledger.ledger import INGEST, LedgerLine
+from tidemark.ledger.lines import stream_line
+from tidemark.operators.batches_read import Frontier, batches_read
+from tidemark.operators.repaired import BACKFILL, LATE, SEAL
+from tidemark.operators.windows.late_rows import BatchCounts, BatchRead, find_late_rows
+from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.places import Places
+from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
+from tidemark.storage.delta.create import existing_table
+
+
+@dataclass(frozen=True)
+class Ledgered:
+    """A pipeline whose ledger is built anew; nothing is changed by reading it."""
+
+    pipeline: Pipeline
+    places: Places
+    options: Mapping[str, str]
+
+    def table(self, place: str) -> DeltaTable:
+        return existing_table(place, self.options)
+
+
+def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
+    """All lines that the tables tell, in the order of their kinds and batches."""
+    lines = list(_ingest_lines(source))
+    for name in source.pipeline.tables:
+        lines += _stream_lines(source, name)
+        lines += _recomputed_lines(source, name)
+    return lines
+
+
+def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
+    bronze, rejects = source.table(source.places.bronze), source.table(source.places.rejects)
+    query = str(Checkpoint(source.places.ingest_checkpoint, source.options).query_id())
+    notes = ingest_commits(bronze, query, -1) | ingest_commits(rejects, query, -1)
+    by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
+    accepted = dict(_rows(bronze.to_pyarrow_dataset(), by_batch))
+    rejected: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    by_reason = "SELECT _batch, reason, count(*) FROM rows GROUP BY 1, 2"
+    for batch, reason, count in _rows(rejects.to_pyarrow_dataset(), by_reason):
+        rejected[batch][reason] = count
+    for batch in sorted(accepted.keys() | rejected.keys()):
+        # Retention may have taken rows of a batch away: then what its commit said counts.
+        kept_whole = source.pipeline.keep is None
+        note = notes.get(batch)
+        yield LedgerLine(
+            kind=INGEST,
+            source=query,
+            position=batch,
+            batch=batch,
+            read=note.rows.read if note else None,
+            accepted=accepted.get(batch, 0) if kept_whole or not note else note.rows.accepted,
+            rejected=rejected[batch].total(),
+            reasons=dict(sorted(rejected[batch].items())),
+        )
+
+
+def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
+    table, gold = source.pipeline.tables[name], source.table(source.places.gold(name))
+    generation = gold_state(gold).generation
+    checkpoint = Checkpoint(source.places.query_checkpoint(name, generation), source.options)
+    query = str(checkpoint.query_id())
+    copied = copied_batches(source.places.batches, source.pipeline.name, query, source.options)
+    frontier = _frontier(source, name, gold, query)
+    counted = {
+        number: counts
+        for batch in batches_read(checkpoint, -1, frontier, copied)
+        if (number := batch.number) is not None
+        for counts in _counts(source, table, batch)
+    }
+    emitted = _emitted(source.table(source.places.changes(name)), table, generation, query)
+    for batch in sorted(counted.keys() | emitted.keys()):
+        yield stream_line(name, table, query, batch, counted.get(batch), emitted)
+
+
+def _frontier(source: Ledgered, name: str, gold: DeltaTable, query: str) -> Frontier:
+    """As the batch noted it; of one that appended nothing, what gold's log says."""
+    known = publishes(gold, source.places.gold(name), source.options)
+    noted = close_frontiers(source.table(source.places.changes(name)), query, -1)
+
+    def close_ms(batch: int | None, first: int) -> int:
+        found = None if batch is None else noted.get(batch)
+        return close_before_ms(known, first) if found is None else found
+
+    return close_ms
+
+
+def _counts(source: Ledgered, table: Table, batch: BatchRead) -> tuple[BatchCounts, ...]:
+    """None where the log no longer tells which files the batch read."""
+    event_time = source.pipeline.source.event_time.column
+    bronze = source.table(source.places.bronze)
+    try:
+        found = find_late_rows(bronze, source.places.bronze, event_time, table, [batch], None, 0)
+    except StorageUnavailable:
+        return ()
+    return found.batches
+
+
+def _emitted(changes: DeltaTable, table: Table, generation: int, query: str) -> Emitted:
+    if table.output_mode == "append":
+        return {}
+    if table.output_mode == "complete":
+        return of_complete(emitted_rows(changes, query, -1))
+    keys = ", ".join(f'"{key}"' for key in window_keys(table))
+    sql = f"""
+        SELECT batch, sum("rows")::BIGINT, sum(_before)::BIGINT FROM (
+            SELECT batch, "rows",
+                coalesce(lag("rows") OVER (PARTITION BY {keys} ORDER BY batch), 0) AS _before
+            FROM rows WHERE cause = 'stream' AND generation = {generation}
+        ) GROUP BY batch
+    """
+    found = _rows(changes.to_pyarrow_dataset(), sql)
+    return {batch: (now, before) for batch, now, before in found}
+
+
+def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
+    """What was appended of each cause by each run; what bronze held then is not known any more."""
+    changes = source.table(source.places.changes(name))
+    gold = gold_state(source.table(source.places.gold(name)))
+    checkpoint = Checkpoint(source.places.query_checkpoint(name, gold.generation), source.options)
+    query = str(checkpoint.query_id())
+    positions = {LATE: gold.bronze, SEAL: gold.close_ms, BACKFILL: changes.version()}
+    causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))
+    sql = f"""
+        SELECT cause, count(*), sum("rows")::BIGINT
+        FROM rows WHERE cause IN ({causes}) AND generation = {gold.generation}
+        GROUP BY cause, run ORDER BY ALL
+    """
+    for cause, windows, rows in _rows(changes.to_pyarrow_dataset(), sql):
+        yield LedgerLine(
+            kind=cause,
+            source=f"{query}/{cause}",
+            position=positions[cause],
+            table=name,
+            windows=windows,
+            published=rows,
+        )
+
+
+def _rows(rows: Dataset, sql: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", rows)
+        found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    return found

@@ -1,0 +1,97 @@
+"""A pipeline's ledger for people: totals by kind and table, the newest lines, and the verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from tidemark.storage.delta.create import open_table
+
+_TOTALS = ("table", "kind", "lines", "account")
+# The columns whose sums over batches say something.
+_SUMS = ("read", "accepted", "rejected", "assigned", "late_assigned", "windows", "published")
+_LINE = ("run", "table", "kind", "batch", "account", "difference")
+
+_NAME = r"{(\w+)}"
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LedgerReport:
+    """Totals and the newest lines, ready for a table. `unbalanced` counts lines of all time."""
+
+    verdict: str
+    unbalanced: int
+    totals_header: tuple[str, ...]
+    totals: tuple[Row, ...]
+    lines_header: tuple[str, ...]
+    lines: tuple[Row, ...]
+
+
+def read_ledger(
+    uri: str, pipeline: str, last: int, options: Mapping[str, str]
+) -> LedgerReport | None:
+    """The report of one pipeline; None where the ledger has no line of it."""
+    table = open_table(uri, options)
+    if table is None:
+        return None
+    predicate = f"pipeline = '{pipeline}'"
+    with duckdb.connect() as connection:
+        connection.register("ledger", table.to_pyarrow_dataset(file_pruning_predicate=predicate))
+        connection.execute(f"CREATE TEMP TABLE lines AS SELECT * FROM ledger WHERE {predicate}")
+        ((count, checked, wrong),) = connection.execute(_VERDICT).fetchall()
+        totals = tuple(connection.execute(_totals()).fetchall())
+        newest = tuple(connection.execute(_newest(), [last]).fetchall())
+    if not count:
+        return None
+    verdict = f"{count:,} lines, {checked:,} with an equation, {wrong:,} that do not balance"
+    return LedgerReport(verdict, wrong, _TOTALS, totals, _LINE, newest)
+
+
+_VERDICT = """
+    SELECT count(*), count(balanced), count(*) FILTER (NOT balanced) FROM lines
+"""
+
+
+def _totals() -> str:
+    sums = ", ".join(f'sum("{name}")::BIGINT AS "{name}"' for name in _SUMS)
+    return f"""
+        SELECT "table", kind, lines, CASE
+            WHEN kind = 'ingest' THEN {_INGEST}
+            WHEN kind = 'stream' THEN {_words("{assigned} assigned, {late_assigned} late")}
+            ELSE {_words("{windows} windows, {published} rows")} END
+        FROM (SELECT kind, "table", count(*) AS lines, {sums} FROM lines GROUP BY ALL)
+        ORDER BY "table" NULLS FIRST, kind
+    """
+
+
+def _newest() -> str:
+    """Each line's equation in words; a number that is not known any more is a question mark."""
+    emitted = (
+        "{assigned} assigned, {late_assigned} late; {emitted} emitted, {emitted_before} before"
+    )
+    return f"""
+        SELECT run, "table", kind, batch, CASE
+            WHEN kind = 'ingest' THEN {_INGEST}
+            WHEN kind <> 'stream'
+            THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
+            WHEN emitted IS NULL THEN {_words("{assigned} assigned, {late_assigned} late")}
+            ELSE {_words(emitted)} END, difference
+        FROM lines
+        ORDER BY scheduled_at DESC, run DESC, "table" NULLS FIRST, kind, batch DESC LIMIT ?
+    """
+
+
+def _words(text: str) -> str:
+    """SQL for a text with columns' names in braces."""
+    names = re.findall(_NAME, text)
+    values = "".join(f", coalesce(format('{{:,}}', \"{name}\"), '?')" for name in names)
+    return f"format('{re.sub(_NAME, '{}', text)}'{values})"
+
+
+_INGEST = _words("{read} read = {accepted} accepted + {rejected} rejected")

@@ -1,0 +1,53 @@
+"""What a repair found and did: the facts that the result file and the ledger tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.operators.windows.late_rows import BatchCounts
+
+LATE, SEAL, BACKFILL = "late", "seal", "backfill"
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """Windows of one cause: how many were computed, their `rows` in sum, the assignments that
+    bronze holds of them, and how many differed and were appended."""
+
+    cause: str
+    windows: int
+    rows: int
+    rows_in_bronze: int
+    appended: int
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair found, batch by batch, and what it computed again.
+
+    `sealed_to_ms` is the seal frontier in milliseconds, 0 where nothing was to be sealed.
+    """
+
+    batches: tuple[BatchCounts, ...]
+    recomputed: tuple[Recomputed, ...]
+    sealed_to_ms: int = 0
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """What each cause's computation rests on, for the ledger.
+
+        Of the batches only those that windows are repaired for: after a kill the next run's
+        fence of bronze is read as a batch of no rows, and the repair repeats.
+        """
+        late = (counts.batch.last for counts in self.batches if counts.closed_groups)
+        last = max(late, default=0)
+        return {LATE: last, SEAL: self.sealed_to_ms}
+
+    def late(self, name: str) -> int:
+        """The sum of one of the batches' counts."""
+        return sum(getattr(counts, name) for counts in self.batches)
+
+    def of(self, cause: str) -> Recomputed:
+        """What was computed for one cause; zeros where nothing was."""
+        found = [one for one in self.recomputed if one.cause == cause]
+        return found[0] if found else Recomputed(cause, 0, 0, 0, 0)

@@ -1,0 +1,91 @@
+"""How many rows of bronze belong to given windows: counted without Spark, to check Spark by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
+
+from tidemark.operators.windows.in_duckdb import each_start, window_starts
+from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.model import Table
+
+_TICK = timedelta(microseconds=1)
+
+
+def count_of_windows(bronze: DeltaTable, event_time: str, table: Table, windows: pa.Table) -> int:
+    """The assignments of bronze's rows to these windows (`window_start` and keys)."""
+    dates = dates_of(window_starts(windows), table.window.length)
+    keys = "".join(f', "{key}"' for key in table.group_by)
+    same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
+    with duckdb.connect() as connection:
+        connection.register("bronze", of_dates(bronze, dates))
+        connection.register("windows", windows)
+        return _number(
+            connection,
+            f"""
+            SELECT count(*)
+            FROM (SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze) a
+            JOIN windows w ON a._start = epoch_us(w.window_start) {same}
+            """,
+        )
+
+
+def count_of_range(
+    bronze: DeltaTable,
+    event_time: str,
+    table: Table,
+    first_end: datetime,
+    last_end: datetime,
+    condition: str = "true",
+) -> int:
+    """The assignments to all windows with first_end <= end <= last_end.
+
+    Only rows of bronze that fulfil the condition count.
+    """
+    length = table.window.length // _TICK
+    with duckdb.connect() as connection:
+        opened = (first_end - table.window.length).date(), last_end.date()
+        connection.register("bronze", _between(bronze, *opened))
+        return _number(
+            connection,
+            f"""
+            SELECT count(*)
+            FROM (
+                SELECT {each_start(event_time, table.window)} AS _start FROM bronze
+                WHERE {condition}
+            )
+            WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
+            """,
+        )
+
+
+def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:
+    """The dates of the event times that windows with these starts hold."""
+    return {day for start in starts for day in days(start.date(), (start + length - _TICK).date())}
+
+
+def of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
+    """Bronze's rows of these dates: files of others are not opened."""
+    listed = ", ".join(f"DATE '{day}'" for day in sorted(dates))
+    return bronze.to_pyarrow_dataset(file_pruning_predicate=f"_event_date IN ({listed})")
+
+
+def _between(bronze: DeltaTable, first: date, last: date) -> Dataset:
+    """The same for a range of dates, which may be all that there are."""
+    dates = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
+    return bronze.to_pyarrow_dataset(file_pruning_predicate=dates)
+
+
+def days(first: date, last: date) -> list[date]:
+    """All dates from first to last."""
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def _number(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    ((number,),) = connection.execute(sql).fetchall()
+    return int(number)

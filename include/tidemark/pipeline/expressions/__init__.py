@@ -1,0 +1,1 @@
+"""Spark SQL in pipeline files: parsed, typed and checked without Spark."""

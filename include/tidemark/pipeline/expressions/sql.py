@@ -1,0 +1,208 @@
+"""Spark SQL expressions of a pipeline file, checked at load time without Spark.
+
+`check_derived` is for expressions over one row, `check_measure` for aggregates of a window,
+`check_row` for conditions on a row of gold. All read the text with sqlglot's Spark dialect and
+return every fault with its offset. What they accept, Spark's analyzer accepts; a test compares the
+two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from sqlglot import exp, tokenize
+from sqlglot import parse as parse_sql
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tidemark.pipeline.expressions.functions import spark_functions
+from tidemark.pipeline.expressions.in_duckdb import in_duckdb
+from tidemark.pipeline.expressions.names import (
+    DIALECT,
+    Fault,
+    Scope,
+    clock_faults,
+    column_faults,
+    function_faults,
+    offset_of,
+)
+from tidemark.pipeline.expressions.types import BOOLEAN, kind_of, type_faults
+
+_OF_ONE_ROW = "is an aggregate; a check is told by one row of gold"
+_NO_EXPRESSION = (exp.Query, exp.DDL, exp.DML, exp.Command, exp.Values, exp.Set, exp.Drop)
+_NOT_SPARK = (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.JSONBContainsTopKey)
+
+
+def check_derived(text: str, scope: Scope) -> tuple[list[Fault], exp.DataType | None]:
+    """The faults of a row's expression, and its type where it can be told."""
+    root, faults = _read(text, scope)
+    if root is None:
+        return faults, None
+    for aggregate in filter(_is_aggregate, root.walk()):
+        message = "is an aggregate; a derived column is computed from one row"
+        faults.append(Fault(offset_of(aggregate), f"{_named(aggregate)} {message}"))
+    known = root.type if isinstance(root.type, exp.DataType) and not faults else None
+    unknown = known is None or known.is_type("unknown", "null")
+    return _in_order(faults), None if unknown else known
+
+
+def check_measure(text: str, scope: Scope) -> list[Fault]:
+    """The faults of a window's aggregate."""
+    root, faults = _read(text, scope)
+    if root is None:
+        return faults
+    # A function that is unknown may be meant as an aggregate: one fault is enough.
+    if not faults:
+        faults += _aggregation_faults(root)
+    return _in_order(faults)
+
+
+def check_row(text: str, gold: Scope) -> list[Fault]:
+    """The faults of a check over one row of gold: it is a condition, and DuckDB can tell it too."""
+    root, faults = _read(text, gold)
+    if root is None:
+        return faults
+    for aggregate in filter(_is_aggregate, root.walk()):
+        faults.append(Fault(offset_of(aggregate), f"{_named(aggregate)} {_OF_ONE_ROW}"))
+    if kind_of(root) not in (BOOLEAN, None):
+        faults.append(Fault(0, "is no condition: it should be true for a good row"))
+    if not faults:
+        try:
+            in_duckdb(root)
+        except ValueError as error:
+            faults.append(Fault(0, str(error)))
+    return _in_order(faults)
+
+
+def measure_type(text: object, scope: Scope) -> exp.DataType | None:
+    """The type of a window's aggregate; None where it cannot be told."""
+    root, faults = _read(text, scope) if isinstance(text, str) else (None, [])
+    if root is None or faults or not isinstance(root.type, exp.DataType):
+        return None
+    return None if root.type.is_type("unknown", "null") else root.type
+
+
+def same_expression(one: str, other: str) -> bool:
+    """Do two expressions differ in no more than their spelling (spaces, case of functions)?"""
+    return one == other or _normal(one) == _normal(other)
+
+
+def _normal(text: str) -> str:
+    root = _parse(text)[1]
+    return text if root is None else root.sql(DIALECT, comments=False)
+
+
+def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
+    """The expression with its types, and the faults that rows and windows have in common."""
+    tokens, root, fault = _parse(text)
+    if root is None:
+        return None, [fault or Fault(0, "is empty")]
+    if found := _not_an_expression(root):
+        return None, [found]
+    faults = [*function_faults(tokens), *clock_faults(root), *column_faults(root, scope)]
+    if not faults:
+        # sqlglot stumbles over calls with too few arguments; their types stay unknown.
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            annotate_types(root, dialect=DIALECT, overwrite_types=False)
+        faults += [Fault(offset_of(node), reason) for node, reason in type_faults(root)]
+    return root, faults
+
+
+def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
+    try:
+        tokens = tokenize(text, read=DIALECT)
+        for token in tokens:
+            if token.token_type == TokenType.SEMICOLON:
+                return [], None, Fault(token.start, "has a `;`; give one expression")
+        statements = parse_sql(text, dialect=DIALECT)
+    except TokenError:
+        return [], None, Fault(0, "cannot be read as SQL: a quote does not end")
+    except ParseError as error:
+        return [], None, _syntax_fault(text, error)
+    except RecursionError:
+        return [], None, Fault(0, "cannot be read: it is nested too deeply")
+    return tokens, statements[0], None
+
+
+def _syntax_fault(text: str, error: ParseError) -> Fault:
+    first = error.errors[0] if error.errors else {}
+    reason = re.sub(r"'?for <class '[\w.]+\.(\w+)'>", r"for \1", str(first.get("description")))
+    found = str(first.get("highlight") or "")
+    context = str(first.get("start_context") or "")
+    offset = text.find(context + found) + len(context) if context else 0
+    near = f" at `{found}`" if found else ""
+    return Fault(max(offset, 0), f"cannot be read as SQL{near}: {reason.rstrip('.')}")
+
+
+def _not_an_expression(root: exp.Expr) -> Fault | None:
+    if isinstance(root, exp.Alias):
+        return Fault(offset_of(root), "gives itself a name; the key in the file is the name")
+    if isinstance(root, exp.Star | exp.Tuple) or (
+        isinstance(root, exp.Column) and isinstance(root.this, exp.Star)
+    ):
+        return Fault(0, "is several columns; give one expression")
+    if root.find(exp.Query):
+        inner = not isinstance(root, exp.Query)
+        what = "has a subquery" if inner else "is a query"
+        return Fault(0, f"{what}; give an expression over the row's own columns")
+    if isinstance(root, _NO_EXPRESSION):
+        return Fault(0, "is a statement; give an expression")
+    if found := root.find(*_NOT_SPARK):
+        return Fault(offset_of(found), "has a parameter or an operator that Spark does not know")
+    return None
+
+
+def _aggregation_faults(root: exp.Expr) -> Iterator[Fault]:
+    aggregates = [node for node in root.walk() if _is_aggregate(node)]
+    if not aggregates:
+        yield Fault(0, "is not an aggregate; write count(*), sum(…), max(…) or another")
+        return
+    for node in aggregates:
+        if _inside(node, _is_aggregate_or_its_filter) and not isinstance(node.parent, exp.Filter):
+            yield Fault(offset_of(node), f"{_named(node)} stands inside another aggregate")
+    for window in root.find_all(exp.Window):
+        yield Fault(offset_of(window), "has OVER, a window function, which a stream cannot compute")
+    for node in root.find_all(exp.WithinGroup):
+        yield Fault(offset_of(node), "has WITHIN GROUP, which a stream cannot compute")
+    for node in root.find_all(exp.Distinct):
+        message = "has DISTINCT, which a stream cannot aggregate; use approx_count_distinct(…)"
+        yield Fault(offset_of(node), message)
+    for node in root.find_all(exp.Filter):
+        if not _is_aggregate(node.this):
+            yield Fault(offset_of(node), "has FILTER on what is not an aggregate")
+    for column in root.find_all(exp.Column):
+        if not _inside(column, _is_aggregate_or_its_filter):
+            yield Fault(offset_of(column), f"`{column.sql(DIALECT)}` stands outside an aggregate")
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return spark_functions().get(str(node.this).lower()) == "aggregate"
+    if isinstance(node, exp.Any):
+        # `s like any ('a', 'b')` is no aggregate.
+        return isinstance(node.this, exp.Paren) and not isinstance(node.parent, exp.Binary)
+    return isinstance(node, exp.AggFunc)
+
+
+def _is_aggregate_or_its_filter(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Filter) or _is_aggregate(node)
+
+
+def _inside(node: exp.Expr, wanted: Callable[[exp.Expr], bool]) -> bool:
+    parent = node.parent
+    while parent is not None:
+        if wanted(parent):
+            return True
+        parent = parent.parent
+    return False
+
+
+def _named(node: exp.Expr) -> str:
+    return node.sql(DIALECT).split("(")[0].lower()
+
+
+def _in_order(faults: list[Fault]) -> list[Fault]:
+    return sorted(dict.fromkeys(faults), key=lambda fault: fault.offset)

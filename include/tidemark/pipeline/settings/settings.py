@@ -1,0 +1,236 @@
+"""Settings: the root, the pipelines' folder, storage options, Spark settings, the lease,
+maintenance, checks.
+
+They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
+TIDEMARK_* variable, so that the same pipeline runs in test and in production.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
+
+from tidemark.errors import SettingsInvalid
+from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.settings.environment import PREFIX, read_environment
+from tidemark.pipeline.settings.maintenance import Maintenance
+from tidemark.pipeline.settings.spark import as_text, check_spark_setting, is_secret
+from tidemark.pipeline.settings.storage_options import (
+    SCHEMES,
+    SHOWN,
+    check_storage_options,
+    is_local,
+    local_path,
+    spark_options,
+)
+from tidemark.pipeline.source_files import has_pattern, is_uri
+from tidemark.pipeline.yaml_file import read_document
+
+FILE = Path("include/settings.yaml")
+
+
+def _changeable(name: str) -> str:
+    check_spark_setting(name)
+    return name
+
+
+_SparkName = Annotated[str, AfterValidator(_changeable)]
+_Text = Annotated[str, BeforeValidator(as_text)]
+
+
+class Checks(BaseModel):
+    """How runs are validated. Expectations on more rows than `max_rows` in a table are told by
+    Spark; `keep_docs` is of how many runs the Data Docs of a pipeline are kept; `docs_url` is the
+    root's address in people's browsers, where a web server shows it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_rows: int = Field(default=500_000, ge=0)
+    keep_docs: int = Field(default=30, ge=1)
+    docs_url: str | None = Field(default=None, pattern=r"^https?://[^?#\s]+$")
+
+
+class Settings(BaseModel):
+    """Where things lie and how they are reached.
+
+    `root` is an absolute local path or a URI, without a slash at its end. `storage_options`
+    have the names of delta-rs. `lease_seconds`: how long a run that is silent keeps others off
+    its pipeline. Neither repr nor str shows a secret.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    root: str
+    pipelines: str
+    storage_options: dict[str, _Text] = Field(default_factory=dict)
+    spark: dict[_SparkName, _Text] = Field(default_factory=dict)
+    lease_seconds: int = Field(default=60, ge=5)
+    maintenance: Maintenance = Maintenance()
+    checks: Checks = Checks()
+
+    @field_validator("root")
+    @classmethod
+    def _usable_root(cls, root: str) -> str:
+        return _normal_root(root)
+
+    @field_validator("pipelines")
+    @classmethod
+    def _absolute(cls, folder: str) -> str:
+        return _absolute_path(folder)
+
+    @field_validator("storage_options")
+    @classmethod
+    def _known_options(cls, options: dict[str, str]) -> dict[str, str]:
+        # Object stores know these names in either case, and variables lose theirs.
+        options = {name.upper(): value for name, value in options.items()}
+        check_storage_options(options)
+        return options
+
+    @property
+    def is_local(self) -> bool:
+        """Does the root lie in this machine's file system?"""
+        return is_local(self.root)
+
+    def docs_address(self, place: str) -> str:
+        """The address in a browser of Data Docs at this place below the root."""
+        if self.checks.docs_url:
+            return self.checks.docs_url.rstrip("/") + quote(place.removeprefix(self.root))
+        return place if is_uri(place) else Path(place).as_uri()
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield "root", self.root
+        yield "pipelines", self.pipelines
+        yield "storage_options", _masked(self.storage_options, lambda name: name not in SHOWN)
+        yield "spark", _masked(self.spark, is_secret)
+        yield "lease_seconds", self.lease_seconds
+        yield "maintenance", self.maintenance
+        yield "checks", self.checks
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings of a file, with what TIDEMARK_* variables override.
+
+    The file is the argument, else $TIDEMARK_SETTINGS, else include/settings.yaml in the
+    working folder or the nearest folder above that has one. Relative paths count from the
+    file's folder, those in variables from the working folder. Options and Spark settings of
+    variables are added to the file's. SettingsInvalid says what is wrong and where.
+    """
+    file = _settings_file(path)
+    values = _file_values(file) if file else {}
+    variables = read_environment()
+    if file:
+        values.setdefault("pipelines", str(file.parent / "pipelines"))
+    try:
+        return Settings.model_validate(_overridden(values, variables))
+    except ValidationError as error:
+        raise SettingsInvalid(_report(file, error, set(variables))) from None
+
+
+def spark_conf(settings: Settings) -> dict[str, str]:
+    """What Spark is told: the storage options in Hadoop's names, and the settings' own."""
+    return {**spark_options(settings.storage_options), **settings.spark}
+
+
+def _overridden(values: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    """The file's values with those of variables; mappings get the variables' entries added."""
+    result = dict(values)
+    for name, value in variables.items():
+        before = result.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            result[name] = {**_folded(name, before), **_folded(name, value)}
+        else:
+            result[name] = value
+    return result
+
+
+def _folded(name: str, entries: dict[str, Any]) -> dict[str, Any]:
+    """Variables lose the case of option names, so an option is the same in either."""
+    upper = name == "storage_options"
+    return {key.upper() if upper else key: value for key, value in entries.items()}
+
+
+def _settings_file(path: Path | None) -> Path | None:
+    """The file to read; None where none was asked for and none is found."""
+    if asked := path or os.environ.get(f"{PREFIX}SETTINGS"):
+        file = Path(asked).expanduser().absolute()
+        if not file.is_file():
+            origin = "" if path else f", named by {PREFIX}SETTINGS"
+            raise SettingsInvalid(f"There is no settings file {file}{origin}.")
+        return file
+    here = Path.cwd()
+    return next((f / FILE for f in (here, *here.parents) if (f / FILE).is_file()), None)
+
+
+def _file_values(file: Path) -> dict[str, Any]:
+    """The file's values, its relative paths made absolute."""
+    document = read_document(file)
+    unknown = [key for key in document.content if key not in Settings.model_fields]
+    known = tuple(Settings.model_fields)
+    problems = document.problems + [
+        document.problem(
+            (key,),
+            f"is not a known key; allowed: {', '.join(known)}",
+            nearest=nearest(key, known),
+            at_key=True,
+        )
+        for key in unknown
+    ]
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise SettingsInvalid(f"The settings file cannot be used:\n{lines}")
+    values = {key: value for key, value in document.content.items() if value is not None}
+    for name in ("root", "pipelines"):
+        if isinstance(given := values.get(name), str) and given and not is_uri(given):
+            values[name] = str(file.parent / Path(given).expanduser())
+    return values
+
+
+def _report(file: Path | None, error: ValidationError, from_variables: set[str]) -> str:
+    lines = []
+    for detail in error.errors(include_input=False, include_url=False):
+        name = str(detail["loc"][0])
+        place = f"{PREFIX}{name.upper()}" if name in from_variables else f"{file or 'settings'}"
+        field = ".".join(str(part) for part in detail["loc"])
+        message = str(detail["ctx"]["error"]) if "error" in detail.get("ctx", {}) else detail["msg"]
+        if detail["type"] == "missing":
+            message = f"is missing: give it in {file or FILE} or as {PREFIX}{name.upper()}"
+        lines.append(f"  {place}: {field}: {message}")
+    return "The settings cannot be used:\n" + "\n".join(lines)
+
+
+def _absolute_path(path: str) -> str:
+    """Absolute and without `..`, its symbolic links as they are: they are the user's names."""
+    return os.path.normpath(Path(path).expanduser().absolute())
+
+
+def _normal_root(root: str) -> str:
+    if not root.strip():
+        raise ValueError("is empty; give a folder or a URI")
+    if is_uri(root) and (scheme := root.partition(":")[0].lower()) not in SCHEMES:
+        raise ValueError(f"has the scheme `{scheme}`; allowed: {', '.join(SCHEMES)}, or a path")
+    if has_pattern(root):
+        raise ValueError("has a character of file patterns (* ? [ ] { })")
+    if is_local(root):
+        return _absolute_path(local_path(root))
+    scheme, rest = root.split(":", maxsplit=1)
+    scheme = "s3" if scheme.lower() == "s3a" else scheme.lower()
+    if not rest.startswith("//") or not rest.strip("/"):
+        raise ValueError(f"names no bucket; write it as in `{scheme}://bucket/folder`")
+    return f"{scheme}:{rest.rstrip('/')}"
+
+
+def _masked(values: Mapping[str, str], hidden: Any) -> dict[str, str]:
+    return {name: "***" if hidden(name) else value for name, value in values.items()}

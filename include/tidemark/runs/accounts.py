@@ -1,0 +1,48 @@
+"""The accounts of a run: its lines in the ledger, written and checked before publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.gold.plan import GoldState
+from tidemark.ledger.emitted import emitted_by_batch
+from tidemark.ledger.ledger import (
+    UNPUBLISHED,
+    LedgerLine,
+    check_balance,
+    check_ledger,
+    last_batch_written,
+    write_ledger,
+)
+from tidemark.ledger.lines import ingest_lines, recomputed_lines, stream_lines
+from tidemark.operators.repaired import Repaired
+from tidemark.runs.run import GoldStates, Run
+
+
+def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> None:
+    """Write the run's lines; LedgerUnbalanced, once they are written, where one does not add up.
+
+    So does a line of an earlier run: nothing is published until that is mended. What was computed
+    from bronze is checked itself: a repeat of a computation has no line of its own.
+    """
+    ledger, name, options = run.places.ledger, run.pipeline.name, run.settings.storage_options
+    query = str(run.ingest_checkpoint().query_id())
+    written = last_batch_written(ledger, name, query, options)
+    bronze, rejects = run.table(run.places.bronze), run.table(run.places.rejects)
+    lines = ingest_lines(bronze, rejects, query, written)
+    for table, state in gold.items():
+        lines += _lines_of_table(run, table, state, repaired[table])
+    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, options)
+    check_ledger(ledger, name, options)
+    check_balance(name, [line for line in lines if line.batch is None], UNPUBLISHED)
+
+
+def _lines_of_table(run: Run, name: str, gold: GoldState, repaired: Repaired) -> list[LedgerLine]:
+    table = run.pipeline.tables[name]
+    query = str(run.query_checkpoint(name, gold.generation).query_id())
+    changes = run.table(run.places.changes(name))
+    emitted = emitted_by_batch(run.table(run.places.gold(name)), changes, gold, table, query)
+    return [
+        *stream_lines(name, table, query, repaired.batches, emitted),
+        *recomputed_lines(name, query, repaired.positions, repaired.recomputed),
+    ]

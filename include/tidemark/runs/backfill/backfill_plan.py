@@ -1,0 +1,116 @@
+"""Which windows a backfill may compute again: decided from what gold and `changes` hold."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from tidemark.errors import BackfillRefused, UnpublishedChanges
+from tidemark.gold.window_values import latest, window_keys
+from tidemark.operators.repaired import BACKFILL
+from tidemark.operators.windows.window_range import (
+    WindowRange,
+    first_kept_start,
+    first_open_start,
+    starting_in,
+)
+from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.model import Table, Window
+from tidemark.storage.delta.history import VERSION, changes_between, schema_of
+
+_UNTOUCHED = "Nothing was written."
+
+
+def backfill_range(
+    window: Window, start: datetime, end: datetime, close_ms: int, frozen_before_ms: int | None
+) -> WindowRange:
+    """The windows that start in [start, end).
+
+    BackfillRefused where one of them is still open, or frozen, or where there is none. All that
+    can lie in the range count, also those without a row.
+    """
+    windows = starting_in(window, start, end)
+    if windows is None:
+        raise BackfillRefused(
+            f"No window starts from {_text(start)} up to {_text(end)}: --to has to be later than "
+            f"--from, by a window's slide at least. {_UNTOUCHED}"
+        )
+    _check_closed(window, windows, start, close_ms)
+    if frozen_before_ms is not None:
+        _check_kept(window, windows, frozen_before_ms)
+    return windows
+
+
+def _check_closed(window: Window, windows: WindowRange, start: datetime, close_ms: int) -> None:
+    first_open = first_open_start(window, close_ms)
+    if windows.last_start < first_open:
+        return
+    allowed = (
+        f"The largest range that starts there is --from {_text(start)} --to {_text(first_open)}."
+        if windows.first_start < first_open
+        else "All of the range is open."
+    )
+    raise BackfillRefused(
+        f"The range holds windows that are still open: gold is closed up to "
+        f"{instant_text(close_ms)}, and the last window of the range ends at "
+        f"{_text(windows.last_end)}. The stream still changes those. {allowed} {_UNTOUCHED}"
+    )
+
+
+def _check_kept(window: Window, windows: WindowRange, frozen_before_ms: int) -> None:
+    first_kept = first_kept_start(window, frozen_before_ms)
+    if windows.first_start >= first_kept:
+        return
+    raise BackfillRefused(
+        f"The range holds frozen windows: those that start before "
+        f"{instant_text(frozen_before_ms)} are older than `keep`, and bronze may have dropped "
+        f"rows of theirs. The earliest start allowed is --from {_text(first_kept)}. {_UNTOUCHED}"
+    )
+
+
+def pending_changes(changes: DeltaTable, published: int) -> pa.Table:
+    """The rows of `changes` after the version that gold published, with their `_commit_version`."""
+    found = changes_between(changes, published, changes.version())
+    schema = schema_of(changes).append(pa.field(VERSION, pa.int64()))
+    # The change feed has strings as Arrow views, which neither pyarrow nor Spark compares.
+    return found.select(schema.names).cast(schema)
+
+
+def check_pending(pending: pa.Table, table_name: str) -> None:
+    """UnpublishedChanges where a run's windows wait in `changes` for their publish.
+
+    A publish takes along all of `changes` up to a version, so one of a backfill would publish
+    what a held run left for its validation; and one that passed them by would be overtaken by
+    its own rows later, when the run's late rows have counted as published. Rows that a killed
+    backfill left are no hindrance: the next publish is meant to take them.
+    """
+    others = pending.filter(pc.not_equal(pending.column("cause"), pa.scalar(BACKFILL)))
+    if not others.num_rows:
+        return
+    runs = sorted({str(run) for run in others.column("run").unique().to_pylist()})
+    raise UnpublishedChanges(
+        f"{others.num_rows:,} changed windows of {table_name} wait for their publish (run "
+        f"{', '.join(runs[:5])}{' …' if len(runs) > 5 else ''}), and a backfill would publish "
+        f"them as well. {_UNTOUCHED} Publish that run (`tidemark publish`), or run the pipeline "
+        "again; then repeat the backfill."
+    )
+
+
+def last_pending(pending: pa.Table, table: Table) -> pa.Table:
+    """Of windows that wait in `changes`, the newest value of each."""
+    keys = window_keys(table)
+    columns = [*keys, "window_end", *table.measures, "rows"]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", pending)
+        connection.execute(latest(keys))
+        rows = connection.sql("FROM latest").to_arrow_table()
+    return pa.table(rows).select(columns).cast(pending.select(columns).schema)
+
+
+def _text(instant: datetime) -> str:
+    return instant_text(epoch_ms(instant))

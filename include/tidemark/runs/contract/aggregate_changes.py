@@ -1,0 +1,91 @@
+"""Changes of a table's query: what its state and its windows are made of.
+
+Rules: the Structured Streaming guide, "Recovery semantics after changes in a streaming query",
+and what the engine was seen to do (docs/changing-a-pipeline.md): it looks at the number and types
+of the state's columns only, so that much of what the guide forbids passes in silence and is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.expressions.sql import same_expression
+from tidemark.pipeline.settings.state import PROVIDER, store_name
+from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
+from tidemark.runs.contract.difference import Difference, Verdict
+
+_BY_POSITION = "The state holds {0} by their position, so that values would pass from one to other"
+_IN_THE_FILE = {PARTITIONS: "advanced.shuffle_partitions", PROVIDER: "advanced.state.store"}
+_OTHER_STATE = "The state and the table hold the {0} as they were"
+_MODES = (
+    "What the state still holds, which windows a batch emits and how the ledger counts them follow "
+    "from the mode"
+)
+
+
+def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
+    """What differs for a table's query."""
+    query = asked.query
+    old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
+    for name in ("length", "slide"):
+        before, after = getattr(old.window, name), getattr(new.window, name)
+        if before != after:
+            texts = duration_text(before), duration_text(after)
+            yield _refused(query, f"window.{name}", *texts, _OTHER_STATE.format("windows"))
+    yield from _keys(query, recorded.keys, asked.keys)
+    yield from _measures(query, recorded.measures, asked.measures)
+    if old.output_mode != new.output_mode:
+        yield _refused(query, "output_mode", old.output_mode, new.output_mode, _MODES)
+    delays = recorded.pipeline.watermark.delay, asked.pipeline.watermark.delay
+    if delays[0] != delays[1]:
+        reason = "The watermark never goes back: a longer delay holds once events are that far on"
+        texts = duration_text(delays[0]), duration_text(delays[1])
+        yield Difference(query, "watermark.delay", *texts, Verdict.SAFE, reason)
+    yield from _settings(query, recorded.settings, asked.settings)
+
+
+def _keys(query: str, old: Sequence[KeyColumn], new: Sequence[KeyColumn]) -> Iterator[Difference]:
+    before, after = [key.name for key in old], [key.name for key in new]
+    if before != after:
+        swapped = sorted(before) == sorted(after)
+        reason = _BY_POSITION if swapped else _OTHER_STATE
+        yield _refused(query, "group_by", _list(before), _list(after), reason.format("keys"))
+
+
+def _measures(
+    query: str, old: Sequence[MeasureColumn], new: Sequence[MeasureColumn]
+) -> Iterator[Difference]:
+    before, after = {one.name: one for one in old}, {one.name: one for one in new}
+    if list(before) != list(after):
+        swapped = sorted(before) == sorted(after)
+        reason = (_BY_POSITION if swapped else _OTHER_STATE).format("measures")
+        yield _refused(query, "measures", _list(list(before)), _list(list(after)), reason)
+    for name in (name for name in before if name in after):
+        texts = before[name].expression, after[name].expression
+        if not same_expression(*texts):
+            reason = "Windows would hold a mixture of both"
+            yield _refused(query, f"measures.{name}", *texts, reason)
+
+
+def _settings(query: str, old: dict[str, str], new: dict[str, str]) -> Iterator[Difference]:
+    for name in old | new:
+        before, after = _asked(name, old), _asked(name, new)
+        if before != after:
+            what = _IN_THE_FILE.get(name, name)
+            reason = "A checkpoint keeps what its first batch ran with"
+            yield Difference(query, what, before, after, Verdict.NO_EFFECT, reason)
+
+
+def _asked(name: str, settings: dict[str, str]) -> str:
+    if name == PROVIDER:
+        return store_name(settings.get(name))
+    return settings.get(name, "the default")
+
+
+def _refused(query: str, what: str, before: str, after: str, reason: str) -> Difference:
+    return Difference(query, what, before, after, Verdict.NEW_GENERATION, reason)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "none"

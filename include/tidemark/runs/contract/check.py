@@ -1,0 +1,161 @@
+"""Is a pipeline's file still one that its queries can go on with? Asked before each run.
+
+The life of a change:
+1. nothing has run yet, or nothing differs: the run goes on;
+2. a difference that is refused: the run ends before it writes anything (PipelineChanged);
+3. a query left a batch uncommitted and its contract differs: this whole run is one of the content
+   that was recorded, so that the batch ends as it was begun; the next run takes the change;
+4. else the new contract is recorded, before the first batch that runs by it.
+Killed anywhere, the next run decides anew, from the same files: while a batch is left, nothing is
+recorded. Where only some contracts were written, no query ran by them yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark.errors import PipelineChanged
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.contract.contract import write_contract
+from tidemark.runs.contract.difference import Difference, Verdict
+from tidemark.runs.contract.differences import differences
+from tidemark.runs.contract.recorded import Query, column_types, queries_of
+from tidemark.storage.delta.create import existing_table, open_table
+from tidemark.storage.files import Options
+
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A pipeline's file beside what its queries were started with.
+
+    `unfinished` are the queries that left a batch which differs from what the file asks for.
+    """
+
+    queries: tuple[Query, ...]
+    differences: tuple[Difference, ...]
+    unfinished: tuple[Query, ...]
+
+    @property
+    def refused(self) -> tuple[Difference, ...]:
+        return tuple(found for found in self.differences if found.verdict.refused)
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A run that may begin: by which content, which contracts it records, what to say of it."""
+
+    pipeline: Pipeline
+    to_record: tuple[Query, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def compare(pipeline: Pipeline, settings: Settings) -> Comparison:
+    """Compare without writing anything; of an unchanged pipeline one small file a query is read."""
+    queries: list[Query] = []
+    found: list[Difference] = []
+    unfinished: list[Query] = []
+    for query in queries_of(pipeline, settings):
+        changes = () if query.recorded is None else differences(query.recorded, query.asked)
+        if changes and not query.planned:
+            queries.append(replace(query, recorded=None))
+            continue
+        queries.append(query)
+        found.extend(changes)
+        if changes and query.checkpoint.restart_case().startswith("repeats"):
+            unfinished.append(query)
+    return Comparison(tuple(queries), tuple(found), tuple(unfinished))
+
+
+def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
+    """Decide before a run writes anything. Raises PipelineChanged where it may not begin."""
+    compared = compare(pipeline, settings)
+    if compared.refused:
+        raise PipelineChanged(refusal(pipeline, settings, compared.refused))
+    if compared.unfinished:
+        return _finishing(pipeline, compared)
+    to_record = tuple(query for query in compared.queries if not _is_recorded(query))
+    return Admitted(pipeline, to_record, tuple(str(found) for found in compared.differences))
+
+
+def record(admitted: Admitted, settings: Settings) -> None:
+    """Record the contracts, once the tables are there and before the first batch. Repeatable."""
+    places = Places(settings.root, admitted.pipeline.name)
+    for query in admitted.to_record:
+        contract = query.asked
+        if query.recorded is not None:
+            # They stay what they were with the first batch, whatever is asked for now.
+            contract = contract.model_copy(update={"settings": query.recorded.settings})
+        if query.name != INGEST:
+            gold = existing_table(places.gold(query.name), settings.storage_options)
+            contract = contract.with_types(column_types(gold))
+        write_contract(query.place, contract, settings.storage_options)
+
+
+def refusal(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, ...]) -> str:
+    """Why a run may not begin, what a way out costs, and what to do today."""
+    lines = [f"The pipeline {pipeline.name} changed in a way that its tables cannot follow:"]
+    lines += [f"  {found}" for found in refused[:_MOST_SHOWN]]
+    if len(refused) > _MOST_SHOWN:
+        lines.append(f"  … and {len(refused) - _MOST_SHOWN} more")
+    lines.append("Nothing was written: tables and checkpoints are as the last run left them.")
+    anew = sorted({one.query for one in refused if one.verdict is Verdict.NEW_GENERATION})
+    if anew:
+        places = Places(settings.root, pipeline.name)
+        rows = _rows(places.bronze, settings.storage_options)
+        lines.append(
+            f"A new generation of {', '.join(anew)} would read {rows:,} rows of bronze again; "
+            "this version cannot start one. Put the old content back, or give the table a new "
+            f"name: it then begins with those {rows:,} rows, and the table of before stays as it "
+            "is, and is updated no more."
+        )
+    if any(found.verdict is Verdict.NOT_ALLOWED for found in refused):
+        lines.append(
+            "What is not allowed: put it back, or give the pipeline's file a new name, so that it "
+            "starts from its source again."
+        )
+    return "\n".join(lines)
+
+
+def _is_recorded(query: Query) -> bool:
+    if query.recorded is None or query.adopted:
+        return False
+    return query.recorded.is_of(query.asked.pipeline)
+
+
+def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
+    """A run of the content that planned the batches left; all of it, because what a run writes
+    in one query the next one reads."""
+    ingest = next(query for query in compared.queries if query.name == INGEST)
+    left = [f"{query.name} {query.checkpoint.restart_case()}" for query in compared.unfinished]
+    recorded = compared.unfinished[0].recorded
+    others = [query.recorded for query in (*compared.unfinished, ingest)]
+    if recorded is None or not all(one and one.is_of(recorded.pipeline) for one in others):
+        raise PipelineChanged(
+            f"The pipeline {pipeline.name} changed while batches were left uncommitted "
+            f"({', '.join(left)}), and these were planned by another content of its file than the "
+            f"ingest runs by now. Nothing was written. Run it once with "
+            f"{compared.unfinished[0].name} as it was when the batch was planned (it stands in "
+            f"{compared.unfinished[0].place}); then the change can be made."
+        )
+    told = (
+        f"this run finishes what an earlier one began ({', '.join(left)}) with the pipeline as it "
+        "was then; the next run takes the change:",
+        *(str(found) for found in compared.differences),
+    )
+    # What is published is judged by the checks of today.
+    return Admitted(recorded.pipeline.with_checks_of(pipeline), told=told)
+
+
+def _rows(bronze: str, options: Options) -> int:
+    table = open_table(bronze, options)
+    if table is None:
+        return 0
+    files = pa.table(table.get_add_actions(flatten=True))
+    return int(pc.sum(files["num_records"]).as_py() or 0)

@@ -1,0 +1,128 @@
+"""What a query was started with: recorded beside its checkpoint, compared before each run.
+
+The pipeline's whole content is kept, so that a batch which a run left behind can be finished by
+the very content that planned it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tidemark.errors import CheckpointUnreadable
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.state import PROVIDER, provider_class
+from tidemark.storage.files import FileMissing, Options, read_bytes, write_bytes
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+# What a query takes from its last `offsets/N`, whatever the session says (class
+# OffsetSeqMetadata, `relevantSQLConfs`), as far as an aggregation's state follows from it.
+FIXED_BY_CHECKPOINT = (
+    PARTITIONS,
+    PROVIDER,
+    "spark.sql.streaming.stateStore.compression.codec",
+    "spark.sql.streaming.stateStore.encodingFormat",
+    "spark.sql.streaming.stateStore.rocksdb.formatVersion",
+    "spark.sql.streaming.stateStore.rowChecksum.enabled",
+    "spark.sql.streaming.aggregation.stateFormatVersion",
+    "spark.sql.streaming.statefulOperator.useStrictDistribution",
+)
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KeyColumn(_Frozen):
+    """A grouping key; `type` as the table has it, None while there is no table."""
+
+    name: str
+    type: str | None = None
+
+
+class MeasureColumn(_Frozen):
+    """A measure with its Spark SQL expression; `type` as the table has it."""
+
+    name: str
+    expression: str
+    type: str | None = None
+
+
+class Contract(_Frozen):
+    """One query's contract: of the ingest, or of the table whose name `query` is.
+
+    `keys` and `measures` stand in the order in which the state holds them; the ingest has none.
+    `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`,
+    without its checks.
+    """
+
+    version: Literal[1] = 1
+    query: str
+    keys: tuple[KeyColumn, ...] = ()
+    measures: tuple[MeasureColumn, ...] = ()
+    settings: dict[str, str] = {}
+    pipeline: Pipeline
+
+    def with_types(self, types: dict[str, str]) -> Contract:
+        """The same with the types of the table's columns, by name."""
+        keys = [key.model_copy(update={"type": types.get(key.name)}) for key in self.keys]
+        measures = [one.model_copy(update={"type": types.get(one.name)}) for one in self.measures]
+        return self.model_copy(update={"keys": tuple(keys), "measures": tuple(measures)})
+
+    def is_of(self, pipeline: Pipeline) -> bool:
+        """Was it recorded of exactly this content? The order of columns and measures counts, and
+        checks do not: no query knows of them."""
+        return self.pipeline.model_dump_json() == pipeline.without_checks().model_dump_json()
+
+
+def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
+    """The contract that a query of this pipeline would start with."""
+    pipeline = pipeline.without_checks()
+    if query == INGEST:
+        return Contract(query=query, pipeline=pipeline)
+    table = pipeline.tables[query]
+    return Contract(
+        query=query,
+        keys=tuple(KeyColumn(name=key) for key in table.group_by),
+        measures=tuple(
+            MeasureColumn(name=name, expression=sql) for name, sql in table.measures.items()
+        ),
+        settings=_fixed_settings(pipeline, settings),
+        pipeline=pipeline,
+    )
+
+
+def read_contract(place: str, options: Options) -> Contract | None:
+    """The contract at a place; None where none was recorded. CheckpointUnreadable where it is
+    none that this version knows."""
+    try:
+        return Contract.model_validate_json(read_bytes(place, options))
+    except FileMissing:
+        return None
+    except ValidationError as error:
+        text = re.sub(r"\s+", " ", str(error.errors(include_url=False, include_input=False)[:3]))
+        raise CheckpointUnreadable(
+            f"{place} is no contract that this version of Tidemark knows: {text}. Nothing was "
+            "written. If a newer version wrote it, run that. Else move the file away: the next "
+            "run takes the pipeline's file as what the query was started with, so make sure that "
+            "it is."
+        ) from error
+
+
+def write_contract(place: str, contract: Contract, options: Options) -> None:
+    """Record a contract, whole or not at all; to repeat it changes nothing."""
+    write_bytes(place, contract.model_dump_json(indent=1).encode(), options)
+
+
+def _fixed_settings(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
+    asked = {**settings.spark, **pipeline.advanced.spark}
+    if pipeline.advanced.shuffle_partitions is not None:
+        asked[PARTITIONS] = str(pipeline.advanced.shuffle_partitions)
+    if pipeline.advanced.state.store is not None:
+        asked[PROVIDER] = provider_class(pipeline.advanced.state.store)
+    return {name: asked[name] for name in FIXED_BY_CHECKPOINT if name in asked}

@@ -1,0 +1,151 @@
+"""Changes of what the ingest reads, accepts and derives. Each verdict with its reason.
+
+Most are safe: a row is judged once, by the contract of its batch, and bronze keeps what came of
+it. What is not allowed would make bronze hold two sources or two times, or want rows that are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.expressions.sql import same_expression
+from tidemark.pipeline.model import Pipeline, Source, Unique
+from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.source_files import SourceFiles, split_files
+from tidemark.runs.contract.contract import Contract
+from tidemark.runs.contract.difference import Difference, Verdict
+
+_FROM_NOW = "It holds for rows that are read from now on; bronze and rejects stay as they are"
+_SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
+_SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
+
+
+def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
+    """What differs for the ingest."""
+    old, new = recorded.pipeline.source, asked.pipeline.source
+    if old.files != new.files:
+        yield _files(old.files, new.files)
+    yield from _event_time(old, new)
+    yield from _columns(old, new)
+    yield from _derived(old, new)
+    if old.unique != new.unique:
+        yield _safe("source.unique", _unique(old.unique), _unique(new.unique))
+    if old.unknown_fields != new.unknown_fields:
+        yield _safe("source.unknown_fields", old.unknown_fields, new.unknown_fields)
+    yield from _keep(recorded.pipeline, asked.pipeline)
+    limits = [one.pipeline.advanced.max_files_per_batch for one in (recorded, asked)]
+    if limits[0] != limits[1]:
+        yield _safe("advanced.max_files_per_batch", str(limits[0]), str(limits[1]))
+
+
+def _files(old: str, new: str) -> Difference:
+    if _reaches(split_files(old), split_files(new)):
+        reason = (
+            "Files that were read are known by their whole path. Those that the new pattern does "
+            "not name any more and that were not read yet never will be"
+        )
+        return Difference(INGEST, "source.files", old, new, Verdict.SAFE, reason)
+    reason = (
+        "Bronze is the record of one source: files of the old folder that were not read yet would "
+        "be left out, and files that were moved would be read a second time"
+    )
+    return Difference(INGEST, "source.files", old, new, Verdict.NOT_ALLOWED, reason)
+
+
+def _reaches(old: SourceFiles, new: SourceFiles) -> bool:
+    """Is the old folder the new one, or below it where folders below are read too?"""
+    return new.folder == old.folder or (
+        new.recursive and f"{old.folder}/".startswith(f"{new.folder}/")
+    )
+
+
+def _event_time(old: Source, new: Source) -> Iterator[Difference]:
+    before, after = old.event_time, new.event_time
+    if before.column != after.column:
+        reason = (
+            "Bronze is laid out by the date of the event time, and windows, watermark and late "
+            "rows follow from it: rows of before would be looked for under the wrong dates"
+        )
+        yield Difference(
+            INGEST,
+            "source.event_time.column",
+            before.column,
+            after.column,
+            Verdict.NOT_ALLOWED,
+            reason,
+        )
+    for name in ("format", "zone", "max_future", "accept_early_close"):
+        one, other = (getattr(time, name) for time in (before, after))
+        if one != other:
+            yield _safe(f"source.event_time.{name}", _text(one), _text(other))
+
+
+def _columns(old: Source, new: Source) -> Iterator[Difference]:
+    for name in old.columns | new.columns:
+        what, before, after = f"source.columns.{name}", old.columns.get(name), new.columns.get(name)
+        if before is None:
+            reason = "Rows of before have null there"
+            yield Difference(INGEST, what, "none", str(after and after.type), Verdict.SAFE, reason)
+        elif after is None:
+            reason = "Its column in bronze stays, and is null in rows from now on"
+            yield Difference(INGEST, what, before.type, "none", Verdict.SAFE, reason)
+        elif _type(before.type) != _type(after.type):
+            reason = (
+                "Bronze holds the column with the old type. Read the field under another column's "
+                "name, or keep the type and `derive` a column from it"
+            )
+            yield Difference(INGEST, what, before.type, after.type, Verdict.NOT_ALLOWED, reason)
+        elif before.nullable != after.nullable:
+            yield _safe(what, _null(before.nullable), _null(after.nullable))
+
+
+def _derived(old: Source, new: Source) -> Iterator[Difference]:
+    for name in old.derive | new.derive:
+        before, after = old.derive.get(name), new.derive.get(name)
+        if before is None or after is None or not same_expression(before, after):
+            what = f"source.derive.{name}"
+            reason = (
+                f"{_FROM_NOW}, with what was derived then. Windows that are open get rows of both"
+            )
+            yield Difference(INGEST, what, before or "none", after or "none", Verdict.SAFE, reason)
+
+
+def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+    before, after = _text(old.keep), _text(new.keep)
+    if old.keep == new.keep:
+        return
+    if old.keep is None or (new.keep is not None and new.keep < old.keep):
+        reason = "The next publish drops the dates of bronze that are older, for good"
+        yield Difference(INGEST, "keep", before, after, Verdict.SAFE, reason)
+    else:
+        reason = (
+            "Rows older than before were dropped from bronze: a late row in a window of theirs "
+            "would replace its value by what is left of it"
+        )
+        yield Difference(INGEST, "keep", before, after, Verdict.NOT_ALLOWED, reason)
+
+
+def _safe(what: str, before: str, after: str) -> Difference:
+    return Difference(INGEST, what, before, after, Verdict.SAFE, _FROM_NOW)
+
+
+def _type(text: str) -> str:
+    """Spark knows some types by several names; names of fields in a struct stay as they are."""
+    return re.sub(r"\w+(?!\w*:)", lambda word: _SAME_TYPES.get(word[0], word[0]), text)
+
+
+def _null(nullable: bool) -> str:
+    return "may be null" if nullable else "not null"
+
+
+def _unique(unique: Unique | None) -> str:
+    return "none" if unique is None else f"by {unique.by} within {duration_text(unique.within)}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, timedelta):
+        return duration_text(value)
+    return "none" if value is None else str(value)

@@ -1,0 +1,123 @@
+"""What each of a pipeline's queries was started with, by its file or by what its table tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from deltalake import DeltaTable
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.state import gold_state
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.contract.contract import (
+    Contract,
+    KeyColumn,
+    MeasureColumn,
+    contract_of,
+    read_contract,
+)
+from tidemark.storage.delta.create import open_table
+
+_BEFORE_KEYS, _AFTER_MEASURES = "window_end", "rows"
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query of a pipeline: where its checkpoint and its contract lie, what its file asks for,
+    and what it was started with. `recorded` is None where it was never started; `place` holds no
+    contract yet where that was found `adopted`, told by the table."""
+
+    name: str
+    checkpoint: Checkpoint
+    place: str
+    asked: Contract
+    recorded: Contract | None
+    adopted: bool = False
+
+    @property
+    def planned(self) -> bool:
+        """Was a batch ever planned here? What was recorded before that binds nobody."""
+        logs = ("offsets", "commits")
+        return any(self.checkpoint.last_batch(log) is not None for log in logs)
+
+
+def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[Query, ...]:
+    """The ingest, and the query of each table in the generation that gold names."""
+    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    ingest = Checkpoint(places.ingest_checkpoint, options)
+    asked = contract_of(pipeline, INGEST, settings)
+    found = [_found(Query(INGEST, ingest, places.contract(INGEST, 1), asked, None), None)]
+    for table in pipeline.tables:
+        gold = open_table(places.gold(table), options)
+        generation = 1 if gold is None else gold_state(gold).generation
+        checkpoint = Checkpoint(places.query_checkpoint(table, generation), options)
+        asked = contract_of(pipeline, table, settings)
+        place = places.contract(table, generation)
+        found.append(_found(Query(table, checkpoint, place, asked, None), gold))
+    return tuple(found)
+
+
+def column_types(table: DeltaTable) -> dict[str, str]:
+    """A table's columns and their types as Delta writes them."""
+    fields = json.loads(table.schema().to_json())["fields"]
+    return {
+        field["name"]: kind if isinstance(kind := field["type"], str) else json.dumps(kind)
+        for field in fields
+    }
+
+
+def _found(query: Query, gold: DeltaTable | None) -> Query:
+    recorded = read_contract(query.place, query.checkpoint.options)
+    if recorded is not None or not query.planned:
+        return replace(query, recorded=recorded)
+    told = query.asked if gold is None else _told_by_gold(query.asked, gold)
+    return replace(query, recorded=told, adopted=True)
+
+
+def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
+    """The contract of a query that ran before contracts were recorded.
+
+    Gold's columns are its keys and measures in the order of the first run; a measure's comment is
+    its expression. The length of its windows stands in any row. What nothing tells (the slide,
+    the output mode) is taken to be as the pipeline's file has it.
+    """
+    columns = list(_keys_and_measures(gold))
+    types = column_types(gold)
+    measures = tuple(
+        MeasureColumn(name=name, expression=sql, type=types[name])
+        for name, sql in columns
+        if sql is not None
+    )
+    keys = tuple(KeyColumn(name=name, type=types[name]) for name, sql in columns if sql is None)
+    table = asked.pipeline.tables[asked.query]
+    window = table.window.model_copy(update=_length(gold))
+    told = table.model_copy(
+        update={
+            "window": window,
+            "group_by": tuple(key.name for key in keys),
+            "measures": {measure.name: measure.expression for measure in measures},
+        }
+    )
+    tables = {**asked.pipeline.tables, asked.query: told}
+    pipeline = asked.pipeline.model_copy(update={"tables": tables})
+    return asked.model_copy(update={"keys": keys, "measures": measures, "pipeline": pipeline})
+
+
+def _keys_and_measures(gold: DeltaTable) -> Iterator[tuple[str, str | None]]:
+    """Each with its comment, in the order of the columns."""
+    fields = json.loads(gold.schema().to_json())["fields"]
+    names = [field["name"] for field in fields]
+    for field in fields[names.index(_BEFORE_KEYS) + 1 : names.index(_AFTER_MEASURES)]:
+        yield field["name"], field["metadata"].get("comment")
+
+
+def _length(gold: DeltaTable) -> Mapping[str, timedelta]:
+    """The length of gold's windows, as a change to the model's window; none where gold is empty."""
+    columns = ["window_start", "window_end"]
+    first = gold.to_pyarrow_dataset().head(1, columns=columns).to_pylist()
+    return {"length": first[0]["window_end"] - first[0]["window_start"]} if first else {}

@@ -1,0 +1,59 @@
+"""What publish starts from: versions, watermarks and frontiers of each table after its repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.gold.pins import Late, TableResult
+from tidemark.gold.plan import GoldState
+from tidemark.operators.repaired import LATE, Repaired
+from tidemark.runs.run import Outcome, Run
+from tidemark.storage.delta.commits import rows_appended
+
+
+@dataclass(frozen=True)
+class Before:
+    """A table before its query ran: what gold holds, the version of `changes`, the watermark."""
+
+    table: str
+    gold: GoldState
+    changes: int
+    watermark_ms: int
+
+
+def state_before(run: Run, table: str, gold: GoldState) -> Before:
+    """The state of one table now."""
+    changes = run.table(run.places.changes(table)).version()
+    return Before(table, gold, changes, run.watermark_ms(table, gold.generation))
+
+
+def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> TableResult:
+    """The pins of one table, after its query has ended and its windows are repaired."""
+    gold = before.gold
+    changes = run.table(run.places.changes(before.table))
+    watermark = run.watermark_ms(before.table, gold.generation)
+    closed = run.closed_ms(before.table, gold.generation)
+    return TableResult(
+        generation=gold.generation,
+        changes=changes.version(),
+        bronze=outcome.versions["bronze"],
+        windows_changed=rows_appended(changes, before.changes),
+        watermark_before_ms=before.watermark_ms,
+        watermark_after_ms=watermark,
+        close_before_ms=gold.close_ms,
+        close_after_ms=max(gold.close_ms, closed, repaired.sealed_to_ms),
+        sealed_to_ms=repaired.sealed_to_ms,
+        late=_late(repaired),
+    )
+
+
+def _late(repaired: Repaired) -> Late:
+    return Late(
+        rows=repaired.late("wholly_late"),
+        partly=repaired.late("partly_late"),
+        assigned=repaired.late("late_assigned"),
+        windows=repaired.late("late_groups"),
+        frozen=repaired.late("frozen"),
+        recomputed=repaired.of(LATE).windows,
+        corrected=repaired.of(LATE).appended,
+    )

@@ -1,0 +1,115 @@
+"""Preflight: is there anything for Spark to do? Asked under the lease, before a JVM is started.
+
+It looks at all that a run would look at, and changes nothing. At the first thing that is Spark's to
+do, or that cannot be told, Spark is needed: to start it for nothing costs seconds, the other error
+would leave rows lying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.plan import GoldState
+from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.state import gold_state
+from tidemark.operators.repaired import Repaired
+from tidemark.operators.windows.late_rows import find_late_rows
+from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.source_files import split_files
+from tidemark.runs.repair_facts import seal_ms, unpublished_batches
+from tidemark.runs.run import GoldStates, Outcome, Run
+from tidemark.runs.tables_fit import why_tables_do_not_fit
+from tidemark.sources.files.unread import unread_files
+from tidemark.storage.delta.appended import first_append
+
+
+@dataclass(frozen=True)
+class SparkNeeded:
+    """What a run has for Spark to do, or why that could not be told."""
+
+    because: str
+
+
+@dataclass(frozen=True)
+class NothingNew:
+    """What a run without Spark goes on from: gold as it was found, and what each table's repair
+    counted without computing a window again."""
+
+    gold: GoldStates
+    repaired: Mapping[str, Repaired]
+
+
+def look(run: Run) -> NothingNew | SparkNeeded:
+    """What is cheapest to tell comes first. Raises what the run itself would raise."""
+    if because := _why_to_ingest(run) or why_tables_do_not_fit(run):
+        return SparkNeeded(because)
+    tables = {name: run.table(run.places.gold(name)) for name in run.pipeline.tables}
+    gold = {name: gold_state(table) for name, table in tables.items()}
+    repaired = {}
+    for name, state in gold.items():
+        if because := _why_to_aggregate(run, name, state):
+            return SparkNeeded(f"{name}: {because}")
+        found = _repaired(run, name, state)
+        if isinstance(found, str):
+            return SparkNeeded(f"{name}: {found}")
+        repaired[name] = found
+    return NothingNew(gold, repaired)
+
+
+def _why_to_ingest(run: Run) -> str | None:
+    ingest, parts = run.ingest_checkpoint(), split_files(run.pipeline.source.files)
+    if because := _why_unfinished(ingest):
+        return f"ingest: {because}"
+    source = replace(parts, folder=run.places.source(parts.folder))
+    unread = unread_files(source, ingest)
+    return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
+
+
+def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
+    checkpoint = run.query_checkpoint(name, gold.generation)
+    if because := _why_unfinished(checkpoint):
+        return because
+    last = checkpoint.batches("commits")[-1]
+    after, before = checkpoint.next_watermark_ms(last), checkpoint.offsets(last).watermark_ms
+    if after > before and run.pipeline.tables[name].output_mode != "complete":
+        return f"a batch without data is due, for the watermark {instant_text(after)}"
+    return _why_bronze_is_unread(run, checkpoint.delta_version(last))
+
+
+def _why_bronze_is_unread(run: Run, first: int) -> str | None:
+    """Versions that only moved rows, or dropped some, are nothing to the stream."""
+    bronze, options = run.table(run.places.bronze).version(), run.settings.storage_options
+    if first_append(run.places.bronze, first, bronze, options) is None:
+        return None
+    return f"bronze was read up to version {first - 1} of {bronze}"
+
+
+def _why_unfinished(checkpoint: Checkpoint) -> str | None:
+    if checkpoint.query_id() is None:
+        return "its query has not started yet"
+    case = checkpoint.restart_case()
+    return None if case == "clean end" else f"its checkpoint is not at a clean end: {case}"
+
+
+def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
+    """What a repair finds where no window is to be computed again; else why one is."""
+    sealed_to = seal_ms(run, name, Outcome())
+    if sealed_to > max(gold.close_ms, run.closed_ms(name, gold.generation)):
+        return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
+    batches = unpublished_batches(run, name, gold)
+    if not batches:
+        return Repaired((), (), sealed_to)
+    late = find_late_rows(
+        run.table(run.places.bronze),
+        run.places.bronze,
+        run.pipeline.source.event_time.column,
+        run.pipeline.tables[name],
+        batches,
+        frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
+        gold.close_ms,
+    )
+    if late.windows.num_rows:
+        return f"{late.windows.num_rows:,} closed windows have late rows"
+    return Repaired(late.batches, (), sealed_to)

@@ -1,0 +1,84 @@
+"""Publish a run that was held, and record how that went."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from tidemark.errors import LeaseHeld, NotPublishable, TidemarkError
+from tidemark.gold.publish import publish_tables
+from tidemark.gold.published import publish_note
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.storage.result_file import RunError, write_result
+
+_LOG = logging.getLogger(__name__)
+
+
+def publish_and_record(
+    pipeline: Pipeline, result: RunResult, uri: str, settings: Settings
+) -> RunResult:
+    """Publish a held run under the lease, and write into its result file and `ops/runs` how that
+    went.
+
+    An error of ours comes back in the result, for the caller to tell; any other is raised, once
+    it is written. Where another run holds the lease nothing is written: it may be publishing this
+    very run. A run whose publish failed can be published again. Raises NotPublishable, with
+    nothing written, where the result is not one of this pipeline as it is now.
+    """
+    check_publishable(pipeline, result, uri)
+    begin, failure = time.monotonic(), None
+    try:
+        with pipeline_lease(pipeline, settings, result.run_id, "publish") as lease:
+            places = Places(settings.root, pipeline.name)
+            record_interrupted_run(pipeline, places, settings.storage_options)
+            note = publish_note(result.run_id, result.started_at)
+            tables = publish_tables(pipeline, result.tables, note, settings, lease)
+        result = result.model_copy(update={"tables": tables, "held": False})
+    except LeaseHeld as error:
+        return result.model_copy(update={"outcome": "failed", "error": RunError.of(error)})
+    except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
+        failure = error
+    result = result.model_copy(
+        update={
+            "outcome": "failed" if failure else "succeeded",
+            "error": RunError.of(failure) if failure else None,
+            "seconds": {**result.seconds, "publish": round(time.monotonic() - begin, 3)},
+            "ended_at": datetime.now(UTC),
+        }
+    )
+    write_result(uri, result, settings.storage_options)
+    try:
+        record_run(Places(settings.root, pipeline.name).runs, result, settings.storage_options)
+    except Exception:  # noqa: BLE001  the publish itself is over, whatever this was
+        # What was published is as good without its row; the next start says what is missing.
+        _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
+    if failure and not isinstance(failure, TidemarkError):
+        raise failure
+    return result
+
+
+def check_publishable(pipeline: Pipeline, result: RunResult, uri: str) -> None:
+    """A run can be published when it pinned every table, even if an earlier publish failed."""
+    if result.pipeline != pipeline.name:
+        raise NotPublishable(
+            f"{uri} is the result of a run of `{result.pipeline}`, not of `{pipeline.name}`. "
+            "Nothing was published. Name the pipeline that ran."
+        )
+    if result.tables.keys() != pipeline.tables.keys():
+        cause = f", which failed with {result.error.type}," if result.error else ""
+        raise NotPublishable(
+            f"The run {result.run_id}{cause} pinned {_names(result.tables)}, and the pipeline "
+            f"`{pipeline.name}` has {_names(pipeline.tables)}. Nothing was published. Run the "
+            "pipeline again: that run publishes what this one left as well."
+        )
+
+
+def _names(tables: Iterable[str]) -> str:
+    return ", ".join(tables) or "no table"

@@ -1,0 +1,204 @@
+"""`ops/runs`: a row for each run, with what it found, did and cost. Written without a JVM.
+
+A run that is held has a row of outcome `held`, and another one once it is published. A run that
+published and was killed before it could write its row gets one from gold's commits, of outcome
+`interrupted`, before anything is published again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from pyarrow.dataset import field
+
+from tidemark.gold.pins import TableResult
+from tidemark.gold.published import TRIGGER
+from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.ops import ensure_ops_table
+
+HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
+
+_TIME = pa.timestamp("us", "UTC")
+_TABLE = pa.struct(
+    [
+        ("table", pa.string()),
+        ("generation", pa.int64()),
+        ("watermark_before", _TIME),
+        ("watermark_after", _TIME),
+        ("close_before", _TIME),
+        ("close_after", _TIME),
+        ("sealed_to", _TIME),
+        ("windows_changed", pa.int64()),
+        ("windows_published", pa.int64()),
+        ("late_rows", pa.int64()),
+        ("corrected_windows", pa.int64()),
+        ("changes_version", pa.int64()),
+        ("gold_version", pa.int64()),
+    ]
+)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("pipeline", pa.string()),
+    pa.field("run", pa.string()),
+    pa.field("trigger", pa.string()),
+    pa.field("outcome", pa.string()),
+    pa.field("scheduled_at", _TIME),
+    pa.field("started_at", _TIME),
+    pa.field("ended_at", _TIME),
+    pa.field("rows_read", pa.int64()),
+    pa.field("rows_accepted", pa.int64()),
+    pa.field("rows_rejected", pa.int64()),
+    pa.field("restart", pa.map_(pa.string(), pa.string())),
+    pa.field("batches", pa.map_(pa.string(), pa.int64())),
+    pa.field("seconds", pa.map_(pa.string(), pa.float64())),
+    pa.field("versions", pa.map_(pa.string(), pa.int64())),
+    pa.field("tables", pa.list_(_TABLE)),
+    pa.field("took_over", pa.string()),
+    pa.field("error_class", pa.string()),
+    pa.field("error", pa.string()),
+]
+SCHEMA = pa.schema(_FIELDS)
+_DESCRIPTION = "The runs of all pipelines"
+# Gold's newest commit is a publish, but for fences and what maintenance commits in between.
+_RECENT = 20
+
+
+def record_run(uri: str, result: RunResult, options: Mapping[str, str]) -> None:
+    """Append the run's row, unless the table has it."""
+    _append_missing(uri, result.pipeline, _row(result), options)
+
+
+def record_interrupted_run(pipeline: Pipeline, places: Places, options: Mapping[str, str]) -> None:
+    """Append the row of the run that published last, where it was killed before it could."""
+    published = _last_publishes(pipeline, places, options)
+    if not published:
+        return
+    last = max(published.values(), key=lambda commit: commit["started_at"])
+    tables = [
+        {"table": name, "gold_version": commit["version"]}
+        for name, commit in published.items()
+        if commit["run"] == last["run"]
+    ]
+    row = {
+        "pipeline": pipeline.name,
+        "run": last["run"],
+        "trigger": last.get(TRIGGER),
+        "outcome": INTERRUPTED,
+        "started_at": datetime.fromisoformat(last["started_at"]),
+        "tables": tables,
+    }
+    _append_missing(places.runs, pipeline.name, row, options)
+
+
+def last_published(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> datetime | None:
+    """When the run that published last was started; its row must stay, or it comes back as that
+    of an interrupted run. None before the first publish."""
+    published = _last_publishes(pipeline, places, options).values()
+    return max((datetime.fromisoformat(one["started_at"]) for one in published), default=None)
+
+
+def _last_publishes(
+    pipeline: Pipeline, places: Places, options: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Gold's last commit of a publish, by table."""
+    return {
+        name: commit
+        for name in pipeline.tables
+        if (commit := _last_publish(places.gold(name), options)) is not None
+    }
+
+
+def _last_publish(gold: str, options: Mapping[str, str]) -> dict[str, Any] | None:
+    table = open_table(gold, options)
+    if table is None:
+        return None
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            if "run" in commit and "started_at" in commit:
+                return commit
+    return None
+
+
+def _append_missing(
+    uri: str, pipeline: str, row: dict[str, Any], options: Mapping[str, str]
+) -> None:
+    table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
+    if not _has(table, pipeline, row):
+        write_deltalake(table, pa.Table.from_pylist([row], SCHEMA), mode="append")
+
+
+def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
+    """Is the row there? An interrupted run's is needed only where the run has no final one."""
+    outcomes = [row["outcome"]] if row["outcome"] != INTERRUPTED else list(_FINAL)
+    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(pipeline, row["run"]))
+    same = (
+        (field("pipeline") == pipeline)
+        & (field("run") == row["run"])
+        & (field("started_at") == pa.scalar(row["started_at"], _TIME))
+        & field("outcome").isin(outcomes)
+    )
+    return bool(known.count_rows(filter=same))
+
+
+def _of_run(pipeline: str, run: str) -> str:
+    """Files of other runs are left out by their statistics, and not opened."""
+    escaped = run.replace("'", "''")
+    return f"pipeline = '{pipeline}' AND run = '{escaped}'"
+
+
+_FINAL = (SUCCEEDED, FAILED, INTERRUPTED)
+
+
+def _row(result: RunResult) -> dict[str, Any]:
+    failed, held = result.outcome == "failed", result.held
+    return {
+        "pipeline": result.pipeline,
+        "run": result.run_id,
+        "trigger": result.trigger,
+        "outcome": FAILED if failed else HELD if held else SUCCEEDED,
+        "scheduled_at": result.scheduled_at,
+        "started_at": result.started_at,
+        "ended_at": result.ended_at,
+        "rows_read": result.rows.read,
+        "rows_accepted": result.rows.accepted,
+        "rows_rejected": sum(result.rows.rejected.values()),
+        "restart": result.restart,
+        "batches": {query: len(numbers) for query, numbers in result.batches.items()},
+        "seconds": result.seconds,
+        "versions": result.versions,
+        "tables": [_table(name, table) for name, table in result.tables.items()],
+        "took_over": result.took_over,
+        "error_class": result.error.type if result.error else None,
+        "error": result.error.message if result.error else None,
+    }
+
+
+def _table(name: str, table: TableResult) -> dict[str, Any]:
+    return {
+        "table": name,
+        "generation": table.generation,
+        "watermark_before": _instant(table.watermark_before_ms),
+        "watermark_after": _instant(table.watermark_after_ms),
+        "close_before": _instant(table.close_before_ms),
+        "close_after": _instant(table.close_after_ms),
+        "sealed_to": _instant(table.sealed_to_ms),
+        "windows_changed": table.windows_changed,
+        "windows_published": table.published_windows,
+        "late_rows": table.late.rows + table.late.partly,
+        "corrected_windows": table.late.corrected,
+        "changes_version": table.changes,
+        "gold_version": table.gold,
+    }
+
+
+def _instant(milliseconds: int) -> datetime | None:
+    return instant_of(milliseconds) if milliseconds else None

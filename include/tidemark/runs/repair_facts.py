@@ -1,0 +1,43 @@
+"""What a table's repair starts from: the batches since its last publish, and the seal frontier."""
+
+from __future__ import annotations
+
+from tidemark.gold.plan import GoldState
+from tidemark.operators.batches_read import Frontier, batches_read
+from tidemark.operators.windows.late_rows import BatchRead
+from tidemark.operators.windows.seal import newest_window_end_ms, seal_frontier_ms
+from tidemark.runs.run import Outcome, Run
+from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
+
+
+def unpublished_batches(run: Run, name: str, gold: GoldState) -> tuple[BatchRead, ...]:
+    """The batches of a table's query that read what gold does not stand for yet."""
+    checkpoint = run.query_checkpoint(name, gold.generation)
+    return batches_read(checkpoint, gold.bronze, _frontier(run, name, gold))
+
+
+def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
+    """Up to where a run that has listed its source seals a table, in milliseconds; 0: no seal."""
+    idle = run.pipeline.watermark.seal_after_idle
+    if idle is None or outcome.rows.read:
+        return 0
+    tables = [run.table(place) for place in (run.places.bronze, run.places.rejects)]
+    ingested = [last for table in tables if (last := last_ingest_ms(table)) is not None]
+    event_time = run.pipeline.source.event_time.column
+    return seal_frontier_ms(
+        run.scheduled_ms,
+        max(ingested, default=None),
+        idle,
+        run.pipeline.watermark.delay,
+        newest_window_end_ms(tables[0], event_time, run.pipeline.tables[name].window),
+    )
+
+
+def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
+    """As the batch noted it with what it appended; one that appended nothing took gold's.
+
+    A held run may have been published since a batch: that moved gold's frontier.
+    """
+    query = str(run.query_checkpoint(name, gold.generation).query_id())
+    noted = close_frontiers(run.table(run.places.changes(name)), query, gold.changes)
+    return lambda batch, _: gold.close_ms if batch is None else noted.get(batch, gold.close_ms)

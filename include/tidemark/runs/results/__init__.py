@@ -1,0 +1,1 @@
+"""What jobs say of themselves: the results that they write to files."""

@@ -1,0 +1,119 @@
+"""What a pipeline's status comes to, and what is to be done: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark.errors import LeaseHeld
+from tidemark.runs.recorded_runs import FAILED as RUN_FAILED
+from tidemark.runs.recorded_runs import HELD as RUN_HELD
+from tidemark.runs.status.recent_runs import RecentRun
+from tidemark.runs.status.state import State
+from tidemark.storage.lease.files import LeaseRecord, time_text
+from tidemark.storage.lease.rules import Act, Verdict
+
+# What Airflow calls a run that its schedule started.
+_SCHEDULED = "scheduled"
+_LONGEST_ERROR = 300
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A pipeline's state, and what to do next in a sentence or two."""
+
+    state: State
+    next_step: str
+
+
+@dataclass(frozen=True)
+class HeldLease:
+    """A lease that was not given back, and what a run that wants it now would do."""
+
+    record: LeaseRecord
+    verdict: Verdict
+
+    @property
+    def at_work(self) -> bool:
+        """Whoever holds it still works, as far as can be seen from here."""
+        return self.verdict.act is Act.WAIT
+
+    @property
+    def told(self) -> str:
+        record = self.record
+        return f"run {record.run_id} ({record.purpose}) on {record.host}"
+
+
+def judge(
+    name: str,
+    lease: HeldLease | None,
+    runs: Sequence[RecentRun],
+    unpublished: int,
+    due: datetime | None,
+) -> Finding:
+    """The state of a pipeline whose file is good.
+
+    `runs` are the newest ones, newest first; `unpublished` counts changed windows that no publish
+    has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
+    """
+    if lease is not None and lease.at_work:
+        since = time_text(lease.record.taken_at)
+        return Finding(State.WORKING, f"Nothing: {lease.told} is at work since {since}.")
+    found = _left_by(name, lease, runs, unpublished)
+    missed = _missed(name, runs, due)
+    if missed is None or found.state in (State.NEW, State.STOPPED):
+        return found
+    rest = "" if found.state is State.WELL else f" {found.next_step}"
+    return Finding(State.OVERDUE, missed + rest)
+
+
+def _left_by(
+    name: str, lease: HeldLease | None, runs: Sequence[RecentRun], unpublished: int
+) -> Finding:
+    """What the last run left behind."""
+    if lease is not None:
+        return Finding(
+            State.KILLED,
+            f"{lease.told} did not come to its end ({lease.verdict.because}). {_again(name)} "
+            "finishes what it left.",
+        )
+    # A run that found the lease taken did nothing.
+    last = next((run for run in runs if run.error_class != LeaseHeld.__name__), None)
+    if last is None:
+        return Finding(State.NEW, f"It has not run yet: `tidemark run {name}` runs it.")
+    if last.outcome == RUN_FAILED:
+        return _failed(name, last)
+    if last.outcome == RUN_HELD:
+        return Finding(State.HELD, f"Run {last.run} is not published. {_again(name)} publishes it.")
+    if unpublished:
+        return Finding(
+            State.HELD,
+            f"{unpublished:,} changed windows are not published. {_again(name)} publishes them.",
+        )
+    return Finding(State.WELL, "Nothing.")
+
+
+def _failed(name: str, run: RecentRun) -> Finding:
+    first, *more = (run.error or "").split("\n")
+    cut = "…" if more or len(first) > _LONGEST_ERROR else ""
+    error = f"{run.error_class}: {first[:_LONGEST_ERROR]}{cut}"
+    if run.retry_can_help:
+        return Finding(State.FAILED, f"{_again(name)} can mend it; the last one failed: {error}")
+    return Finding(State.STOPPED, f"Mend this, then `tidemark run {name}`: {error}")
+
+
+def _missed(name: str, runs: Sequence[RecentRun], due: datetime | None) -> str | None:
+    """A pipeline is scheduled when one of its recent runs was: others are run by hand."""
+    if due is None or not any(run.trigger == _SCHEDULED for run in runs):
+        return None
+    if runs[0].started_at >= due:
+        return None
+    return (
+        f"Is its Dag paused, or Airflow down? No run began since {time_text(runs[0].started_at)}, "
+        f"though its schedule names {time_text(due)} and a time after that."
+    )
+
+
+def _again(name: str) -> str:
+    return f"The next run (`tidemark run {name}`)"

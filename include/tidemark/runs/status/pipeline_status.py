@@ -1,0 +1,125 @@
+"""How the pipelines of the settings stand: one of them, or all.
+
+Told by logs, statistics and the newest rows of `ops/runs`, so that it costs the same for a pipeline
+of a thousand runs as for one of ten. Nothing is written, and no Spark is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.load import load_pipeline, pipeline_files
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.problems import PipelineFileInvalid
+from tidemark.pipeline.schedules import last_but_one_time
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.status.judge import HeldLease, judge
+from tidemark.runs.status.recent_runs import RecentRun, recent_runs
+from tidemark.runs.status.state import State
+from tidemark.runs.status.state_size import state_bytes
+from tidemark.runs.status.table_status import TableStatus, table_status
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.lease.lease import read_lease, this_process
+from tidemark.storage.lease.rules import judge_lease
+from tidemark.storage.lease.taking import living
+
+# How many runs count as recent.
+RECENT = 10
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """How a pipeline stands, and what is to be done. Times are in UTC; None: none yet.
+
+    `state_bytes` is what the last upkeep left. `runs` are the recent ones, newest first.
+    `problem` says all that is wrong where the file is invalid or the status cannot be told; there
+    are no further facts then.
+    """
+
+    name: str
+    state: State
+    next_step: str
+    newest_event: datetime | None = None
+    state_bytes: int | None = None
+    tables: tuple[TableStatus, ...] = ()
+    runs: tuple[RecentRun, ...] = ()
+    problem: str | None = None
+
+    @property
+    def watermark(self) -> datetime | None:
+        """That of the table which is furthest behind."""
+        return min((table.watermark for table in self.tables if table.watermark), default=None)
+
+
+def all_statuses(settings: Settings, now: datetime) -> tuple[PipelineStatus, ...]:
+    """The status of each pipeline file in the settings' folder, by name. `now` is in UTC."""
+    files = pipeline_files(Path(settings.pipelines))
+    return tuple(file_status(file, settings, now) for file in files)
+
+
+def file_status(file: Path, settings: Settings, now: datetime) -> PipelineStatus:
+    """The status of the pipeline of one file, also where that is invalid."""
+    try:
+        pipeline = load_pipeline(file)
+    except PipelineFileInvalid as error:
+        return invalid_file(error)
+    return pipeline_status(pipeline, settings, now)
+
+
+def invalid_file(error: PipelineFileInvalid) -> PipelineStatus:
+    """The status of a pipeline whose file cannot be used."""
+    step = f"Mend {error.file}: {error.problems[0].text}"
+    return PipelineStatus(Path(error.file).stem, State.INVALID, step, problem=str(error))
+
+
+def pipeline_status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
+    """The status of one pipeline, also where its places cannot be read. `now` is in UTC."""
+    try:
+        return _told(pipeline, settings, now)
+    except Exception as error:  # noqa: BLE001  whatever it is, the other pipelines are still told
+        told = f"{type(error).__name__}: {error}"
+        step = f"Mend what keeps its status from being read: {told.splitlines()[0]}"
+        return PipelineStatus(pipeline.name, State.UNKNOWN, step, problem=told)
+
+
+def _told(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
+    name, options = pipeline.name, settings.storage_options
+    places = Places(settings.root, name)
+    # Before the tables: a run that ends in between is not told as one that was killed.
+    lease = _lease(places, options, now)
+    runs = recent_runs(open_table(places.runs, options), name, RECENT)
+    tables = tuple(
+        table_status(table, spec, places, runs, options) for table, spec in pipeline.tables.items()
+    )
+    due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
+    found = judge(name, lease, runs, sum(table.unpublished for table in tables), due)
+    event_time = pipeline.source.event_time.column
+    return PipelineStatus(
+        name,
+        found.state,
+        found.next_step,
+        newest_event=_newest_event(places, event_time, options),
+        state_bytes=state_bytes(places.upkeep, name, options),
+        tables=tables,
+        runs=runs,
+    )
+
+
+def _lease(places: Places, options: Mapping[str, str], now: datetime) -> HeldLease | None:
+    record = read_lease(places.lease, options)
+    if record is None or record.released:
+        return None
+    asking = this_process("status", "status")
+    return HeldLease(record, judge_lease(record, asking, living(record, asking.machine), now))
+
+
+def _newest_event(places: Places, column: str, options: Mapping[str, str]) -> datetime | None:
+    bronze = open_table(places.bronze, options)
+    newest = newest_event_ms(bronze, column) if bronze is not None else None
+    return None if newest is None else instant_of(newest)

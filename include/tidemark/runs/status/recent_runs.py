@@ -1,0 +1,131 @@
+"""The newest runs of a pipeline, as `ops/runs` tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark import errors
+from tidemark.operators.repaired import BACKFILL
+from tidemark.runs.recorded_runs import HELD, INTERRUPTED
+from tidemark.storage.delta.ops import newest_rows
+
+# A run that is held, published and tried again has a row for each.
+_ROWS_OF_A_RUN = 3
+
+
+@dataclass(frozen=True)
+class TableOfRun:
+    """What a run said of a table. Times are in UTC; None: none yet."""
+
+    watermark: datetime | None
+    windows_published: int
+    late_rows: int
+    corrected_windows: int
+
+
+@dataclass(frozen=True)
+class RecentRun:
+    """A run as its last row tells it. Of an interrupted one only its tables' publish is known.
+
+    Times are in UTC.
+    """
+
+    run: str
+    outcome: str
+    trigger: str | None
+    scheduled_at: datetime | None
+    started_at: datetime
+    ended_at: datetime | None
+    read: int
+    accepted: int
+    rejected: int
+    tables: Mapping[str, TableOfRun]
+    error_class: str | None
+    error: str | None
+
+    @property
+    def retry_can_help(self) -> bool:
+        """Of a failed run; a class that is none of ours was unforeseen, and may pass."""
+        known = getattr(errors, self.error_class or "", errors.RunFailed)
+        return bool(known.retry_can_help)
+
+    @property
+    def windows_published(self) -> int:
+        return sum(table.windows_published for table in self.tables.values())
+
+    @property
+    def late_rows(self) -> int:
+        return sum(table.late_rows for table in self.tables.values())
+
+    @property
+    def corrected_windows(self) -> int:
+        return sum(table.corrected_windows for table in self.tables.values())
+
+
+def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[RecentRun, ...]:
+    """The last runs of a pipeline's stream, newest first; at most `number`. None is a table not yet
+    made.
+
+    Backfills are none of them: what one left stands in `changes`, and where it failed the stream
+    is as well as before.
+    """
+    if runs is None:
+        return ()
+    asked = number
+    while True:
+        found = _newest(runs, pipeline, asked)
+        of_stream = [row for row in found if row["trigger"] != BACKFILL]
+        if len(of_stream) >= number or len(found) < asked:
+            return tuple(_run(row) for row in of_stream[:number])
+        asked *= 4
+
+
+def _newest(runs: DeltaTable, pipeline: str, number: int) -> list[dict[str, Any]]:
+    """The last row of each of the newest runs, whatever started them; fewer where there are."""
+    rows = newest_rows(runs, pipeline, "started_at", number * _ROWS_OF_A_RUN)
+    last: dict[tuple[str, datetime], dict[str, Any]] = {}
+    for row in sorted(rows, key=_order):
+        last[row["run"], row["started_at"]] = row
+    return sorted(last.values(), key=lambda row: row["started_at"], reverse=True)
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, datetime]:
+    """The rows of a run in the order of what they tell: an interrupted run wrote no end of its
+    own after the one of its held try."""
+    final = {HELD: 0, INTERRUPTED: 2}.get(row["outcome"], 1)
+    return final, row["ended_at"] or row["started_at"]
+
+
+def _run(row: Mapping[str, Any]) -> RecentRun:
+    return RecentRun(
+        run=row["run"],
+        outcome=row["outcome"],
+        trigger=row["trigger"],
+        scheduled_at=row["scheduled_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        read=row["rows_read"] or 0,
+        accepted=row["rows_accepted"] or 0,
+        rejected=row["rows_rejected"] or 0,
+        tables=dict(_tables(row["tables"] or ())),
+        error_class=row["error_class"],
+        error=row["error"],
+    )
+
+
+def _tables(told: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, TableOfRun]]:
+    for table in told:
+        yield (
+            table["table"],
+            TableOfRun(
+                table["watermark_after"],
+                table["windows_published"] or 0,
+                table["late_rows"] or 0,
+                table["corrected_windows"] or 0,
+            ),
+        )

@@ -1,0 +1,70 @@
+"""How a table stands, by gold's log, the log of `changes`, and gold's newest dates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from tidemark.gold.plan import GoldState
+from tidemark.gold.state import PROVISIONAL, gold_state
+from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.model import Table
+from tidemark.pipeline.places import Places
+from tidemark.runs.status.recent_runs import RecentRun
+from tidemark.storage.delta.commits import rows_appended
+from tidemark.storage.delta.create import open_table
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """A table of a pipeline. Times are in UTC; None: none yet.
+
+    `closed_to` is gold's close frontier. `open_windows` are gold's provisional ones: in append mode
+    there are none, for gold gets a window when it closes. `unpublished` counts changed windows that
+    gold does not stand for yet. `late_rows` and `corrected_windows` are those of the recent runs.
+    """
+
+    name: str
+    watermark: datetime | None = None
+    closed_to: datetime | None = None
+    open_windows: int = 0
+    unpublished: int = 0
+    late_rows: int = 0
+    corrected_windows: int = 0
+
+
+def table_status(
+    name: str,
+    table: Table,
+    places: Places,
+    runs: Sequence[RecentRun],
+    options: Mapping[str, str],
+) -> TableStatus:
+    """The status of one table. No row of bronze is read, and of gold only the dates that can hold
+    an open window."""
+    gold = open_table(places.gold(name), options)
+    changes = open_table(places.changes(name), options)
+    if gold is None or changes is None:
+        return TableStatus(name)
+    state = gold_state(gold)
+    told = [run.tables[name] for run in runs if name in run.tables]
+    return TableStatus(
+        name,
+        watermark=next((one.watermark for one in told if one.watermark), None),
+        closed_to=instant_of(state.close_ms) if state.close_ms else None,
+        open_windows=_open_windows(gold, table, state),
+        unpublished=rows_appended(changes, state.changes),
+        late_rows=sum(one.late_rows for one in told),
+        corrected_windows=sum(one.corrected_windows for one in told),
+    )
+
+
+def _open_windows(gold: DeltaTable, table: Table, state: GoldState) -> int:
+    """An open window ends after the frontier, so it starts after that less its length."""
+    first = (instant_of(state.close_ms) - table.window.length).date()
+    newest = gold.to_pyarrow_dataset(file_pruning_predicate=f"window_date >= DATE '{first}'")
+    return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))

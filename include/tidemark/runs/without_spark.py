@@ -1,0 +1,83 @@
+"""A run that has nothing for Spark to do: its other steps, and no JVM.
+
+The life of such a run:
+1. take the lease, never over from another run: what that one left is for a job to mend;
+2. look (`preflight.py`); where Spark is needed, give the lease back and leave all to the job;
+3. write the lines that the ledger lacks, and the pins for publish into the result, as a job with
+   `--hold` does; publish is the next step, for there may be changes that are not published yet.
+Killed anywhere, the next run does what is left: each write is one of a job's, and can be repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime
+
+from tidemark.runs.accounts import account
+from tidemark.runs.pins import pins_of, state_before
+from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.storage.lease.lease import Lease, hold_lease, this_process
+from tidemark.storage.result_file import write_result
+
+_LOG = logging.getLogger(__name__)
+_NOTHING = (
+    "each file of the source was read before, each batch is committed and aggregated, and no "
+    "window is to be repaired or sealed"
+)
+
+
+def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
+    """The result of a run that had nothing for Spark to do, held, as it was written to `uri`.
+
+    Raises nothing: what is in the way of this is in the way of the job too, which reports it.
+    """
+    holder, settings = this_process(run.run_id, "preflight"), run.settings
+    try:
+        with hold_lease(
+            run.places.lease, holder, settings.storage_options, settings.lease_seconds
+        ) as lease:
+            return _run(run, started, uri, lease)
+    except Exception as error:  # noqa: BLE001  whatever it is, the job decides
+        return _unsure(error)
+
+
+def _run(run: Run, started: datetime, uri: str, lease: Lease) -> RunResult | SparkNeeded:
+    """Raises nothing either: a lease that an error ends is not given back in order."""
+    begin, options = time.monotonic(), run.settings.storage_options
+    try:
+        found = look(run)
+        if isinstance(found, SparkNeeded):
+            return found
+        outcome = _finished(run, found, lease)
+        seconds = {"preflight": round(time.monotonic() - begin, 3)}
+        result = run_result(run, outcome, started, {}, seconds)
+        write_result(uri, result, options)
+    except Exception as error:  # noqa: BLE001  whatever it is, the job decides
+        return _unsure(error)
+    try:
+        record_run(run.places.runs, result, options)
+    except Exception:  # noqa: BLE001  the run is as good without its row, as a job's is
+        _LOG.warning("The row of %s in ops/runs is missing.", run.run_id, exc_info=True)
+    return result
+
+
+def _unsure(error: Exception) -> SparkNeeded:
+    return SparkNeeded(f"{type(error).__name__}: {error}")
+
+
+def _finished(run: Run, found: NothingNew, lease: Lease) -> Outcome:
+    """The steps of a job that are left, in its order."""
+    outcome = Outcome(without_spark=_NOTHING, restart=run.restart_cases(found.gold))
+    record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
+    for name, place in (("bronze", run.places.bronze), ("rejects", run.places.rejects)):
+        outcome.versions[name] = run.table(place).version()
+    for name, state in found.gold.items():
+        before = state_before(run, name, state)
+        outcome.tables[name] = pins_of(run, before, found.repaired[name], outcome)
+    lease.check()
+    account(run, found.gold, found.repaired)
+    return outcome

@@ -1,0 +1,108 @@
+"""What an earlier try of an ingest batch has committed: read from the tables themselves.
+
+Each append carries the transaction (query, batch) and a note, as the commit's userMetadata, with
+the batch's counts and its verdicts on whole files. Both are atomic with the rows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import TableMismatch
+from tidemark.sources.files.batch_files import BatchFiles, FileVerdict
+from tidemark.storage.delta.commits import note_of
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.rows import Rows
+
+# The batch that can run again is the last one; in between are few commits, unless it fails for
+# hours: each new try fences the table.
+_RECENT = 50
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A batch that an earlier try has committed, wholly or up to bronze.
+
+    `rows` are its counts, `files` its verdicts on files, `scheduled_ms` the scheduled time of
+    the run that committed first (None: the note is older than that entry). It is complete when
+    its rejects are committed as well, or when it has none.
+    """
+
+    rows: Rows
+    files: BatchFiles
+    scheduled_ms: int | None
+    is_complete: bool
+
+
+def commit_note(query: str, batch: int, rows: Rows, files: BatchFiles, scheduled_ms: int) -> str:
+    """What the commit of an append says of its batch, as JSON.
+
+    `scheduled_ms` is the scheduled time of the run that committed the accepted rows.
+    """
+    note = {
+        "query": query,
+        "batch": batch,
+        "rows": rows.model_dump(),
+        "files": [[v.uri, v.reason, v.detail] for v in files.verdicts],
+        "seen_ms": dict(files.seen_ms),
+        "scheduled_ms": scheduled_ms,
+    }
+    return json.dumps(note)
+
+
+def committed_before(
+    checkpoint: Checkpoint, bronze: str, rejects: str, batch: int
+) -> Committed | None:
+    """What the tables say of an earlier try of this batch; None: nothing is committed."""
+    in_rejects = _note(checkpoint, rejects, batch)
+    note = in_rejects or _note(checkpoint, bronze, batch)
+    if note is None:
+        return None
+    rows = Rows(**note["rows"])
+    verdicts = tuple(FileVerdict(*entry) for entry in note["files"])
+    return Committed(
+        rows=rows,
+        files=BatchFiles((), verdicts, note["seen_ms"]),
+        scheduled_ms=note.get("scheduled_ms"),
+        is_complete=in_rejects is not None or not sum(rows.rejected.values()),
+    )
+
+
+def check_new_checkpoint(checkpoint: Checkpoint, bronze: str, rejects: str) -> None:
+    """Refuse to begin a source anew over tables that already hold it.
+
+    A lost or moved checkpoint would read every file again, and the tables would hold each row
+    twice: the new query has an identity of its own, so its transactions hide nothing.
+    """
+    if checkpoint.query_id() is not None:
+        return
+    for place in (bronze, rejects):
+        table = open_table(place, checkpoint.options)
+        if table is not None and table.file_uris():
+            raise TableMismatch(
+                f"{place} holds rows, but its checkpoint {checkpoint.uri} is not there. To begin "
+                "anew would read every file a second time. Nothing was read. Restore the "
+                "checkpoint, or move the pipeline's whole folder away to start from the source "
+                "again."
+            )
+
+
+def _note(checkpoint: Checkpoint, place: str, batch: int) -> dict[str, Any] | None:
+    query = str(checkpoint.query_id())
+    table = open_table(place, checkpoint.options)
+    done = table.transaction_version(query) if table is not None else None
+    if table is None or done is None or done < batch:
+        return None
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            note = note_of(commit)
+            if note.get("query") == query and note.get("batch") == batch:
+                return note
+    raise TableMismatch(
+        f"{place} says that batch {batch} of query {query} is committed, but no commit in its log "
+        "is that batch: the checkpoint is older than the table. Nothing was written. Restore the "
+        "checkpoint and the table from the same moment."
+    )

@@ -1,0 +1,92 @@
+"""The files of a source that its ingest has not read, as the engine's file source finds them.
+
+That source keeps the URI of each file that it took, for ever, and takes a file whose URI it has not
+(class FileStreamSource, with a `maxFileAge` beyond all times): a file that changed since is not
+read again. A file may be told unread here that the engine passes over, but never the other way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import CheckpointUnreadable, StorageUnavailable
+from tidemark.pipeline.settings.storage_options import is_local, local_path
+from tidemark.pipeline.source_files import SourceFiles
+from tidemark.sources.files.pattern import FilePattern, file_pattern
+from tidemark.storage.files import list_files
+
+_COMPACT = ".compact"
+
+
+def unread_files(source: SourceFiles, ingest: Checkpoint) -> list[str]:
+    """The places of files that the ingest's next batch would read, or may read.
+
+    `source.folder` is a place. Raises StorageUnavailable and CheckpointUnreadable where that
+    cannot be told, ValueError for a pattern that cannot be read.
+    """
+    there, read = source_files(source, ingest.options), _read_files(ingest)
+    return [place for place in there if place not in read]
+
+
+def source_files(source: SourceFiles, options: Mapping[str, str]) -> Iterator[str]:
+    """The places of all files of a source, in no order; of a store, as its keys are, not encoded.
+
+    Errors as those of `unread_files`.
+    """
+    pattern = file_pattern(source)
+    return _local_files(pattern) if is_local(pattern.folder) else _files(pattern, options)
+
+
+def _read_files(ingest: Checkpoint) -> frozenset[str]:
+    """All files of the source's log: the newest compacted list, and the lists since."""
+    last = ingest.last_batch("offsets")
+    end = -1 if last is None else ingest.log_offset(last)
+    plain, compacted = ingest.batches("sources/0"), ingest.batches("sources/0", _COMPACT)
+    if (newest := max((*plain, *compacted), default=-1)) != end:
+        # A run that was killed before it planned their batch has listed them.
+        raise CheckpointUnreadable(f"{ingest.uri}/sources/0 ends with {newest}, offsets with {end}")
+    first = max(compacted, default=-1)
+    lists = [f"{first}{_COMPACT}"] if compacted else []
+    lists += [str(number) for number in range(first + 1, end + 1)]
+    return frozenset(_same_place(file.uri) for name in lists for file in ingest.listed_files(name))
+
+
+def _files(pattern: FilePattern, options: Mapping[str, str]) -> Iterator[str]:
+    for uri in list_files(pattern.folder, options):
+        place, folder = _same_place(uri), _same_place(pattern.folder)
+        if pattern.takes(place.removeprefix(folder).strip("/").split("/")):
+            yield place
+
+
+def _local_files(pattern: FilePattern) -> Iterator[str]:
+    """By the file system itself: obstore leaves out names that it uses for its own writes."""
+    folder = os.path.normpath(local_path(pattern.folder))
+    try:
+        yield from _below(folder, [], pattern)
+    except OSError as error:
+        raise StorageUnavailable(f"{folder} could not be listed: {error}") from error
+
+
+def _below(folder: str, parts: list[str], pattern: FilePattern) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            names = [*parts, entry.name]
+            if entry.is_dir():
+                if pattern.enters(names):
+                    yield from _below(entry.path, names, pattern)
+            elif pattern.takes(names) and not _leads_nowhere(entry):
+                yield entry.path
+
+
+def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() and not Path(entry.path).exists()
+
+
+def _same_place(uri: str) -> str:
+    """A place as text that is the same whoever wrote the URI."""
+    return local_path(uri) if is_local(uri) else re.sub("^s3a:", "s3:", unquote(uri))

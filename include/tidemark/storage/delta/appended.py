@@ -1,0 +1,94 @@
+"""The rows that a Delta table got in some of its commits, found by the files that they added.
+
+The change data feed says the same, but it also reads what a commit removed; here only files are
+opened that were appended. Format: `add` actions of `_delta_log/N.json` (PROTOCOL.md, Add File).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+from pyarrow.fs import PyFileSystem
+
+from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.history import schema_of
+from tidemark.storage.files import FileMissing, read_bytes
+
+
+def appended_rows(table: DeltaTable, uri: str, first: int, last: int) -> FileSystemDataset:
+    """A dataset of the rows that the versions first..last (both included) appended to `table`.
+
+    Its columns are the table's, without the partition's. Files that only moved rows
+    (`dataChange` false) are left out, and so are all files of a commit that removed rows: the
+    streams skip those too (`skipChangeCommits`), for what they add are the rows that stayed.
+    StorageUnavailable where a commit's log entry is gone.
+    """
+    options = dict(table._storage_options or {})
+    sizes = dict(_added_files(uri, first, last, options))
+    handler = DeltaStorageHandler.from_table(table._table, options, sizes)
+    store, parquet = PyFileSystem(handler), ParquetFileFormat()  # type: ignore[arg-type]  # it is one
+    fragments = [parquet.make_fragment(path, filesystem=store) for path in sizes]
+    return FileSystemDataset(fragments, _stored_schema(table), parquet, store)
+
+
+def first_append(uri: str, first: int, last: int, options: Mapping[str, str]) -> datetime | None:
+    """When the oldest of the versions first..last that appended rows was committed, in UTC, by
+    its writer's clock.
+
+    None where none of them did: they only moved or removed rows, or changed what the table says
+    of itself. StorageUnavailable where a commit's log entry is gone.
+    """
+    for version in range(first, last + 1):
+        actions = _actions(uri, version, options)
+        if any(_appended(actions)):
+            stamps = [a["commitInfo"]["timestamp"] for a in actions if "commitInfo" in a]
+            return instant_of(stamps[0] if stamps else 0)
+    return None
+
+
+def _stored_schema(table: DeltaTable) -> pa.Schema:
+    schema = schema_of(table)
+    partitions = set(table.metadata().partition_columns)
+    return pa.schema([field for field in schema if field.name not in partitions])
+
+
+def _added_files(
+    uri: str, first: int, last: int, options: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    for version in range(first, last + 1):
+        for added in _appended(_actions(uri, version, options)):
+            yield unquote(added["path"]), int(added["size"])
+
+
+def _appended(actions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The files of a commit whose rows are new."""
+    if any("remove" in action and action["remove"]["dataChange"] for action in actions):
+        return
+    for added in (action["add"] for action in actions if "add" in action):
+        if added["dataChange"]:
+            yield added
+
+
+def _actions(uri: str, version: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _commit(uri, version, options).splitlines()]
+
+
+def _commit(uri: str, version: int, options: Mapping[str, str]) -> bytes:
+    name = f"{uri}/_delta_log/{version:020}.json"
+    try:
+        return read_bytes(name, options)
+    except FileMissing as error:
+        raise StorageUnavailable(
+            f"{name} is not there, and the rows that this version appended have to be read. "
+            "Nothing was written. If the table's log was cleaned of versions that are not "
+            "published yet, raise delta.logRetentionDuration and restore the log entry."
+        ) from error

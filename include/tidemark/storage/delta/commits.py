@@ -1,0 +1,146 @@
+"""What a table's commits say of themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.storage.delta.rows import Rows
+
+# Entry of a commit's metadata: the rows in files that were written before and added by it.
+ROWS_ADDED = "rowsAdded"
+# Searched first; the whole log only where these say nothing.
+_RECENT = 50
+
+
+@dataclass(frozen=True)
+class IngestCommit:
+    """A commit of ingest: its batch, what its note says, and the rows that it really appended.
+
+    `scheduled_ms` is the scheduled time of the run that made it.
+    """
+
+    version: int
+    query: str
+    batch: int
+    rows: Rows
+    appended: int
+    scheduled_ms: int
+
+
+def rows_appended(table: DeltaTable, after_version: int) -> int:
+    """Rows appended in the commits after a version, by the commits' own metrics."""
+    table.update_incremental()
+    newer = table.version() - after_version
+    commits = table.history(newer) if newer > 0 else []
+    return sum(_appended(commit) for commit in commits)
+
+
+def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
+    """Rows appended in the versions first..last, both included; None where the log no longer
+    reaches back to the first."""
+    number = table.version() - first + 1
+    newest_first = table.history(number)
+    if len(newest_first) < number:
+        return None
+    return sum(_appended(commit) for commit in newest_first if commit["version"] <= last)
+
+
+def last_append(table: DeltaTable, up_to: int) -> int | None:
+    """The newest version at or below one that appended rows; None where the log knows of none."""
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            if commit["version"] <= up_to and _appended(commit):
+                return int(commit["version"])
+    return None
+
+
+def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int, IngestCommit]:
+    """The commits of an ingest query's batches after one, by batch; -1 is before the first."""
+    found: dict[int, IngestCommit] = {}
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            for one in _of_ingest(commit):
+                if one.query == query and one.batch <= after_batch:
+                    return found
+                if one.query == query:
+                    found[one.batch] = one
+    return found
+
+
+def last_ingest_ms(table: DeltaTable) -> int | None:
+    """The scheduled time of the run that last appended to bronze or rejects, in milliseconds.
+
+    None where the log knows of none: nothing was ever appended, or longer ago than the log goes.
+    """
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            for found in _of_ingest(commit):
+                return found.scheduled_ms
+    return None
+
+
+def emitted_note(query: str, batch: int, close_ms: int, rows: int | None = None) -> str:
+    """What a commit of `changes` says of its batch: the close frontier, in milliseconds, up to
+    which windows were left out, and the sum of `rows` over all that was emitted, those windows
+    included (None: it was not summed)."""
+    note = {"query": query, "batch": batch, "close_ms": close_ms}
+    return json.dumps(note if rows is None else note | {"emitted_rows": rows})
+
+
+def close_frontiers(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:
+    """The close frontiers that a query's batches noted in the commits after a version, by batch."""
+    newer = table.version() - after_version
+    notes = [note_of(commit) for commit in (table.history(newer) if newer > 0 else [])]
+    return {
+        note["batch"]: note["close_ms"]
+        for note in notes
+        if note.get("query") == query and "close_ms" in note
+    }
+
+
+def emitted_rows(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:
+    """The sums that a query's batches noted, by batch: those of the commits after a version, and
+    the last one before."""
+    found: dict[int, int] = {}
+    for limit in (_RECENT, None):
+        for commit in table.history(limit):
+            note = note_of(commit)
+            if note.get("query") == query and "emitted_rows" in note:
+                found[note["batch"]] = note["emitted_rows"]
+                if commit["version"] <= after_version:
+                    return found
+    return found
+
+
+def note_of(commit: dict[str, Any]) -> dict[str, Any]:
+    """What the writer of a commit noted in its userMetadata; empty where it noted nothing."""
+    try:
+        note = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
+    note = note_of(commit)
+    if "seen_ms" in note:
+        yield IngestCommit(
+            version=commit["version"],
+            query=note["query"],
+            batch=note["batch"],
+            rows=Rows(**note["rows"]),
+            appended=_appended(commit),
+            scheduled_ms=note.get("scheduled_ms", 0),
+        )
+
+
+def _appended(commit: dict[str, Any]) -> int:
+    """As our own commits say it, or Spark's writer, or delta-rs."""
+    metrics = commit.get("operationMetrics", {})
+    by_engine = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))
+    return int(commit.get(ROWS_ADDED, by_engine))

@@ -1,0 +1,58 @@
+"""Fence tables after a takeover: what the owner before has in flight can no longer commit.
+
+Delta lets no commit through whose transaction began before a change of the table's metadata.
+An unrelated commit would not do: appends pass it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.storage.delta.create import open_table
+
+PROPERTY = "tidemark.lease"
+# Each lost attempt means that another commit came first, which then is one of before the fence.
+_ATTEMPTS = 20
+
+
+def fence_tables(uris: Iterable[str], number: int, options: Mapping[str, str]) -> None:
+    """Set the property `tidemark.lease` of each table that exists to the lease's number.
+
+    Transactions that began before fail when they commit; those that begin later are the
+    business of the lease's `check`. Each call commits, also where the property has this number
+    already: repeating it after a crash is safe, and never less than a fence.
+    """
+    for uri in uris:
+        table = open_table(uri, options)
+        if table is not None:
+            _fence(table, number)
+
+
+def pipeline_tables(pipeline: Pipeline, places: Places) -> tuple[str, ...]:
+    """The tables that only the lease's owner writes: all of the pipeline's own."""
+    of_tables = (
+        place for table in pipeline.tables for place in (places.changes(table), places.gold(table))
+    )
+    return (places.bronze, places.rejects, *of_tables)
+
+
+def _fence(table: DeltaTable, number: int) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            table.alter.set_table_properties({PROPERTY: str(number)}, raise_if_not_exists=False)
+        except CommitFailedError as error:
+            if attempt == _ATTEMPTS:
+                raise StorageUnavailable(
+                    f"{table.table_uri} could not be fenced for lease {number}: another commit "
+                    f"came first {attempt} times ({error}). Nothing else was written. Does "
+                    "something write to it that takes no lease? Try again."
+                ) from error
+            table.update_incremental()
+        else:
+            return

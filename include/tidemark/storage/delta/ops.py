@@ -1,0 +1,95 @@
+"""The tables of `ops/`: append-only, for all pipelines, written without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from tidemark.storage.delta.create import TableSpec, ensure_table
+
+Row = tuple[str, int, dict[str, Any]]
+
+
+def ensure_ops_table(
+    uri: str, schema: pa.Schema, description: str, options: Mapping[str, str]
+) -> DeltaTable:
+    """The table, partitioned by pipeline; made where it is missing."""
+    spec = TableSpec(
+        uri,
+        Schema.from_arrow(schema).to_json(),
+        ("pipeline",),
+        description,
+        may_add_columns=True,
+    )
+    return ensure_table(spec, options)
+
+
+def append_once(
+    uri: str,
+    schema: pa.Schema,
+    description: str,
+    rows: Sequence[Row],
+    options: Mapping[str, str],
+) -> None:
+    """Append rows that the table does not have yet, in one commit.
+
+    A row comes as (source, position, columns). The commit notes each source's last position as
+    a transaction; rows at or below it were written before, and are left out. So a repeat after
+    a crash writes nothing twice. Sources are few: a query, a table.
+    """
+    table = ensure_ops_table(uri, schema, description, options)
+    try:
+        _append_new(table, schema, rows)
+    except CommitFailedError:
+        # Another process noted one of these sources since the table was read.
+        table.update_incremental()
+        _append_new(table, schema, rows)
+
+
+def newest_rows(table: DeltaTable, pipeline: str, time: str, number: int) -> list[dict[str, Any]]:
+    """A pipeline's newest rows by a column of times that is never null, newest first.
+
+    At least `number` of them where there are as many: all of the files that hold those. Which
+    files that are is told by their statistics, so this does not grow with the table.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return []
+    own = files.filter(ds.field("partition.pipeline") == pipeline)
+    newest: list[dict[str, Any]] = own.sort_by([(f"max.{time}", "descending")]).to_pylist()
+    if not newest:
+        return []
+    counts = accumulate(file["num_records"] for file in newest)
+    enough = next((at for at, rows in enumerate(counts) if rows >= number), -1)
+    since = newest[enough][f"max.{time}"].isoformat()
+    # A literal of SQL would be in nanoseconds, which delta-rs does not compare with its own.
+    predicate = f"pipeline = '{pipeline}' AND {time} >= '{since}'"
+    known = table.to_pyarrow_dataset(file_pruning_predicate=predicate)
+    found = known.to_table(filter=ds.field("pipeline") == pipeline)
+    return found.sort_by([(time, "descending")]).to_pylist()
+
+
+def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> None:
+    sources = {source for source, _, _ in rows}
+    written = {source: table.transaction_version(source) for source in sources}
+    new = [row for row in rows if _is_new(row, written)]
+    if not new:
+        return
+    last = {source: max(at for name, at, _ in new if name == source) for source, _, _ in new}
+    values = pa.Table.from_pylist([columns for _, _, columns in new], schema)
+    properties = CommitProperties(
+        app_transactions=[Transaction(source, at) for source, at in last.items()]
+    )
+    write_deltalake(table, values, mode="append", commit_properties=properties)
+
+
+def _is_new(row: Row, written: Mapping[str, int | None]) -> bool:
+    source, position, _ = row
+    last = written[source]
+    return last is None or position > last

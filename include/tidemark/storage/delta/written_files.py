@@ -1,0 +1,154 @@
+"""Parquet files that Spark has written below a table's place, and the commit that adds them.
+
+Until they are added, no reader sees them; those of a process that died stay behind, as they do
+of every writer of Delta, until the table's next VACUUM. What the commit says of a file (rows,
+nulls, smallest and largest values) is read from the file's own footer. Format of `stats`:
+Delta's PROTOCOL.md, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
+from pyarrow.fs import PyFileSystem
+
+from tidemark.errors import StorageUnavailable
+from tidemark.storage.delta.append import appending
+from tidemark.storage.delta.commits import ROWS_ADDED
+from tidemark.storage.files import FileFacts, list_files
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_FOOTERS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """One file: its path below the table, its rows, and how many nulls each column has.
+
+    `lowest` and `highest` have the columns of whole numbers, dates and timestamps (UTC) whose
+    footer tells them, as JSON has them.
+    """
+
+    path: str
+    facts: FileFacts
+    partition: Mapping[str, str | None]
+    rows: int
+    nulls: Mapping[str, int]
+    lowest: Mapping[str, Any]
+    highest: Mapping[str, Any]
+
+
+def written_files(table: DeltaTable, uri: str, folder: str) -> list[WrittenFile]:
+    """The files below `folder` of the table at `uri` that hold rows, ordered by path."""
+    options = dict(table._storage_options or {})
+    found = list_files(f"{uri}/{folder}", options)
+    parquet = {place: facts for place, facts in found.items() if place.endswith(".parquet")}
+    paths = {folder + place.rpartition(f"/{folder}")[2]: facts for place, facts in parquet.items()}
+    sizes = {path: facts.size for path, facts in paths.items()}
+    handler = DeltaStorageHandler.from_table(table._table, options, sizes)
+    store = PyFileSystem(handler)  # type: ignore[arg-type]  # it is one
+
+    def written(path: str) -> WrittenFile:
+        return _written(path, paths[path], pq.read_metadata(path, filesystem=store))
+
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        return [file for file in pool.map(written, sorted(paths)) if file.rows]
+
+
+def add_files(
+    table: DeltaTable, files: Sequence[WrittenFile], what: str, transaction: Transaction, note: str
+) -> None:
+    """One commit that adds these files, which may be none, with a note in `userMetadata`.
+
+    Raises StorageUnavailable where the table was changed in a way that excludes it, as by a
+    takeover of the lease, and where a column that is never null holds one; it calls the rows
+    `what`. None of them is in the table then.
+    """
+    required = [field.name for field in table.schema().fields if not field.nullable]
+    for file in files:
+        if broken := [name for name in required if file.nulls.get(name)]:
+            raise StorageUnavailable(
+                f"{what} have nulls in {', '.join(broken)} of {table.table_uri}, which is never "
+                "null there. None of them was appended. Report this as a defect."
+            )
+    # delta-rs counts rows for its own writes only.
+    metadata = {"userMetadata": note, ROWS_ADDED: str(sum(file.rows for file in files))}
+    properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
+    with appending(table, what):
+        table.create_write_transaction(
+            [_added(file) for file in files],
+            "append",
+            table.schema(),
+            table.metadata().partition_columns,
+            commit_properties=properties,
+        )
+
+
+def _written(path: str, facts: FileFacts, footer: pq.FileMetaData) -> WrittenFile:
+    nulls: dict[str, int] = {}
+    lowest: dict[str, Any] = {}
+    highest: dict[str, Any] = {}
+    for index in range(footer.num_columns):
+        name = footer.schema.column(index).path
+        found = [footer.row_group(n).column(index).statistics for n in range(footer.num_row_groups)]
+        groups = [one for one in found if one is not None and one.null_count is not None]
+        # A name with a dot is a part of a nested column.
+        if "." in name or len(groups) < len(found):
+            continue
+        nulls[name] = sum(one.null_count or 0 for one in groups)
+        # Texts are not told; and the bytes of a line need not be one.
+        if footer.schema.column(index).physical_type == "BYTE_ARRAY":
+            continue
+        valued = [one for one in groups if one.num_values]
+        if valued and all(one.has_min_max for one in valued):
+            ends: list[Any] = [value for one in valued for value in (one.min, one.max)]
+            low, high = _as_json(min(ends)), _as_json(max(ends))
+            if low is not None and high is not None:
+                lowest[name], highest[name] = low, high
+    return WrittenFile(path, facts, _partition(path), footer.num_rows, nulls, lowest, highest)
+
+
+def _partition(path: str) -> dict[str, str | None]:
+    """From the folders' names, `column=value`, which Spark escapes as URIs are."""
+    pairs = [part.split("=", 1) for part in path.split("/")[:-1] if "=" in part]
+    return {
+        unquote(name): None if value == _NULL_PARTITION else unquote(value) for name, value in pairs
+    }
+
+
+def _as_json(value: object) -> int | str | None:
+    """A value as `stats` has it; None for a type that is not told."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case datetime():
+            in_utc = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return in_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+    return None
+
+
+def _added(file: WrittenFile) -> AddAction:
+    stats = {
+        "numRecords": file.rows,
+        "minValues": file.lowest,
+        "maxValues": file.highest,
+        "nullCount": file.nulls,
+    }
+    modified_ms = int(file.facts.modified.timestamp() * 1_000)
+    return AddAction(
+        file.path, file.facts.size, file.partition, modified_ms, True, json.dumps(stats)
+    )

@@ -1,0 +1,259 @@
+"""`spark-submit`'s entry for a backfill: arguments in, one backfill, result written, exit code out.
+
+Exit codes as in `entry.py`. The result file says what differed, what was published, and the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidemark.gold.pins import TableResult
+from tidemark.gold.published import publish_note
+from tidemark.operators.repaired import BACKFILL
+from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.quality.acceptance import Acceptance, acceptance
+from tidemark.quality.validate import Judged
+from tidemark.quality.verdicts import failures, verdict_line, warnings
+from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
+from tidemark.runs.contract.check import admit
+from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
+from tidemark.streaming.backfill.gate import check_backfill, judge_backfill, record_backfill
+from tidemark.streaming.jobs.entry import (
+    Ended,
+    add_range,
+    exit_code,
+    job_main,
+    job_parser,
+    reported,
+    takeover_text,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+
+StartSession = Callable[[Pipeline, Settings], SparkSession]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backfill as it was asked for: the windows of one table that start in [start, end).
+
+    `accepted` publishes them in spite of checks that fail.
+    """
+
+    table: str
+    start: datetime
+    end: datetime
+    dry_run: bool
+    accepted: Acceptance | None = None
+
+
+@dataclass
+class Done:
+    """What a backfill has done so far: filled as it goes, so that a failed one tells it too."""
+
+    plan: Backfill | None = None
+    judged: Judged | None = None
+    data_docs: str | None = None
+    published: TableResult | None = None
+    took_over: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Backfill a range; the exit code. Never raises for an error that it can report."""
+    arguments, started = _arguments(argv), datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started, "backfill")
+    asked = Asked(
+        arguments.table, arguments.start, arguments.end, arguments.dry_run, arguments.accepted
+    )
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        run = Run(pipeline, settings, run_id, epoch_ms(started), BACKFILL)
+        result = backfill_once(run, asked, progress, started)
+        own = None if asked.dry_run else Places(settings.root, pipeline.name).result(run_id)
+        return Ended(result, arguments.result or own, exit_code(result.error))
+
+    def early(error: RunError) -> BackfillResult:
+        return BackfillResult(
+            pipeline=arguments.pipeline,
+            table=asked.table,
+            run_id=run_id,
+            dry_run=asked.dry_run,
+            outcome="failed",
+            window_from=asked.start,
+            window_to=asked.end,
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early, asked.table)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("backfill.py", "Compute closed windows of a range again from bronze.")
+    parser.add_argument("--table", required=True, help="the table of the pipeline")
+    add_range(parser, required=True)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, write nothing"
+    )
+    parser.add_argument(
+        "--accept", action="store_true", help="publish in spite of checks that fail"
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="why; kept in ops/quality")
+    parser.add_argument("--by", metavar="NAME", help="who accepts; default: this user")
+    arguments = parser.parse_args(argv)
+    try:
+        arguments.accepted = acceptance(arguments.accept, arguments.reason, arguments.by)
+    except ValueError as error:
+        parser.error(str(error))
+    return arguments
+
+
+def backfill_once(
+    run: Run,
+    asked: Asked,
+    progress: Progress,
+    started: datetime,
+    session: StartSession = start_session,
+    on_lapse: OnLapse = halt,
+) -> BackfillResult:
+    """Backfill under the pipeline's lease, or only look; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    done, error = Done(), None
+    try:
+        # Closed windows would be computed by measures that the others were not.
+        admit(run.pipeline, run.settings)
+        if asked.dry_run:
+            _look(run, asked, progress, done, session)
+        else:
+            _work(run, asked, progress, started, done, session, on_lapse)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, asked, started, done, error)
+    if error is None:
+        print("\n".join(backfill_lines(result)), flush=True)
+    if not asked.dry_run:
+        _record(run, result, progress, done)
+    return result
+
+
+def _look(run: Run, asked: Asked, progress: Progress, done: Done, session: StartSession) -> None:
+    with progress.stage("session"):
+        spark = session(run.pipeline, run.settings)
+    with progress.stage("compare"), progress.tasks_of(spark):
+        done.plan = plan_backfill(spark, run, asked.table, asked.start, asked.end)
+    with progress.stage("validate"), progress.tasks_of(spark):
+        done.judged = judge_backfill(spark, done.plan)
+
+
+def _work(
+    run: Run,
+    asked: Asked,
+    progress: Progress,
+    started: datetime,
+    done: Done,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> None:
+    with pipeline_lease(run.pipeline, run.settings, run.run_id, "backfill", on_lapse) as lease:
+        done.took_over = takeover_text(lease.took_over)
+        record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
+        _look(run, asked, progress, done, session)
+        assert done.plan is not None
+        assert done.judged is not None
+        recomputed = balanced(done.plan)
+        told = _result(run, asked, started, done, None)
+        accepted = asked.accepted
+        done.data_docs = record_backfill(done.plan, told, done.judged, accepted, told.ended_at)
+        if accepted is None:
+            check_backfill(told, done.judged)
+        with progress.stage("publish"):
+            note = publish_note(run.run_id, started, BACKFILL)
+            done.published = apply_backfill(done.plan, recomputed, note, lease)
+
+
+def _result(
+    run: Run, asked: Asked, started: datetime, done: Done, error: RunError | None
+) -> BackfillResult:
+    told: dict[str, Any] = {}
+    if done.plan is not None:
+        told = {"bronze": done.plan.bronze.version, "found": done.plan.found}
+    if done.published is not None:
+        told |= {
+            "appended": done.published.windows_changed,
+            "changes": done.published.changes,
+            "gold": done.published.gold,
+            "published_windows": done.published.published_windows,
+            "published": done.published.published,
+        }
+    return BackfillResult(
+        pipeline=run.pipeline.name,
+        table=asked.table,
+        run_id=run.run_id,
+        dry_run=asked.dry_run,
+        outcome="failed" if error else "succeeded",
+        window_from=asked.start,
+        window_to=asked.end,
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        took_over=done.took_over,
+        checks=tuple(_check_lines(done)),
+        data_docs=done.data_docs,
+        error=error,
+        **told,
+    )
+
+
+def _check_lines(done: Done) -> Iterator[str]:
+    if done.judged is None:
+        return
+    for verdict in failures(done.judged.verdicts):
+        yield f"check {'overridden' if done.published else 'failed'}: {verdict_line(verdict)}"
+    for verdict in warnings(done.judged.verdicts):
+        yield f"warning: {verdict_line(verdict)}"
+
+
+def _record(run: Run, result: BackfillResult, progress: Progress, done: Done) -> None:
+    """The backfill's row of `ops/runs`. Without it the backfill is as good: the next start says
+    what is missing of a published one."""
+    row = RunResult(
+        pipeline=result.pipeline,
+        run_id=result.run_id,
+        outcome=result.outcome,
+        held=False,
+        trigger=run.trigger,
+        scheduled_at=instant_of(run.scheduled_ms),
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        seconds=progress.seconds,
+        versions={} if result.bronze is None else {"bronze": result.bronze},
+        tables={} if done.published is None else {result.table: done.published},
+        took_over=result.took_over,
+        error=result.error,
+    )
+    try:
+        record_run(run.places.runs, row, run.settings.storage_options)
+    except Exception as error:  # noqa: BLE001  the backfill itself is over, whatever this was
+        progress.say(f"the backfill's row in {run.places.runs} is missing: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""`spark-submit`'s entry for a compaction: arguments in, snapshots, result written, exit code out.
+
+Exit codes as in `entry.py`. The result file says which queries were compacted, with figures.
+
+The life of one, under the pipeline's lease:
+1. look at each checkpoint in use, and plan (pure);
+2. compact those that are due, one after the other (`compact.py`);
+3. record them in `ops/upkeep`;
+4. housekeeping, which removes what no kept batch needs any more.
+Killed anywhere, all of it can be repeated.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from tidemark.pipeline.instants import epoch_ms, manual_run_id
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.results.compaction_result import (
+    CompactionResult,
+    QueryCompaction,
+    compaction_lines,
+)
+from tidemark.runs.run import Run
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.lease.lease import Lease
+from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.jobs.entry import (
+    Ended,
+    exit_code,
+    job_main,
+    job_parser,
+    reported,
+    takeover_text,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+from tidemark.streaming.state.compact import compact
+from tidemark.upkeep.pipeline_compaction import (
+    Planned,
+    check_none_refused,
+    plan_compactions,
+    record_compactions,
+)
+from tidemark.upkeep.pipeline_housekeeping import keep_checkpoints
+from tidemark.upkeep.record import Kept
+
+StartSession = Callable[[Pipeline, Settings], SparkSession]
+
+
+@dataclass
+class Done:
+    """What a compaction has done so far: filled as it goes, so that a failed one tells it too."""
+
+    queries: list[tuple[Planned, QueryCompaction]] = field(default_factory=list)
+    kept: tuple[Kept, ...] = ()
+    took_over: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compact what is due; the exit code. Never raises for an error that it can report."""
+    arguments, started = _arguments(argv), datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started, "compaction")
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        run = Run(pipeline, settings, run_id, epoch_ms(started), "compaction")
+        result = compact_once(run, arguments.all, progress, started)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        return Ended(result, target, exit_code(result.error))
+
+    def early(error: RunError) -> CompactionResult:
+        return CompactionResult(
+            pipeline=arguments.pipeline,
+            run_id=run_id,
+            outcome="failed",
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("compact_state.py", "Write new snapshots of state that is due for it.")
+    parser.add_argument(
+        "--all", action="store_true", help="also of state that is not due, where there is something"
+    )
+    return parser.parse_args(argv)
+
+
+def compact_once(
+    run: Run,
+    every: bool,
+    progress: Progress,
+    started: datetime,
+    session: StartSession = start_session,
+    on_lapse: OnLapse = halt,
+) -> CompactionResult:
+    """Compact a pipeline under its lease; what happened, errors included.
+
+    A query for which it is refused is left as it is, the others are compacted all the same, and the
+    result has CompactionRefused. `on_lapse` is called when the lease is lost in the middle.
+    """
+    done, error = Done(), None
+    try:
+        with pipeline_lease(
+            run.pipeline, run.settings, run.run_id, "compaction", on_lapse
+        ) as lease:
+            done.took_over = takeover_text(lease.took_over)
+            _work(run, every, progress, started, done, session, lease)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, started, done, progress, error)
+    print("\n".join(compaction_lines(result)), flush=True)
+    return result
+
+
+def _work(
+    run: Run,
+    every: bool,
+    progress: Progress,
+    started: datetime,
+    done: Done,
+    session: StartSession,
+    lease: Lease,
+) -> None:
+    pipeline, settings = run.pipeline, run.settings
+    planned = plan_compactions(pipeline, settings, started, every)
+    wanted = [one for one in planned if one.plan and one.plan.stores]
+    if wanted:
+        with progress.stage("session"):
+            spark = session(pipeline, settings)
+        try:
+            for one in wanted:
+                _compact(spark, run, one, progress, done, lease)
+        finally:
+            _record(run, started, done)
+        with progress.stage("housekeeping"):
+            now = datetime.now(UTC)
+            done.kept = keep_checkpoints(pipeline, settings, run.run_id, now, lease)
+    check_none_refused(pipeline.name, planned)
+
+
+def _compact(
+    spark: SparkSession, run: Run, one: Planned, progress: Progress, done: Done, lease: Lease
+) -> None:
+    assert one.plan is not None
+    options = run.settings.storage_options
+    with progress.stage(f"compaction of {one.checkpoint.name}"), progress.tasks_of(spark):
+        done.queries.append((one, compact(spark, one.plan, options, lease.check)))
+
+
+def _record(run: Run, started: datetime, done: Done) -> None:
+    rows = [(planned.checkpoint, figures) for planned, figures in done.queries]
+    options = run.settings.storage_options
+    record_compactions(run.places.upkeep, run.pipeline.name, run.run_id, started, rows, options)
+
+
+def _result(
+    run: Run, started: datetime, done: Done, progress: Progress, error: RunError | None
+) -> CompactionResult:
+    plans = [one.plan for one in done.kept if one.plan is not None]
+    return CompactionResult(
+        pipeline=run.pipeline.name,
+        run_id=run.run_id,
+        outcome="failed" if error else "succeeded",
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        queries={planned.checkpoint.table: figures for planned, figures in done.queries},
+        files_removed=sum(plan.going_files for plan in plans),
+        bytes_removed=sum(plan.going_size for plan in plans),
+        seconds=progress.seconds,
+        took_over=done.took_over,
+        error=error,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

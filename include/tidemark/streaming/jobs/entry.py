@@ -1,0 +1,134 @@
+"""What the jobs that spark-submit starts have in common: arguments, errors, results, exit codes.
+
+Exit codes: 0 success; 1 failed, and a retry will not help; 75 failed, and a retry can help.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.errors import FAILED, RETRY, SUCCESS, PipelineNotFound, TidemarkError
+from tidemark.pipeline.instants import utc_instant
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.storage.lease.files import TakenFrom
+from tidemark.storage.result_file import Facts, RunError, write_result
+from tidemark.streaming.progress import Progress
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a job came to: its result, the path or URI where that goes, its exit code, and a line
+    that is printed once the result is written."""
+
+    result: Facts
+    target: str | None
+    code: int
+    line: str | None = None
+
+
+def job_main(
+    arguments: Namespace,
+    work: Callable[[Pipeline, Settings, Progress], Ended],
+    early: Callable[[RunError], Facts],
+    table: str | None = None,
+) -> int:
+    """A job from its arguments to its exit code; never raises for an error that it can report.
+
+    `work` is the job, given the pipeline, which has `table` where one is named. `early` makes the
+    result of a job that failed before its pipeline was known.
+    """
+    try:
+        pipeline, settings = _loaded(arguments, table)
+    except TidemarkError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        if arguments.result:
+            # Without settings no storage options are known: a place that needs some gets no file.
+            with suppress(TidemarkError):
+                write_result(arguments.result, early(RunError.of(error)), {})
+        return FAILED
+    progress = Progress(pipeline.name)
+    ended = work(pipeline, settings, progress)
+    if ended.target and not _is_written(ended, settings, progress):
+        return RETRY
+    if ended.line:
+        print(ended.line)
+    return ended.code
+
+
+def job_parser(prog: str, description: str) -> ArgumentParser:
+    """The arguments that every job takes."""
+    parser = ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--pipeline", required=True, help="its name, or the path of its file")
+    parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
+    parser.add_argument("--run-id", help="default: what is run, and the time")
+    parser.add_argument("--result", help="where the result file goes: a path or URI")
+    return parser
+
+
+def add_range(parser: ArgumentParser, required: bool) -> None:
+    """`--from` and `--to`, as `start` and `end`: windows with start <= window's start < end."""
+    told = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z"
+    for name, which in (("from", "windows that start here or later"), ("to", "and before this")):
+        parser.add_argument(
+            f"--{name}",
+            dest={"from": "start", "to": "end"}[name],
+            type=utc_instant,
+            required=required,
+            help=f"{which}; {told}",
+        )
+
+
+def reported(failure: Exception, progress: Progress) -> RunError:
+    """Say what went wrong; an error that nobody foresaw with its whole traceback."""
+    if not isinstance(failure, TidemarkError):
+        traceback.print_exception(failure, file=progress.out)
+    error = RunError.of(failure)
+    progress.say(f"failed: {error.type}: {error.message}")
+    return error
+
+
+def takeover_text(taken: TakenFrom | None) -> str | None:
+    """Whose lease a job took over; None where it took over none."""
+    return (
+        f"from run {taken.run_id} ({taken.purpose}) on {taken.host}, because {taken.because}"
+        if taken
+        else None
+    )
+
+
+def exit_code(error: RunError | None) -> int:
+    """The exit code of a job that ended with this error, or with none."""
+    if error is None:
+        return SUCCESS
+    return RETRY if error.retry_can_help else FAILED
+
+
+def _loaded(arguments: Namespace, table: str | None) -> tuple[Pipeline, Settings]:
+    """What `--pipeline` and `--settings` name; the pipeline has `table`, where one is given."""
+    settings = load_settings(arguments.settings)
+    pipeline = find_pipeline(arguments.pipeline, settings)
+    if table is not None and table not in pipeline.tables:
+        raise PipelineNotFound(
+            f"The pipeline {pipeline.name} has no table {table}; it has "
+            f"{', '.join(pipeline.tables)}. Nothing was read or written."
+        )
+    return pipeline, settings
+
+
+def _is_written(ended: Ended, settings: Settings, progress: Progress) -> bool:
+    """Write the result file; False, with a line that says so, where it cannot be written."""
+    assert ended.target is not None
+    try:
+        write_result(ended.target, ended.result, settings.storage_options)
+    except TidemarkError as error:
+        progress.say(f"it has ended, but its result is lost: {error}")
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""`spark-submit`'s entry for reading state: arguments in, rows out, exit code out.
+
+It only reads, so it takes no lease; a run that works meanwhile is not disturbed. The first rows by
+their keys go to the result, or are printed, a JSON object a line; with `--delta` all rows become a
+Delta table of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.checkpoint.reading.read import read_checkpoint
+from tidemark.checkpoint.state.kept import check_kept
+from tidemark.errors import TableExists
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.results.state_rows import StateRows
+from tidemark.storage.delta.create import open_table
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.jobs.entry import (
+    Ended,
+    exit_code,
+    job_main,
+    job_parser,
+    reported,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+from tidemark.streaming.state.remembered import difference, ordered, remembered
+from tidemark.streaming.state.stored import stored_rows
+from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
+
+# A table's query has one stateful operator.
+_OPERATOR = 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read a table's state; the exit code. Never raises for an error that it can report."""
+    arguments = _arguments(argv)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        result = read_once(pipeline, settings, arguments, progress)
+        if not arguments.result:
+            print("\n".join(result.rows), flush=True)
+        return Ended(result, arguments.result, exit_code(result.error))
+
+    def early(error: RunError) -> StateRows:
+        return StateRows(pipeline=arguments.pipeline, table=arguments.table, error=error)
+
+    return job_main(arguments, work, early, arguments.table)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("read_state.py", "Show what a table's query remembers, key by key.")
+    parser.add_argument("--table", required=True, help="the table of the pipeline")
+    parser.add_argument("--batch", type=int, help="after this batch; default: the last one")
+    parser.add_argument("--since", type=int, help="only what differs from after this batch")
+    parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `window`")
+    parser.add_argument("--delta", help="write all rows to a new Delta table here: a path or URI")
+    parser.add_argument("--limit", type=int, default=100, help="of more rows, the first by key")
+    return parser.parse_args(argv)
+
+
+def read_once(
+    pipeline: Pipeline,
+    settings: Settings,
+    asked: Namespace,
+    progress: Progress,
+    session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+) -> StateRows:
+    """What was asked for, errors included."""
+    try:
+        return _read(pipeline, settings, asked, progress, session)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+        return StateRows(pipeline=pipeline.name, table=asked.table, error=error)
+
+
+def _read(
+    pipeline: Pipeline,
+    settings: Settings,
+    asked: Namespace,
+    progress: Progress,
+    session: Callable[[Pipeline, Settings], SparkSession],
+) -> StateRows:
+    (uri,) = [one.uri for one in checkpoints_in_use(pipeline, settings) if one.table == asked.table]
+    facts = read_checkpoint(uri, settings.storage_options)
+    batch = check_kept(facts, asked.batch)
+    since = None if asked.since is None else check_kept(facts, asked.since)
+    if asked.delta:
+        _check_new(asked.delta, settings)
+    with progress.stage("session"):
+        spark = session(pipeline, settings)
+    with progress.stage("reading"), progress.tasks_of(spark):
+        rows = remembered(stored_rows(spark, uri, batch, _OPERATOR), asked.where)
+        if since is not None:
+            earlier = remembered(stored_rows(spark, uri, since, _OPERATOR), asked.where)
+            rows = difference(earlier, rows)
+        if asked.delta:
+            _write_table(rows, asked.delta)
+        return StateRows(
+            pipeline=pipeline.name,
+            table=asked.table,
+            checkpoint=uri,
+            batch=batch,
+            since=since,
+            count=rows.count(),
+            columns=rows.columns,
+            rows=_first(rows, asked.limit),
+            delta=asked.delta,
+        )
+
+
+def _write_table(rows: DataFrame, place: str) -> None:
+    """In one commit: killed before it, there is no table."""
+    rows.write.format("delta").mode("error").save(spark_uri(place))
+
+
+def _check_new(place: str, settings: Settings) -> None:
+    if open_table(place, settings.storage_options) is not None:
+        raise TableExists(
+            f"There is a Delta table {place} already; nothing was written to it. Name another "
+            "place: rows of state are not added to what is there."
+        )
+
+
+def _first(rows: DataFrame, limit: int) -> list[str]:
+    """The first rows by their keys, as JSON."""
+    columns = [F.col(f"`{name}`") for name in rows.columns]
+    text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    return [row[0] for row in ordered(rows).limit(limit).select(text).collect()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

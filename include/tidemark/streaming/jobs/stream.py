@@ -1,0 +1,141 @@
+"""`spark-submit`'s entry: arguments in, one run, result written, exit code out.
+
+Exit codes: 0 success; 1 failed, and a retry will not help; 75 failed, and a retry can help.
+The result file says the same, with rows, versions and the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from tidemark.gold.published import publish_note
+from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.contract.check import admit
+from tidemark.runs.recorded_runs import record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.lease.lease import Lease
+from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.jobs.entry import (
+    Ended,
+    exit_code,
+    job_main,
+    job_parser,
+    reported,
+    takeover_text,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a pipeline once; the exit code. Never raises for an error that it can report."""
+    arguments, started = _arguments(argv), datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started)
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        scheduled = arguments.scheduled_time or started
+        run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        result = run_once(run, progress, started, arguments.hold)
+        return Ended(result, target, exit_code(result.error))
+
+    def early(error: RunError) -> RunResult:
+        return RunResult(
+            pipeline=arguments.pipeline,
+            run_id=run_id,
+            outcome="failed",
+            held=True,
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=error,
+        )
+
+    return job_main(arguments, work, early)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("stream.py", "Run a pipeline once.")
+    parser.add_argument(
+        "--scheduled-time",
+        type=utc_instant,
+        help="the time that the run stands for, ISO 8601 with a zone; default: now",
+    )
+    parser.add_argument("--trigger", default="manual", help="what started the run")
+    parser.add_argument("--hold", action="store_true", help="leave publishing to a later step")
+    return parser.parse_args(argv)
+
+
+def run_once(
+    run: Run,
+    progress: Progress,
+    started: datetime,
+    hold: bool,
+    session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+    on_lapse: OnLapse = halt,
+) -> RunResult:
+    """Run a pipeline under its lease, and publish unless `hold`; what happened, errors included.
+
+    A pipeline whose file changed may be refused before a session starts, or run once more as it
+    was (`admit`).
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    outcome, error = Outcome(), None
+    try:
+        with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
+            outcome.took_over = takeover_text(lease.took_over)
+            admitted = admit(run.pipeline, run.settings)
+            run = replace(run, pipeline=admitted.pipeline)
+            for line in admitted.told:
+                progress.say(line)
+            with progress.stage("session"), ThreadPoolExecutor(1) as pool:
+                starting = pool.submit(session, run.pipeline, run.settings)
+                # Most of a second of imports, while the JVM makes the session.
+                from tidemark.streaming.run.steps import run_stream
+                from tidemark.streaming.run.validate_run import validate_run
+
+                spark = starting.result()
+            run_stream(spark, run, admitted, progress, outcome, lease)
+            if not hold:
+                with progress.stage("validate"):
+                    validate_run(spark, run, outcome, started, progress)
+                with progress.stage("publish"):
+                    _publish(run, outcome, started, lease)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = run_result(run, outcome, started, progress.batches, progress.seconds, error)
+    _record(run, result, progress)
+    return result
+
+
+def _publish(run: Run, outcome: Outcome, started: datetime, lease: Lease) -> None:
+    from tidemark.gold.publish import publish_tables
+
+    note = publish_note(run.run_id, started)
+    outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.settings, lease)
+    outcome.held = False
+
+
+def _record(run: Run, result: RunResult, progress: Progress) -> None:
+    """The run's row of `ops/runs`. Without it the run is as good: the next start says what is
+    missing of a published one."""
+    try:
+        record_run(run.places.runs, result, run.settings.storage_options)
+    except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
+        progress.say(f"the run's row in {run.places.runs} is missing: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

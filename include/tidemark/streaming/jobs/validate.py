@@ -1,0 +1,90 @@
+"""`spark-submit`'s entry for a validation of many rows: arguments in, verdicts, result written.
+
+Exit codes as in `entry.py`: 1 also where a check failed. The result file has the verdicts; that of
+the held run and `ops/quality` say the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.quality.gate import validate_held
+from tidemark.quality.validate import ManyRows
+from tidemark.quality.verdicts import ValidationResult
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import RunError, read_result
+from tidemark.streaming.jobs.entry import (
+    Ended,
+    exit_code,
+    job_main,
+    job_parser,
+    reported,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Validate a held run; the exit code. Never raises for an error that it can report."""
+    arguments, started = _arguments(argv), datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started, "validate")
+
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+        result = validate_once(pipeline, settings, arguments.held, run_id, started, progress)
+        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
+        return Ended(result, target, exit_code(result.error))
+
+    return job_main(arguments, work, partial(_failed, arguments.pipeline, run_id, started))
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("validate.py", "Judge what a held run would publish.")
+    parser.add_argument("--held", required=True, help="the held run's result file: a path or URI")
+    return parser.parse_args(argv)
+
+
+def validate_once(
+    pipeline: Pipeline,
+    settings: Settings,
+    held: str,
+    run_id: str,
+    started: datetime,
+    progress: Progress,
+    session: Callable[[Pipeline, Settings], SparkSession] = start_session,
+) -> ValidationResult:
+    """Validate the run whose result file is `held`, expectations in Spark; errors included."""
+    try:
+        run = read_result(RunResult, held, settings.storage_options)
+        with progress.stage("session"):
+            spark = session(pipeline, settings)
+        with progress.stage("validate"), progress.tasks_of(spark):
+            gated = validate_held(pipeline, run, held, settings, started, spark.createDataFrame)
+        assert not isinstance(gated, ManyRows)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        return _failed(pipeline.name, run_id, started, reported(failure, progress))
+    return gated.told
+
+
+def _failed(pipeline: str, run_id: str, started: datetime, error: RunError) -> ValidationResult:
+    return ValidationResult(
+        pipeline=pipeline,
+        run_id=run_id,
+        outcome="failed",
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        error=error,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Append a batch's rows to a Delta table, in one commit that says which batch it is.
+
+Few rows pass through the driver. Many are written by Spark's tasks, as plain Parquet files below
+the table's place, which the commit then adds: so their number is known, and can be compared,
+before anybody sees them. The commit is made by delta-rs either way: Spark's own writer for Delta
+costs a process seconds at its first commit, and half a second at each further one. It carries the
+transaction (query, batch), and a note in `userMetadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction
+from pyspark.sql import DataFrame
+
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.storage.delta.append import append_rows
+from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.written_files import WrittenFile, add_files, written_files
+
+# Up to this many rows are few.
+FEW_ROWS = 20_000
+# Hadoop's committer: each task puts its own files in place, and no file says that all are there.
+_COMMITTER = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """Rows in files below a table's place that no commit has added yet."""
+
+    files: Sequence[WrittenFile]
+
+    @property
+    def number(self) -> int:
+        """How many rows there are."""
+        return sum(file.rows for file in self.files)
+
+
+# Few rows, in the driver; many, in files or not computed yet.
+BatchRows = pa.Table | WrittenRows | DataFrame
+
+
+@dataclass(frozen=True)
+class Append:
+    """Where a batch's rows go, and what their commit says. `check` is called right before the
+    commit, and raises where the lease is lost."""
+
+    place: str
+    options: Mapping[str, str]
+    query: str
+    batch: int
+    note: str
+    check: Callable[[], None]
+
+
+def append(rows: BatchRows, to: Append) -> None:
+    """Append the rows, unless an earlier try has done it: then a DataFrame is not computed.
+
+    Raises StorageUnavailable, LeaseLost; nothing is appended then. The table is opened before
+    the lease is checked: whoever takes the lease over in between changes it, and the commit fails.
+    """
+    table = existing_table(to.place, to.options)
+    done = table.transaction_version(to.query)
+    if done is not None and done >= to.batch:
+        return
+    if isinstance(rows, DataFrame):
+        rows = write_rows(rows, to.place, to.options, to.batch)
+    to.check()
+    what, transaction = f"the rows of batch {to.batch}", Transaction(to.query, to.batch)
+    if isinstance(rows, WrittenRows):
+        add_files(table, rows.files, what, transaction, to.note)
+    else:
+        metadata = {"userMetadata": to.note}
+        properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
+        append_rows(table, rows, what, properties)
+
+
+def write_rows(rows: DataFrame, place: str, options: Mapping[str, str], batch: int) -> WrittenRows:
+    """Compute the rows and write them below a table's place, in a folder that is new each time."""
+    return WrittenRows(_written(rows, (), place, options, batch))
+
+
+def write_apart(
+    rows: DataFrame, mark: str, place: str, options: Mapping[str, str], batch: int
+) -> tuple[WrittenRows, list[str]]:
+    """As `write_rows`, in the same pass: the rows whose column `mark` is false, and the places of
+    files with the others. `mark` is in none of the files; the others are no rows of the table, and
+    what is left of them goes with its next VACUUM.
+    """
+    files = _written(rows, (mark,), place, options, batch)
+    others = [f"{place}/{file.path}" for file in files if file.partition[mark] == "true"]
+    own = [
+        replace(file, partition={name: v for name, v in file.partition.items() if name != mark})
+        for file in files
+        if file.partition[mark] == "false"
+    ]
+    return WrittenRows(own), others
+
+
+def _written(
+    rows: DataFrame,
+    marks: Sequence[str],
+    place: str,
+    options: Mapping[str, str],
+    batch: int,
+) -> list[WrittenFile]:
+    table = existing_table(place, options)
+    folder = f"{batch}-{uuid4()}"
+    writer = rows.write.partitionBy(*marks, *table.metadata().partition_columns)
+    for name, value in _COMMITTER.items():
+        writer = writer.option(name, value)
+    writer.parquet(f"{spark_uri(place)}/{folder}")
+    return written_files(table, place, folder)

@@ -1,0 +1,67 @@
+"""Make a pipeline's tables before its first row, and check them before every run."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tidemark.gold.plan import GENERATION, GoldState
+from tidemark.gold.state import gold_state
+from tidemark.runs.run import GoldStates, Run
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.streaming.planned_columns import planned_columns
+from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
+
+_FIRST_GENERATION = 1
+
+
+def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
+    """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
+    pipeline, options = run.pipeline, run.settings.storage_options
+    columns = planned_columns(spark, run)
+    ensure_table(
+        TableSpec(
+            run.places.bronze,
+            columns.bronze.json(),
+            ("_event_date",),
+            f"Accepted rows of {pipeline.name}",
+            may_add_columns=True,
+        ),
+        options,
+    )
+    ensure_table(
+        TableSpec(
+            run.places.rejects,
+            rejects_schema().json(),
+            description=f"Rejected rows of {pipeline.name}",
+            may_add_columns=True,
+        ),
+        options,
+    )
+    return {name: _ensure_gold(run, name, columns.aggregated[name]) for name in pipeline.tables}
+
+
+def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
+    table, options = run.pipeline.tables[name], run.settings.storage_options
+    comments = dict(table.measures)
+    gold = ensure_table(
+        TableSpec(
+            run.places.gold(name),
+            gold_schema(aggregated, comments).json(),
+            ("window_date",),
+            table.description,
+            transactions={GENERATION: _FIRST_GENERATION},
+        ),
+        options,
+    )
+    ensure_table(
+        TableSpec(
+            run.places.changes(name),
+            changes_schema(aggregated).json(),
+            description=f"History of the windows of {run.pipeline.name}.{name}",
+            # Readers learn from the change feed in which commit a row came.
+            properties={"delta.enableChangeDataFeed": "true"},
+        ),
+        options,
+    )
+    return gold_state(gold)

@@ -1,0 +1,106 @@
+"""The steps of a run, in their order, up to the pins that publish starts from."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tidemark.gold.pins import TableResult
+from tidemark.gold.plan import GoldState
+from tidemark.pipeline.instants import instant_text
+from tidemark.runs.accounts import account
+from tidemark.runs.contract.check import Admitted, record
+from tidemark.runs.pins import pins_of, state_before
+from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.runs.run import GoldStates, Outcome, Run
+from tidemark.storage.lease.lease import Lease
+from tidemark.streaming.ingest.ingest import Ingest, start_ingest
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.run.aggregate import Aggregate, start_aggregate
+from tidemark.streaming.run.ensure_tables import ensure_tables
+from tidemark.streaming.run.queries import await_all
+from tidemark.streaming.run.repairs import repair_tables
+from tidemark.streaming.sources.files import check_source, source_of
+
+
+def run_stream(
+    spark: SparkSession,
+    run: Run,
+    admitted: Admitted,
+    progress: Progress,
+    outcome: Outcome,
+    lease: Lease,
+) -> None:
+    """Ingest what is new in the source and aggregate it into `changes`; gold stays as it is.
+
+    When it returns, closed windows are repaired, the ledger is written and balances, and
+    `outcome.tables` holds the pins for publish. Killed anywhere, the next run finishes what this
+    one began. Raises LedgerUnbalanced, LeaseLost, and what the steps raise.
+    """
+    check_source(source_of(run.pipeline, run.places))
+    gold = ensure_tables(spark, run)
+    record(admitted, run.settings)
+    record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
+    outcome.restart = run.restart_cases(gold)
+    with progress.stage("ingest"), progress.tasks_of(spark):
+        _ingest(spark, run, progress, outcome, lease)
+    before = {name: state_before(run, name, state) for name, state in gold.items()}
+    with progress.stage("aggregate"), progress.tasks_of(spark):
+        _aggregate(spark, run, gold, progress, lease)
+    with progress.stage("repair"), progress.tasks_of(spark):
+        repaired = repair_tables(spark, run, gold, outcome, lease)
+    for name in gold:
+        outcome.tables[name] = pins_of(run, before[name], repaired[name], outcome)
+        progress.say(f"{name}: {_told(outcome.tables[name])}")
+    with progress.stage("ledger"):
+        account(run, gold, repaired)
+
+
+def _ingest(
+    spark: SparkSession, run: Run, progress: Progress, outcome: Outcome, lease: Lease
+) -> None:
+    ingest = Ingest(
+        pipeline=run.pipeline,
+        source=source_of(run.pipeline, run.places),
+        bronze=run.places.bronze,
+        rejects=run.places.rejects,
+        checkpoint=run.ingest_checkpoint(),
+        scheduled_ms=run.scheduled_ms,
+        check=lease.check,
+    )
+    try:
+        await_all([start_ingest(spark, ingest, progress)])
+    finally:
+        outcome.rows = ingest.rows
+    for name, place in (("bronze", ingest.bronze), ("rejects", ingest.rejects)):
+        outcome.versions[name] = run.table(place).version()
+
+
+def _aggregate(
+    spark: SparkSession, run: Run, gold: GoldStates, progress: Progress, lease: Lease
+) -> None:
+    plans = [_query(run, name, state, lease) for name, state in gold.items()]
+    await_all([start_aggregate(spark, plan, progress) for plan in plans])
+
+
+def _query(run: Run, table: str, gold: GoldState, lease: Lease) -> Aggregate:
+    return Aggregate(
+        pipeline=run.pipeline,
+        table_name=table,
+        bronze=run.places.bronze,
+        changes=run.places.changes(table),
+        checkpoint=run.query_checkpoint(table, gold.generation),
+        generation=gold.generation,
+        run_id=run.run_id,
+        close_ms=gold.close_ms,
+        check=lease.check,
+    )
+
+
+def _told(table: TableResult) -> str:
+    told = [f"{table.windows_changed:,} windows changed"]
+    if table.late.assigned:
+        told.append(f"{table.late.rows + table.late.partly:,} late rows")
+        told.append(f"{table.late.corrected:,} windows corrected")
+    if table.sealed_to_ms > table.close_before_ms:
+        told.append(f"sealed up to {instant_text(table.sealed_to_ms)}")
+    return ", ".join([*told, f"watermark {instant_text(table.watermark_after_ms)}"])

@@ -1,0 +1,1 @@
+"""The Spark half of each kind of source."""

@@ -1,1 +1,0 @@
-"""Delta outside Spark, by delta-rs: creating tables, publishing, results of runs."""

@@ -1,1 +1,0 @@
-"""From `changes` to gold: what publish plans and does, and what gold then says of itself."""

@@ -1,1 +1,0 @@
-"""Which closed windows a run computes again, and what it then appends to `changes`."""

@@ -1,1 +1,0 @@
-"""What runs say of themselves: result files and `ops/runs`."""

@@ -1,1 +1,0 @@
-"""The windows of a table: how rows fall into them, ranges of them, and their values."""

@@ -1,0 +1,46 @@
+"""Which ingest batches of bronze gold cannot have yet: by the notes of the commits since."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from tidemark.errors import StorageUnavailable
+from tidemark.gold.published_bronze import PublishedBronze, published_bronze
+
+
+def ingest(uri: str, batch: int) -> None:
+    note = {"query": "q", "batch": batch, "seen_ms": {}, "rows": {}}
+    write_deltalake(
+        uri,
+        pa.table({"_batch": pa.array([batch], pa.int64())}),
+        mode="append",
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(note)}),
+    )
+
+
+@pytest.fixture
+def bronze(tmp_path: Path) -> DeltaTable:
+    """Versions 0 to 2 are batches 3, 5 and 6; version 3 deletes the rows of batch 5."""
+    uri = str(tmp_path / "bronze")
+    for batch in (3, 5, 6):
+        ingest(uri, batch)
+    DeltaTable(uri).delete("_batch = 5")
+    return DeltaTable(uri)
+
+
+@pytest.mark.parametrize(("published", "before"), [(-1, 3), (0, 5), (1, 6), (2, None), (3, None)])
+def test_batches_committed_after_the_publish_are_left_out(
+    bronze: DeltaTable, published: int, before: int | None
+) -> None:
+    assert published_bronze(bronze, published) == PublishedBronze(3, before)
+
+
+def test_where_the_log_does_not_reach_back_nobody_can_tell(bronze: DeltaTable) -> None:
+    bronze.history = lambda limit=None: []  # type: ignore[method-assign]
+    with pytest.raises(StorageUnavailable, match="which rows gold stands for"):
+        published_bronze(bronze, 1)

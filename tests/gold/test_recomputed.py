@@ -1,0 +1,51 @@
+"""Windows that were computed again: which of them go to `changes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tests.gold.windows import Windows, at, window
+from tidemark.gold.recomputed import differing_windows
+from tidemark.gold.state import gold_state
+
+COLUMNS = ("window_start", "window_end", "key", "total", "rows")
+
+
+def differing(windows: Windows, computed: pa.Table) -> list[tuple[object, ...]]:
+    gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
+    found = differing_windows(gold, changes, gold_state(gold), computed, windows.table)
+    return [(row["key"], row["total"]) for row in found.to_pylist()]
+
+
+def computed_windows(windows: Windows, **totals: int) -> pa.Table:
+    """Windows of ten o'clock by their keys, in the columns of what Spark computes."""
+    schema = pa.schema(windows.changes_schema())
+    rows = [window(at(10), key=key, total=total) for key, total in totals.items()]
+    return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in COLUMNS]))
+
+
+def test_windows_that_are_new_or_have_another_value_differ(tmp_path: Path) -> None:
+    windows = Windows(tmp_path)
+    windows.change(window(at(10), key="a", total=1), window(at(10), key="b", total=2))
+    windows.publish_at(at(11))
+    assert differing(windows, computed_windows(windows, a=1, b=3, c=4)) == [("b", 3), ("c", 4)]
+
+
+def test_a_value_that_waits_in_changes_counts_before_that_in_gold(tmp_path: Path) -> None:
+    windows = Windows(tmp_path)
+    windows.change(window(at(10), key="a", total=1))
+    windows.publish_at(at(11))
+    windows.change(window(at(10), key="a", total=5))
+    assert differing(windows, computed_windows(windows, a=5)) == []
+    assert differing(windows, computed_windows(windows, a=1)) == [("a", 1)]
+
+
+def test_where_no_window_was_computed_none_differs(tmp_path: Path) -> None:
+    """A seal that has reached the end of no window with rows yet."""
+    windows = Windows(tmp_path)
+    windows.change(window(at(10), key="a", total=1))
+    windows.publish_at(at(11))
+    assert differing(windows, computed_windows(windows)) == []

@@ -1,0 +1,244 @@
+"""Run a pipeline in tests, in a warm session or as a real job, and read what came of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from ruamel.yaml import YAML
+
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.result_file import read_result
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+JOB = REPOSITORY / "jobs" / "stream.py"
+# What the scheduler's clock says, where a test does not care.
+SCHEDULED = datetime(2026, 7, 1, tzinfo=UTC)
+
+
+def session_for_tests() -> SparkSession:
+    """The platform's session on two cores, whatever pipeline it will run."""
+    from tidemark.streaming.session import start_session
+
+    # What `spark-submit --master` says to a job.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
+    # The first compiler alone is for runs of seconds; this session lives for minutes.
+    flags = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
+    kept = [flag for flag in flags if flag != "-XX:TieredStopAtLevel=1"]
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(kept)
+    settings = Settings(root="/unused", pipelines="/unused")
+    return start_session(pipeline_from_mapping("tests", clicks()), settings)
+
+
+def clicks(**changes: Any) -> dict[str, Any]:
+    """A small pipeline as its file would hold it; `changes` replace top-level keys."""
+    content: dict[str, Any] = {
+        "source": {
+            "files": "landing/*.json*",
+            "columns": {"at": "timestamp", "key": "string", "amount": "long"},
+            "event_time": {"column": "at"},
+        },
+        "watermark": {"delay": "10 minutes"},
+        "tables": {
+            "per_10m": {
+                "window": {"length": "10 minutes"},
+                "group_by": ["key"],
+                "measures": {"events": "count(*)", "amount": "sum(amount)"},
+            }
+        },
+    }
+    return content | changes
+
+
+@dataclass
+class Place:
+    """A root of its own, with one pipeline in it."""
+
+    root: Path
+    content: Mapping[str, Any] = field(default_factory=clicks)
+    name: str = "clicks"
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return pipeline_from_mapping(self.name, self.content)
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            root=str(self.root), pipelines=str(self.root / "pipelines"), spark=dict(self.spark)
+        )
+
+    @property
+    def places(self) -> Places:
+        return Places(str(self.root), self.name)
+
+    def write_file(self) -> Path:
+        """Write the pipeline's file where the settings look for it."""
+        file = self.root / "pipelines" / f"{self.name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w") as out:
+            YAML().dump(dict(self.content), out)
+        return file
+
+    def land(
+        self, name: str, rows: Iterable[Mapping[str, Any] | str], folder: str = "landing"
+    ) -> Path:
+        """Write a file of JSON lines; a row given as text is written as it is."""
+        path = self.root / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+    def table(self, uri: str) -> pa.Table:
+        return pa.table(DeltaTable(uri).to_pyarrow_dataset().to_table())
+
+    def bronze(self) -> pa.Table:
+        return self.table(self.places.bronze)
+
+    def rejects(self) -> pa.Table:
+        return self.table(self.places.rejects)
+
+    def gold(self, table: str = "per_10m") -> pa.Table:
+        return self.table(self.places.gold(table))
+
+    def changes(self, table: str = "per_10m") -> pa.Table:
+        return self.table(self.places.changes(table))
+
+
+class SamplePlace(Place):
+    """A root in which a sample's own pipeline file runs."""
+
+    def __init__(self, root: Path, file: Path) -> None:
+        super().__init__(root, {}, file.stem)
+        self.file = file
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return load_pipeline(self.file)
+
+
+def run_warm(
+    spark: SparkSession,
+    place: Place,
+    run_id: str = "run",
+    hold: bool = False,
+    scheduled: datetime = SCHEDULED,
+) -> RunResult:
+    """One run in the shared session; its progress is kept out of the test's output."""
+    from tidemark.runs.run import Run
+    from tidemark.streaming.jobs.stream import run_once
+    from tidemark.streaming.progress import Progress
+
+    run = Run(place.pipeline, place.settings, run_id, epoch_ms(scheduled))
+    progress = Progress(place.name, out=io.StringIO())
+    started = datetime.now(UTC)
+    return run_once(
+        run, progress, started, hold, session=lambda *_: spark, on_lapse=lambda lost: None
+    )
+
+
+def succeed(
+    spark: SparkSession,
+    place: Place,
+    run_id: str = "run",
+    hold: bool = False,
+    scheduled: datetime = SCHEDULED,
+) -> RunResult:
+    """One run that must succeed."""
+    result = run_warm(spark, place, run_id, hold, scheduled)
+    assert result.error is None, result.error
+    return result
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a job process ended; `result` where it wrote one."""
+
+    exit_code: int
+    output: str
+    result: RunResult | None
+
+
+def run_job(
+    place: Place, run_id: str = "run", script: Path = JOB, arguments: Sequence[str] = ()
+) -> JobEnd:
+    """One run as a process of its own, by plain spark-submit, as the README shows it."""
+    process = start_job(place, run_id, script, arguments)
+    output, _ = process.communicate(timeout=300)
+    target = place.root / f"{run_id}.result.json"
+    result = read_result(RunResult, str(target), {}) if target.exists() else None
+    return JobEnd(process.returncode, output, result)
+
+
+def start_job(
+    place: Place,
+    run_id: str = "run",
+    script: Path = JOB,
+    arguments: Sequence[str] = (),
+    master: str = "local[1]",
+) -> subprocess.Popen[str]:
+    """Start a job in a process group of its own, so that a test can end all of it."""
+    file = place.write_file()
+    command = [
+        "spark-submit",
+        "--master",
+        master,
+        str(script),
+        "--pipeline",
+        str(file),
+        "--run-id",
+        run_id,
+        "--result",
+        str(place.root / f"{run_id}.result.json"),
+        *arguments,
+    ]
+    environment = os.environ | {
+        "TIDEMARK_ROOT": str(place.root),
+        "TIDEMARK_PIPELINES": str(file.parent),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+        cwd=REPOSITORY,
+    )
+
+
+def sorted_rows(table: pa.Table, without: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+    """The rows as tuples in a fixed order, without the named columns."""
+    kept = table.drop_columns([name for name in without if name in table.column_names])
+    return sorted((tuple(row.values()) for row in kept.to_pylist()), key=repr)
+
+
+def query(sql: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows of a DuckDB query over Arrow tables, in UTC."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.sql(sql).fetchall()

@@ -1,0 +1,305 @@
+"""The ledger's lines: their equations, what they say when they do not add up, and each once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.late_model import EPOCH, MILLISECOND
+from tests.kit.running import query
+from tidemark.errors import LedgerUnbalanced
+from tidemark.ledger.ledger import (
+    INGEST,
+    STREAM,
+    LedgerLine,
+    check_balance,
+    check_ledger,
+    last_batch_written,
+    replace_ledger,
+    write_ledger,
+)
+from tidemark.ledger.lines import recomputed_lines, stream_lines
+from tidemark.ledger.queries import recorded_queries
+from tidemark.operators.repaired import LATE, SEAL, Recomputed
+from tidemark.operators.windows.late_rows import BatchCounts, BatchRead
+from tidemark.pipeline.model import Table, Window
+
+SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
+SCHEDULED_MS = (SCHEDULED - EPOCH) // MILLISECOND
+MODES = ("update", "append", "complete")
+
+
+def ingest(batch: int = 0, read: int | None = 10, accepted: int = 7, **values: Any) -> LedgerLine:
+    return LedgerLine(
+        kind=INGEST,
+        source="ingest-query",
+        position=batch,
+        batch=batch,
+        read=read,
+        accepted=accepted,
+        rejected=values.pop("rejected", 3),
+        reasons=values.pop("reasons", {"malformed": 2, "future": 1}),
+    )
+
+
+def stream(batch: int = 0, **values: Any) -> LedgerLine:
+    told = {"assigned": 20, "late_assigned": 5, "emitted": 40, "emitted_before": 25} | values
+    source = {"kind": STREAM, "source": "query", "position": batch, "batch": batch}
+    return LedgerLine(**{**source, "table": "per_10m", **told})
+
+
+def recomputed(kind: str, published: int = 9, in_bronze: int = 9) -> LedgerLine:
+    return LedgerLine(
+        kind=kind,
+        source=f"per_10m/1/{kind}",
+        position=4,
+        table="per_10m",
+        windows=2,
+        published=published,
+        in_bronze=in_bronze,
+    )
+
+
+BALANCED = [
+    ingest(),
+    stream(),
+    stream(emitted=0, emitted_before=0, assigned=5),
+    stream(emitted=60, emitted_before=40, expects_late=False),
+    recomputed("late"),
+    recomputed("seal"),
+    recomputed("backfill"),
+]
+
+
+@pytest.mark.parametrize("line", BALANCED)
+def test_a_line_that_adds_up_has_no_difference(line: LedgerLine) -> None:
+    assert line.difference == 0
+    check_balance("clicks", [line], "Do.")
+
+
+OFF_BY = [
+    (ingest(accepted=6), 1),
+    (ingest(read=9), -1),
+    (ingest(rejected=1), 2),
+    (stream(late_assigned=4), 1),
+    (stream(assigned=18), -2),
+    (stream(emitted=41), -1),
+    (stream(emitted_before=28), 3),
+    # Complete mode emits late assignments too: they are not taken off.
+    (stream(expects_late=False), 5),
+    (recomputed("late", published=8), 1),
+    (recomputed("seal", published=11), -2),
+    (recomputed("backfill", in_bronze=0), -9),
+]
+
+
+@pytest.mark.parametrize(("line", "difference"), OFF_BY)
+def test_what_is_missing_is_above_zero_and_what_is_too_much_below(
+    line: LedgerLine, difference: int
+) -> None:
+    assert line.difference == difference
+    with pytest.raises(LedgerUnbalanced, match=f"difference {difference}\n"):
+        check_balance("clicks", [line], "Do.")
+
+
+def test_append_mode_and_what_was_not_counted_have_no_equation() -> None:
+    assert stream(emitted=None, emitted_before=None).difference is None
+    assert ingest(read=None).difference is None
+    uncounted = LedgerLine(kind="late", source="per_10m/1/late", position=4, published=9)
+    assert uncounted.difference is None
+    check_balance("clicks", [stream(emitted=None), ingest(read=None), uncounted], "Do.")
+
+
+def test_an_unbalanced_ledger_names_the_table_the_batch_and_every_number() -> None:
+    lines = [ingest(), stream(batch=7, late_assigned=6)]
+    with pytest.raises(LedgerUnbalanced) as raised:
+        check_balance("clicks", lines, "Do.")
+    assert str(raised.value).splitlines()[:2] == [
+        "The ledger of clicks does not balance in 1 lines:",
+        "  per_10m, stream, batch 7: assigned 20, late_assigned 6, emitted 40, "
+        "emitted_before 25; difference -1",
+    ]
+    assert str(raised.value).endswith("\nDo.")
+    assert not raised.value.retry_can_help
+
+
+@pytest.mark.parametrize(("wrong", "told"), [(5, None), (6, "… and 1 more"), (40, "… and 35 more")])
+def test_at_most_five_lines_are_shown(wrong: int, told: str | None) -> None:
+    lines = [stream(batch, emitted=0) for batch in range(wrong)]
+    with pytest.raises(LedgerUnbalanced) as raised:
+        check_balance("clicks", [*BALANCED, *lines], "Do.")
+    text = str(raised.value)
+    assert f"in {wrong} lines" in text
+    assert text.count("difference 40") == 5
+    assert (told in text) if told else ("more" not in text)
+
+
+def counts(number: int | None, **values: int) -> BatchCounts:
+    zeros = dict.fromkeys(BatchCounts.__dataclass_fields__, 0) | values
+    return BatchCounts(**{**zeros, "batch": BatchRead(number, 1, 2, 0)})  # type: ignore[arg-type]
+
+
+def table(mode: str) -> Table:
+    window = Window(length=600_000 * MILLISECOND, slide=300_000 * MILLISECOND)
+    accept = mode == "complete"
+    return Table.model_validate(
+        {"window": window, "output_mode": mode, "accept_unbounded_state": accept}
+    )
+
+
+@given(
+    assigned=st.integers(0, 100),
+    late=st.integers(0, 100),
+    before=st.integers(0, 100),
+    lost=st.integers(-3, 3),
+)
+def test_a_batch_balances_just_where_nothing_is_lost_whatever_the_mode(
+    assigned: int, late: int, before: int, lost: int
+) -> None:
+    late = min(late, assigned)
+    read = [counts(3, assigned=assigned, late_assigned=late)]
+    for mode, kept in (("update", assigned - late), ("complete", assigned)):
+        emitted = {3: (before + kept - lost, before)}
+        (line,) = stream_lines("t", table(mode), "query", read, emitted)
+        assert line.difference == lost, mode
+    (line,) = stream_lines("t", table("append"), "query", read, {})
+    assert line.difference is None
+
+
+def test_in_update_mode_a_batch_that_emitted_nothing_has_lost_what_was_not_late() -> None:
+    read = [counts(0, assigned=4, late_assigned=4), counts(1, assigned=4, late_assigned=3)]
+    found = [line.difference for line in stream_lines("t", table("update"), "query", read, {})]
+    assert found == [0, 1]
+
+
+def test_in_complete_mode_a_batch_whose_sum_is_not_known_has_no_equation() -> None:
+    """The commit of the batch before may be out of the log by then."""
+    (line,) = stream_lines("t", table("complete"), "query", [counts(9, assigned=4)], {})
+    assert line.difference is None
+
+
+def test_batches_that_the_checkpoint_no_longer_keeps_have_no_line() -> None:
+    read = [counts(None, assigned=5), counts(2, assigned=5)]
+    lines = list(stream_lines("t", table("append"), "query", read, {}))
+    assert [line.batch for line in lines] == [2]
+
+
+def write(folder: Path, *lines: LedgerLine, run: str = "run", pipeline: str = "clicks") -> None:
+    write_ledger(str(folder), pipeline, run, SCHEDULED_MS, lines, {})
+
+
+def written(folder: Path, columns: str) -> list[tuple[Any, ...]]:
+    ledger = DeltaTable(str(folder)).to_pyarrow_table()
+    return query(f"SELECT {columns} FROM ledger ORDER BY ALL", ledger=ledger)
+
+
+def test_each_kind_of_line_is_written_with_what_belongs_to_it(tmp_path: Path) -> None:
+    write(tmp_path, ingest(), stream(late_rows=1, partly_late_rows=2), recomputed("late", 8))
+    columns = 'kind, "table", batch, read, assigned, published, difference, balanced'
+    assert written(tmp_path, columns) == [
+        ("ingest", None, 0, 10, None, None, 0, True),
+        ("late", "per_10m", None, None, None, 8, 1, False),
+        ("stream", "per_10m", 0, None, 20, None, 0, True),
+    ]
+    assert written(tmp_path, "DISTINCT pipeline, run, scheduled_at AT TIME ZONE 'UTC'") == [
+        ("clicks", "run", SCHEDULED.replace(tzinfo=None))
+    ]
+    (reasons,) = written(tmp_path, "reasons")[0]
+    assert json.loads(reasons) == {"malformed": 2, "future": 1}
+
+
+def test_a_line_is_written_once_whoever_writes_it_again(tmp_path: Path) -> None:
+    write(tmp_path, ingest(0), stream(0), recomputed("late"))
+    version = DeltaTable(str(tmp_path)).version()
+    write(tmp_path, ingest(0), stream(0), recomputed("late"), run="again")
+    assert DeltaTable(str(tmp_path)).version() == version
+    write(tmp_path, ingest(0), ingest(1), stream(0), stream(1), stream(2), run="next")
+    assert written(tmp_path, "kind, batch, run") == [
+        ("ingest", 0, "run"),
+        ("ingest", 1, "next"),
+        ("late", None, "run"),
+        ("stream", 0, "run"),
+        ("stream", 1, "next"),
+        ("stream", 2, "next"),
+    ]
+
+
+def test_pipelines_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
+    write(tmp_path, ingest(5))
+    write(tmp_path, ingest(0), pipeline="other")
+    assert written(tmp_path, "pipeline, batch") == [("clicks", 5), ("other", 0)]
+    assert last_batch_written(str(tmp_path), "clicks", "ingest-query", {}) == 5
+    assert last_batch_written(str(tmp_path), "other", "ingest-query", {}) == 0
+
+
+def test_before_the_first_line_the_last_batch_is_minus_one(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "none")
+    assert last_batch_written(nowhere, "clicks", "ingest-query", {}) == -1
+    write(tmp_path / "ledger", ingest())
+    assert last_batch_written(str(tmp_path / "ledger"), "clicks", "another", {}) == -1
+
+
+def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path: Path) -> None:
+    """It appends nothing then, and `changes` stays at its version."""
+    for sealed_to in (1_000, 1_000, 2_000):
+        recomputed = [Recomputed(SEAL, 2, 5, 5, 0), Recomputed(LATE, 1, 1, 1, 0)]
+        write(tmp_path, *recomputed_lines("t", "query", {LATE: 4, SEAL: sealed_to}, recomputed))
+    assert written(tmp_path, "kind") == [("late",), ("seal",), ("seal",)]
+
+
+def test_a_ledger_with_a_line_that_does_not_balance_is_refused_until_it_is_mended(
+    tmp_path: Path,
+) -> None:
+    check_ledger(str(tmp_path / "none"), "clicks", {})
+    write(tmp_path, ingest(0), stream(0), stream(1, emitted=None))
+    check_ledger(str(tmp_path), "clicks", {})
+    write(tmp_path, stream(2, late_assigned=6), run="wrong")
+    write(tmp_path, ingest(1), run="later")
+    with pytest.raises(LedgerUnbalanced, match=r"per_10m, stream, batch 2: .*; difference -1"):
+        check_ledger(str(tmp_path), "clicks", {})
+    check_ledger(str(tmp_path), "words", {})
+
+
+def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path: Path) -> None:
+    """Its line is not written a second time by the run that publishes it."""
+    late = list(recomputed_lines("t", "query", {LATE: 9}, [Recomputed(LATE, 1, 1, 1, 1)]))
+    write(tmp_path, *late)
+    rebuilt = [replace(late[0], position=4, in_bronze=None)]
+    replace_ledger(str(tmp_path), "clicks", rebuilt, {}, lambda: None)
+    write(tmp_path, *late)
+    assert written(tmp_path, "kind, in_bronze") == [("late", None)]
+
+
+def test_a_computation_of_a_table_that_began_anew_has_its_line(tmp_path: Path) -> None:
+    for life, position in (("first life", 5_000), ("second life", 3)):
+        done = [Recomputed(LATE, 1, 1, 1, 1)]
+        write(tmp_path, *recomputed_lines("t", life, {LATE: position}, done))
+    assert len(written(tmp_path, "kind")) == 2
+
+
+def test_the_queries_that_a_ledger_knows_come_in_the_order_of_their_last_runs(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "ledger")
+
+    for query_id, hour in (("c", 3), ("e", 5), ("a", 1), ("f", 6), ("d", 4), ("b", 2)):
+        scheduled = SCHEDULED_MS + hour * 3_600_000
+        lines = [stream(source=query_id), ingest()]
+        write_ledger(uri, "clicks", "run", scheduled, lines, {})
+    write_ledger(uri, "views", "run", SCHEDULED_MS, [stream(source="other")], {})
+    assert recorded_queries(uri, "clicks", {}) == {
+        None: ("ingest-query",),
+        "per_10m": ("a", "b", "c", "d", "e", "f"),
+    }
+    replace_ledger(uri, "clicks", [stream(source="rebuilt")], {}, lambda: None)
+    write_ledger(uri, "clicks", "run", SCHEDULED_MS, [stream(source="a later one")], {})
+    assert recorded_queries(uri, "clicks", {}) == {"per_10m": ("rebuilt", "a later one")}
+    assert recorded_queries(str(tmp_path / "none"), "clicks", {}) == {}

@@ -1,0 +1,106 @@
+"""Which windows a range holds, an audit compares, and a backfill may change: no table is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gold.windows import at, millis
+from tidemark.errors import BackfillRefused
+from tidemark.operators.windows.window_range import WindowRange, first_open_start, starting_in
+from tidemark.pipeline.model import Table, Window
+from tidemark.runs.backfill.audit_range import audited_range
+from tidemark.runs.backfill.backfill_plan import backfill_range
+
+MINUTE = timedelta(minutes=1)
+TUMBLING = Window(length=10 * MINUTE)
+SLIDING = Window(length=15 * MINUTE, slide=5 * MINUTE)
+
+minutes = st.integers(0, 600).map(lambda n: at(0) + n * MINUTE)
+
+
+@given(minutes, minutes, st.integers(1, 40), st.integers(1, 40))
+def test_a_range_holds_exactly_the_starts_on_the_grid(
+    start: datetime, end: datetime, slide: int, longer: int
+) -> None:
+    window = Window(length=(slide + longer) * MINUTE, slide=slide * MINUTE)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    instants = (start + n * MINUTE for n in range((end - start) // MINUTE))
+    starts = [instant for instant in instants if (instant - epoch) % window.slide == timedelta(0)]
+    found = starting_in(window, start, end)
+    assert (starts == []) == (found is None)
+    if found is not None:
+        assert (found.first_start, found.last_start) == (starts[0], starts[-1])
+
+
+@given(minutes, st.integers(1, 40), st.integers(1, 40))
+def test_the_first_open_window_ends_after_the_frontier_and_the_one_before_does_not(
+    close: datetime, slide: int, longer: int
+) -> None:
+    window = Window(length=(slide + longer) * MINUTE, slide=slide * MINUTE)
+    start = first_open_start(window, millis(close))
+    assert start + window.length > close >= start - window.slide + window.length
+
+
+def test_a_backfill_of_closed_windows_is_allowed_to_the_last_one() -> None:
+    found = backfill_range(SLIDING, at(10), at(10, 50), millis(at(11)), None)
+    assert found == WindowRange(at(10), at(10, 45), SLIDING.length)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "told"),
+    [
+        (at(10), at(10, 51), "The largest range that starts there is --from 2026-07-01T10:00:00Z "
+         "--to 2026-07-01T10:50:00Z."),
+        (at(10, 50), at(11), "All of the range is open."),
+        (at(10), at(10), "No window starts from 2026-07-01T10:00:00Z up to"),
+        (at(10, 1), at(10, 4), "No window starts"),
+        (at(11), at(10), "No window starts"),
+    ],
+)  # fmt: skip
+def test_a_range_with_open_windows_or_none_is_refused(
+    start: datetime, end: datetime, told: str
+) -> None:
+    with pytest.raises(BackfillRefused) as raised:
+        backfill_range(SLIDING, start, end, millis(at(11)), None)
+    assert told in str(raised.value)
+    assert str(raised.value).endswith("Nothing was written.")
+
+
+def test_before_the_first_publish_all_is_open() -> None:
+    with pytest.raises(BackfillRefused, match="closed up to none yet"):
+        backfill_range(TUMBLING, at(10), at(11), 0, None)
+
+
+def test_frozen_windows_are_refused_with_the_earliest_start_allowed() -> None:
+    with pytest.raises(BackfillRefused, match="--from 2026-07-01T08:10:00Z"):
+        backfill_range(TUMBLING, at(8), at(9), millis(at(11)), millis(at(8, 1)))
+    assert backfill_range(TUMBLING, at(8, 10), at(9), millis(at(11)), millis(at(8, 1)))
+
+
+def table(window: Window, **changes: object) -> Table:
+    return Table(window=window, **changes)
+
+
+def test_an_audit_without_bounds_has_all_windows_that_touch_a_date_with_rows() -> None:
+    found = audited_range(table(SLIDING), None, None, [date(2026, 7, 2), date(2026, 7, 1)], 0, None)
+    assert found == WindowRange(at(0) - SLIDING.length, at(23, 55, day=2), SLIDING.length)
+
+
+def test_an_audit_in_append_mode_ends_with_the_last_closed_window() -> None:
+    appending = table(TUMBLING, output_mode="append")
+    found = audited_range(appending, at(9), None, [date(2026, 7, 1)], millis(at(10, 9)), None)
+    assert found == WindowRange(at(9), at(9, 50), TUMBLING.length)
+    assert audited_range(appending, at(10), None, [date(2026, 7, 1)], millis(at(10)), None) is None
+
+
+def test_an_audit_begins_with_the_first_window_that_is_not_frozen() -> None:
+    found = audited_range(table(TUMBLING), None, at(9), [date(2026, 7, 1)], 0, millis(at(8, 1)))
+    assert found == WindowRange(at(8, 10), at(8, 50), TUMBLING.length)
+
+
+def test_an_audit_of_empty_tables_has_no_window() -> None:
+    assert audited_range(table(TUMBLING), None, None, [], 0, None) is None

@@ -1,0 +1,108 @@
+"""A pipeline as runs leave it, without Spark: rows in `ops/`, bronze, and a published table."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from tests.gold.windows import Windows, at, millis, window
+from tests.kit.running import Place
+from tidemark.checkpoint.doctor.findings import Verdict
+from tidemark.gold.pins import Late, TableResult
+from tidemark.runs.recorded_runs import record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.rows import Rows
+from tidemark.storage.result_file import RunError
+from tidemark.upkeep.checkpoints_in_use import InUse
+from tidemark.upkeep.plan import Kind, Plan, Share
+from tidemark.upkeep.record import STATE_CHECK, Kept, append_rows, record_upkeep, row_head
+
+BEGAN = at(12)
+TABLE = TableResult(
+    generation=1,
+    changes=1,
+    bronze=1,
+    windows_changed=3,
+    watermark_before_ms=0,
+    watermark_after_ms=millis(at(10, 40)),
+    close_before_ms=0,
+    close_after_ms=millis(at(10, 40)),
+    late=Late(rows=2, partly=1, recomputed=2, corrected=1),
+    gold=1,
+    published_windows=3,
+)
+
+
+def ended(
+    place: Place,
+    run_id: str = "run",
+    began: datetime = BEGAN,
+    error: Exception | None = None,
+    held: bool = False,
+    trigger: str = "manual",
+    late: Late = TABLE.late,
+    seconds: float = 6,
+) -> None:
+    """A run's row in `ops/runs`, as a run writes it at its end."""
+    unpublished: dict[str, Any] = {"gold": None, "published_windows": None} if held else {}
+    result = RunResult(
+        pipeline=place.name,
+        run_id=run_id,
+        outcome="failed" if error else "succeeded",
+        held=held,
+        trigger=trigger,
+        scheduled_at=began,
+        started_at=began,
+        ended_at=began + timedelta(seconds=seconds),
+        rows=Rows(read=1_000, accepted=988, rejected={"malformed": 10, "future": 2}),
+        tables={"per_10m": TABLE.model_copy(update={"late": late} | unpublished)},
+        error=RunError.of(error) if error else None,
+    )
+    record_run(place.places.runs, result, {})
+
+
+def windows_of(place: Place) -> Windows:
+    """The pipeline's table: two closed windows and an open one."""
+    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows.change(*(window(at(10, minute), key="a", total=1) for minute in (10, 20, 40)))
+    windows.publish_at(at(10, 40))
+    return windows
+
+
+def bronze(place: Place, *events: datetime) -> None:
+    """Accepted rows with these event times."""
+    rows = pa.table(
+        {
+            "at": pa.array(events, pa.timestamp("us", "UTC")),
+            "_event_date": pa.array([event.date() for event in events]),
+        }
+    )
+    write_deltalake(place.places.bronze, rows, mode="append", partition_by=["_event_date"])
+
+
+def housekept(place: Place, time: datetime, **state: int) -> None:
+    """A housekeeping of each table's checkpoint, with the bytes of state that it left."""
+    kept = [
+        Kept(
+            InUse(table, 1, f"{place.places.checkpoints}/{table}/1"),
+            Plan(
+                "",
+                Verdict.CLEAN_END,
+                range(2),
+                (Share(Kind.STATE, 4, left + 7, ("1.delta",), 7), Share(Kind.OFFSETS, 2, 300)),
+            ),
+        )
+        for table, left in state.items()
+    ]
+    record_upkeep(place.places.upkeep, place.name, "run", time, kept, {})
+
+
+def checked(place: Place, time: datetime, *stores: int) -> None:
+    """A state check that found stores of these bytes."""
+    query = InUse("per_10m", 1, "")
+    head = row_head(place.name, "run", time, STATE_CHECK, query) | {"verdict": "healthy"}
+    append_rows(place.places.upkeep, [head | {"state": {"bytes": size}} for size in stores], {})

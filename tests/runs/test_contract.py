@@ -1,0 +1,278 @@
+"""Contracts: recorded and read back, and the verdict of each kind of change."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.running import clicks
+from tidemark.checkpoint.reading.log_formats import parse_offsets
+from tidemark.errors import CheckpointUnreadable
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.pipeline.settings.state import PROVIDER
+from tidemark.runs.contract.contract import (
+    FIXED_BY_CHECKPOINT,
+    Contract,
+    contract_of,
+    read_contract,
+    write_contract,
+)
+from tidemark.runs.contract.difference import Difference, Verdict
+from tidemark.runs.contract.differences import differences
+from tidemark.runs.kept_columns import fingerprint
+
+DATA = Path(__file__).parents[1] / "checkpoint" / "data"
+SETTINGS = Settings(root="/lake", pipelines="/pipelines")
+Change = Callable[[dict[str, Any]], object]
+
+
+def content() -> dict[str, Any]:
+    """Two keys of one type, two measures of one type, and something of each section."""
+    columns = {"at": "timestamp", "seen": "timestamp", "key": "string", "tag": "string"}
+    source = {
+        "files": "landing/clicks/*.json",
+        "columns": columns | {"amount": "long", "size": "long"},
+        "event_time": {"column": "at"},
+        "unique": {"by": "key", "within": "1 day"},
+        "derive": {"large": "size > 10"},
+    }
+    table = {
+        "window": {"length": "10 minutes"},
+        "group_by": ["key", "tag"],
+        "measures": {"amount": "sum(amount)", "size": "sum(size)"},
+    }
+    return clicks(source=source, keep="30 days", tables={"per_10m": table})
+
+
+def contracts(of: dict[str, Any], settings: Settings = SETTINGS) -> tuple[Contract, Contract]:
+    pipeline = pipeline_from_mapping("clicks", of)
+    return contract_of(pipeline, "ingest", settings), contract_of(pipeline, "per_10m", settings)
+
+
+def found(change: Change, settings: Settings = SETTINGS) -> list[Difference]:
+    changed = copy.deepcopy(content())
+    change(changed)
+    pairs = zip(contracts(content()), contracts(changed, settings), strict=True)
+    return [one for old, new in pairs for one in differences(old, new)]
+
+
+def source(**changes: Any) -> Change:
+    return lambda of: of["source"].update(changes)
+
+
+def columns(**changes: Any) -> Change:
+    return lambda of: of["source"]["columns"].update(changes)
+
+
+def event_time(**changes: Any) -> Change:
+    return lambda of: of["source"]["event_time"].update(changes)
+
+
+def table(**changes: Any) -> Change:
+    return lambda of: of["tables"]["per_10m"].update(changes)
+
+
+def top(**changes: Any) -> Change:
+    return lambda of: of.update(changes)
+
+
+def without(*path: str) -> Change:
+    def remove(of: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            of = of[name]
+        del of[path[-1]]
+
+    return remove
+
+
+def advanced(**changes: Any) -> Change:
+    return lambda of: of.update(advanced=changes)
+
+
+SAME = {
+    "descriptions": table(description="Clicks"),
+    "schedule and owner": top(schedule="@hourly", owner="me", description="Clicks"),
+    "spelling of a measure": table(measures={"amount": "SUM( amount )", "size": "sum(size)"}),
+    "another name of a type": columns(amount="bigint"),
+    "order of the columns": lambda of: of["source"]["columns"].update(
+        at=of["source"]["columns"].pop("at")
+    ),
+    "a new table": lambda of: of["tables"].update(other=of["tables"]["per_10m"]),
+    "the default store, by its name": advanced(state={"store": "memory"}),
+    "limits of the state": advanced(state={"limits": {"max_changes": 5}}),
+    "memory": advanced(spark={"spark.sql.files.maxPartitionBytes": "1m"}),
+}
+SAFE = {
+    "source.columns.page": columns(page="string"),
+    "source.columns.seen": without("source", "columns", "seen"),
+    "source.columns.amount": columns(amount="long not null"),
+    "source.event_time.format": event_time(format="epoch_millis"),
+    "source.event_time.zone": event_time(zone="Europe/Vienna"),
+    "source.event_time.max_future": event_time(max_future="1 minute"),
+    "source.unique": source(unique={"by": "key", "within": "2 days"}),
+    "source.derive.large": source(derive={"large": "size > 20"}),
+    "source.derive.small": source(derive={"large": "size > 10", "small": "size < 2"}),
+    "source.unknown_fields": source(unknown_fields="reject"),
+    "source.files": source(files="landing/clicks/*.json*"),
+    "keep": top(keep="7 days"),
+    "advanced.max_files_per_batch": advanced(max_files_per_batch=5),
+}
+NO_EFFECT = {
+    "advanced.shuffle_partitions": advanced(shuffle_partitions=8),
+    "advanced.state.store": advanced(state={"store": "rocksdb"}),
+}
+NEW_GENERATION = {
+    "window.length": table(window={"length": "20 minutes", "slide": "10 minutes"}),
+    "window.slide": table(window={"length": "10 minutes", "slide": "5 minutes"}),
+    "group_by": table(group_by=["tag", "key"]),
+    "measures": table(measures={"size": "sum(size)", "amount": "sum(amount)"}),
+    "measures.amount": table(measures={"amount": "max(amount)", "size": "sum(size)"}),
+    "output_mode": table(output_mode="append"),
+}
+NOT_ALLOWED = {
+    "source.files": source(files="landing/other/*.json"),
+    "source.event_time.column": event_time(column="seen"),
+    "source.columns.amount": columns(amount="double"),
+    "keep": top(keep="90 days"),
+}
+
+
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME)
+def test_what_no_query_knows_is_no_difference(change: Change) -> None:
+    assert found(change) == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "what", "change"),
+    [
+        (verdict, what, change)
+        for verdict, changes in (
+            (Verdict.SAFE, SAFE),
+            (Verdict.NO_EFFECT, NO_EFFECT),
+            (Verdict.NEW_GENERATION, NEW_GENERATION),
+            (Verdict.NOT_ALLOWED, NOT_ALLOWED),
+        )
+        for what, change in changes.items()
+    ],
+)
+def test_each_change_alone_has_its_verdict(verdict: Verdict, what: str, change: Change) -> None:
+    assert [(one.what, one.verdict) for one in found(change)] == [(what, verdict)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "measures"),
+    [
+        (["key"], {"amount": "sum(amount)", "size": "sum(size)"}),
+        (["key", "tag", "seen"], {"amount": "sum(amount)", "size": "sum(size)"}),
+        (["key", "tag"], {"amount": "sum(amount)"}),
+        (["key", "tag"], {"total": "sum(amount)", "size": "sum(size)"}),
+        (["key", "tag"], {"amount": "sum(amount)", "size": "sum(size)", "n": "count(*)"}),
+    ],
+)
+def test_other_keys_and_measures_need_a_new_generation(
+    keys: list[str], measures: dict[str, str]
+) -> None:
+    (one,) = found(table(group_by=keys, measures=measures))
+    assert one.verdict is Verdict.NEW_GENERATION
+    assert one.reason.startswith("The state and the table hold")
+
+
+def test_swapped_measures_are_told_as_a_matter_of_position() -> None:
+    (one,) = found(NEW_GENERATION["measures"])
+    assert (one.before, one.after) == ("amount, size", "size, amount")
+    assert "by their position" in one.reason
+
+
+def test_a_watermark_delay_is_safe_and_moves_the_bound_on_the_future_with_it() -> None:
+    told = {(one.query, one.what, one.verdict) for one in found(top(watermark={"delay": "1 hour"}))}
+    assert told == {
+        ("per_10m", "watermark.delay", Verdict.SAFE),
+        ("ingest", "source.event_time.max_future", Verdict.SAFE),
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "verdict"),
+    [
+        ("landing/**/*.json", Verdict.SAFE),
+        ("landing/clicks/**/*.json", Verdict.SAFE),
+        ("landing/click/**/*.json", Verdict.NOT_ALLOWED),
+        ("landing/*.json", Verdict.NOT_ALLOWED),
+        ("s3://other/clicks/*.json", Verdict.NOT_ALLOWED),
+    ],
+)
+def test_a_pattern_may_change_where_it_still_reaches_the_old_folder(
+    files: str, verdict: Verdict
+) -> None:
+    assert [one.verdict for one in found(source(files=files))] == [verdict]
+
+
+def test_a_keep_that_goes_is_not_allowed_and_one_that_comes_is_safe() -> None:
+    assert [one.verdict for one in found(without("keep"))] == [Verdict.NOT_ALLOWED]
+    kept = contracts(content())[0]
+    for_ever = contracts({name: of for name, of in content().items() if name != "keep"})[0]
+    assert [one.verdict for one in differences(for_ever, kept)] == [Verdict.SAFE]
+
+
+def test_settings_of_the_project_count_like_the_pipelines_own() -> None:
+    settings = Settings(root="/lake", pipelines="/pipelines", spark={PROVIDER: "org.example.Store"})
+    (one,) = found(lambda of: None, settings)
+    assert (one.what, one.before) == ("advanced.state.store", "memory")
+    assert one.after == "org.example.Store"
+
+
+def test_a_contract_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    for number, contract in enumerate(contracts(content())):
+        typed = contract.with_types({"key": "string", "amount": "long"})
+        place = str(tmp_path / f"{number}.contract.json")
+        write_contract(place, typed, {})
+        read = read_contract(place, {})
+        assert read is not None
+        assert read.model_dump_json() == typed.model_dump_json()
+        assert read.is_of(contract.pipeline)
+        assert differences(read, contract) == ()
+
+
+def test_swapped_measures_are_another_content_though_mappings_compare_equal() -> None:
+    changed = copy.deepcopy(content())
+    NEW_GENERATION["measures"](changed)
+    swapped = pipeline_from_mapping("clicks", changed)
+    contract = contracts(content())[1]
+    assert contract.pipeline == swapped
+    assert not contract.is_of(swapped)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 2}', '{"version": 1, "query": "x"}'])
+def test_a_file_that_is_no_contract_is_named(tmp_path: Path, text: str) -> None:
+    place = tmp_path / "1.contract.json"
+    place.write_text(text)
+    with pytest.raises(CheckpointUnreadable, match="no contract that this version"):
+        read_contract(str(place), {})
+
+
+def test_no_contract_is_none(tmp_path: Path) -> None:
+    assert read_contract(str(tmp_path / "1.contract.json"), {}) is None
+
+
+def test_what_a_checkpoint_fixes_stands_in_the_offsets_of_a_real_one() -> None:
+    offsets = parse_offsets(0, (DATA / "aggregate/offsets/0").read_bytes())
+    assert set(FIXED_BY_CHECKPOINT) <= set(offsets.conf)
+
+
+def test_a_change_of_a_check_concerns_no_query_and_no_column() -> None:
+    checked = copy.deepcopy(content())
+    checked["source"]["checks"] = [{"warn": {"rejected_share": {"at_most": 0.1}}}]
+    checked["tables"]["per_10m"]["checks"] = [{"fail": "amount > 0"}]
+    assert found(table(checks=[{"fail": "amount > 0"}])) == []
+    before, after = (pipeline_from_mapping("clicks", one) for one in (content(), checked))
+    assert fingerprint(before) == fingerprint(after)
+    for old, new in zip(contracts(content()), contracts(checked), strict=True):
+        assert old == new
+        assert old.is_of(after)
+    assert after.without_checks() == before
+    assert before.with_checks_of(after) == after

@@ -1,0 +1,183 @@
+"""Whether a run may begin, and by which content: from checkpoints and tables, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+
+from tests.kit.running import Place, clicks
+from tidemark.errors import PipelineChanged
+from tidemark.runs.contract.check import Admitted, admit, compare, record
+from tidemark.runs.contract.contract import read_contract
+
+MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
+SWAPPED = dict(reversed(MEASURES.items()))
+START = datetime(2026, 7, 1, tzinfo=UTC)
+
+
+def content(measures: Mapping[str, str] = MEASURES, **changes: Any) -> dict[str, Any]:
+    window = {"length": "10 minutes"}
+    table = {"window": window, "group_by": ["key"], "measures": dict(measures)}
+    return clicks(tables={"per_10m": table}, **changes)
+
+
+def longer(delay: str) -> dict[str, Any]:
+    return content(watermark={"delay": delay})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A pipeline whose gold is there, as its first run made it."""
+    place = Place(tmp_path, content())
+    make_gold(place)
+    return place
+
+
+def make_gold(place: Place, generation: int = 1) -> None:
+    utc = pa.timestamp("us", "UTC")
+    columns = [
+        pa.field("window_start", utc),
+        pa.field("window_end", utc),
+        pa.field("key", pa.string()),
+        pa.field("events", pa.int64(), metadata={"comment": "count(*)"}),
+        pa.field("amount", pa.int64(), metadata={"comment": "sum(amount)"}),
+        pa.field("rows", pa.int64()),
+    ]
+    uri, schema = place.places.gold("per_10m"), pa.schema(columns)
+    named = CommitProperties(app_transactions=[Transaction("generation", generation)])
+    DeltaTable.create(uri, Schema.from_arrow(schema), mode="overwrite", commit_properties=named)
+    row = [[START], [START + timedelta(minutes=10)], ["a"], [1], [2], [1]]
+    write_deltalake(uri, pa.table(row, schema=schema), mode="append")
+
+
+def plan(place: Place, query: str, batch: int, committed: bool) -> None:
+    """Names are all that is read of a log here."""
+    folder = Path(place.places.contract(query, 1).removesuffix(".contract.json"))
+    for log in ("offsets", "commits") if committed else ("offsets",):
+        (folder / log).mkdir(parents=True, exist_ok=True)
+        (folder / log / str(batch)).touch()
+
+
+def plan_all(place: Place) -> None:
+    for query in ("ingest", "per_10m"):
+        plan(place, query, 0, committed=True)
+
+
+def started(place: Place, of: Mapping[str, Any] | None = None) -> Admitted:
+    """A run up to where its first batch would be planned."""
+    place.content = of or place.content
+    admitted = admit(place.pipeline, place.settings)
+    record(admitted, place.settings)
+    return admitted
+
+
+def test_a_first_run_records_both_contracts_with_the_types_of_the_table(place: Place) -> None:
+    assert [query.name for query in started(place).to_record] == ["ingest", "per_10m"]
+    contract = read_contract(place.places.contract("per_10m", 1), {})
+    assert contract is not None
+    assert [(one.name, one.type) for one in contract.keys] == [("key", "string")]
+    assert [(one.name, one.type) for one in contract.measures] == [
+        ("events", "long"),
+        ("amount", "long"),
+    ]
+
+
+def test_the_next_run_records_nothing(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    assert started(place) == Admitted(place.pipeline)
+
+
+def test_a_contract_by_which_no_batch_was_planned_gives_way(place: Place) -> None:
+    started(place)
+    admitted = started(place, content(SWAPPED, advanced={"shuffle_partitions": 3}))
+    assert len(admitted.to_record) == 2
+    contract = read_contract(place.places.contract("per_10m", 1), {})
+    assert contract is not None
+    assert list(contract.settings.values()) == ["3"]
+    assert [one.name for one in contract.measures] == list(SWAPPED)
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_contract_binds_while_either_log_is_there(place: Place, log: str) -> None:
+    started(place)
+    plan_all(place)
+    other = {"offsets": "commits", "commits": "offsets"}[log]
+    (Path(place.places.query_checkpoint("per_10m", 1)) / other / "0").unlink()
+    with pytest.raises(PipelineChanged, match="needs a new generation"):
+        started(place, content(SWAPPED))
+
+
+def test_settings_that_a_checkpoint_fixes_are_told_with_every_run(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    for _ in range(2):
+        (told,) = started(place, content(advanced={"shuffle_partitions": 3})).told
+        assert "shuffle_partitions: the default → 3: safe, without effect" in told
+
+
+def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    plan(place, "per_10m", 1, committed=False)
+    before = place.pipeline
+    admitted = started(place, longer("1 hour"))
+    assert admitted.pipeline.model_dump_json() == before.model_dump_json()
+    assert admitted.to_record == ()
+    assert "per_10m repeats batch 1" in admitted.told[0]
+    plan(place, "per_10m", 1, committed=True)
+    assert started(place).pipeline == place.pipeline
+    assert not compare(place.pipeline, place.settings).differences
+
+
+def test_a_batch_that_the_change_does_not_concern_needs_no_run_of_its_own(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    plan(place, "per_10m", 1, committed=False)
+    source = content()["source"]
+    admitted = started(place, content(source=source | {"unknown_fields": "reject"}))
+    assert admitted.pipeline is not None
+    assert admitted.pipeline.source.unknown_fields == "reject"
+
+
+def test_batches_that_two_contents_planned_are_not_finished_by_either(place: Place) -> None:
+    """As after a table was taken out of the file with a batch left, and put back with a change."""
+    started(place)
+    plan_all(place)
+    plan(place, "per_10m", 1, committed=False)
+    ingest = Path(place.places.contract("ingest", 1))
+    ingest.write_text(ingest.read_text().replace(': "keep"', ': "ignore"'))
+    with pytest.raises(PipelineChanged, match="planned by another content") as refused:
+        started(place, longer("1 hour"))
+    assert "per_10m repeats batch 1" in str(refused.value)
+    assert place.places.contract("per_10m", 1) in str(refused.value)
+
+
+def test_without_a_contract_gold_tells_keys_measures_and_length(place: Place) -> None:
+    plan_all(place)
+    window = {"length": "20 minutes", "slide": "10 minutes"}
+    table = {"window": window, "group_by": [], "measures": SWAPPED | {"amount": "max(amount)"}}
+    asked = Place(place.root, clicks(tables={"per_10m": table}))
+    found = compare(asked.pipeline, asked.settings).differences
+    assert [one.what for one in found] == [
+        "window.length",
+        "group_by",
+        "measures",
+        "measures.amount",
+    ]
+    assert len(started(place).to_record) == 2
+    assert started(place) == Admitted(place.pipeline)
+
+
+def test_a_new_generation_has_a_contract_of_its_own(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    make_gold(place, generation=2)
+    _, query = started(place, content(SWAPPED)).to_record
+    assert query.place == place.places.contract("per_10m", 2)

@@ -1,0 +1,160 @@
+"""`ops/runs`: one row for each end of a run, also for a run that was killed after its publish."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.gold.windows import Windows, at, window
+from tests.kit.running import Place, query
+from tests.runs.test_result import RESULT
+from tidemark.gold.publish import publish_table
+from tidemark.gold.published import publish_note
+from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.results.result import RunResult
+
+STARTED = RESULT.started_at
+GOOD = RESULT.model_copy(update={"outcome": "succeeded", "held": False, "error": None})
+
+
+def rows(uri: str, columns: str = "run, outcome") -> list[tuple[Any, ...]]:
+    table = DeltaTable(uri).to_pyarrow_table()
+    return query(f"SELECT {columns} FROM runs ORDER BY ALL", runs=table)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> str:
+    return str(tmp_path / "ops" / "runs")
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (GOOD, "succeeded"),
+        (RESULT, "failed"),
+        (GOOD.model_copy(update={"held": True}), "held"),
+    ],
+)
+def test_a_run_that_is_recorded_again_has_one_row(
+    runs: str, result: RunResult, outcome: str
+) -> None:
+    record_run(runs, result, {})
+    version = DeltaTable(runs).version()
+    record_run(runs, result, {})
+    assert rows(runs) == [(result.run_id, outcome)]
+    assert DeltaTable(runs).version() == version
+
+
+def test_a_held_run_gets_a_second_row_when_it_is_published(runs: str) -> None:
+    record_run(runs, GOOD.model_copy(update={"held": True}), {})
+    record_run(runs, GOOD, {})
+    record_run(runs, GOOD, {})
+    assert rows(runs, "outcome") == [("held",), ("succeeded",)]
+
+
+def test_each_try_of_a_run_has_its_row(runs: str) -> None:
+    record_run(runs, RESULT, {})
+    later = {"started_at": STARTED + timedelta(minutes=1), "ended_at": STARTED + timedelta(hours=1)}
+    record_run(runs, GOOD.model_copy(update=later), {})
+    assert rows(runs, "outcome") == [("failed",), ("succeeded",)]
+
+
+def test_a_row_tells_what_the_result_tells(runs: str) -> None:
+    record_run(runs, RESULT, {})
+    (row,) = DeltaTable(runs).to_pyarrow_table().to_pylist()
+    assert (row["rows_read"], row["rows_accepted"], row["rows_rejected"]) == (5, 3, 2)
+    assert dict(row["batches"]) == {"ingest": 1, "per_10m": 2}
+    assert dict(row["seconds"]) == {"session": 3.5}
+    assert dict(row["versions"]) == {"bronze": 5, "rejects": 1}
+    assert (row["error_class"], row["error"]) == ("RunFailed", "Größe „x“")
+    (table,) = row["tables"]
+    assert table["table"] == "per_10m"
+    assert table["watermark_before"] is table["close_before"] is table["sealed_to"] is None
+    assert table["close_after"] == datetime(2015, 5, 17, 19, 13, 20, 123_000, tzinfo=UTC)
+
+
+def test_pipelines_have_rows_of_their_own(runs: str) -> None:
+    record_run(runs, GOOD, {})
+    record_run(runs, GOOD.model_copy(update={"pipeline": "words"}), {})
+    record_run(runs, GOOD.model_copy(update={"pipeline": "words"}), {})
+    assert rows(runs, "pipeline") == [("clicks",), ("words",)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A pipeline whose gold lies where its runs publish it."""
+    return Place(tmp_path)
+
+
+def publish(place: Place, run_id: str, started: datetime) -> None:
+    """A publish, without the row that follows it."""
+    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows.change(window(at(10), key=run_id, total=1))
+    pins = windows.pin(None)
+    note = publish_note(run_id, started)
+    publish_table(windows.table, pins, windows.gold_uri, windows.changes_uri, note, {}, _fine)
+
+
+def _fine() -> None:
+    return None
+
+
+def interrupted(place: Place) -> None:
+    record_interrupted_run(place.pipeline, place.places, {})
+
+
+def test_before_the_first_publish_nobody_was_interrupted(place: Place) -> None:
+    interrupted(place)
+    assert not Path(place.places.runs).exists()
+
+
+def test_a_run_that_was_killed_after_its_publish_gets_its_row_by_the_next_one(
+    place: Place,
+) -> None:
+    publish(place, "killed", STARTED)
+    interrupted(place)
+    interrupted(place)
+    assert rows(place.places.runs) == [("killed", "interrupted")]
+    (row,) = DeltaTable(place.places.runs).to_pyarrow_table().to_pylist()
+    assert row["started_at"] == STARTED
+    assert [(t["table"], t["gold_version"]) for t in row["tables"]] == [("per_10m", 1)]
+
+
+@pytest.mark.parametrize("result", [GOOD, RESULT])
+def test_a_run_that_told_its_end_was_not_interrupted(place: Place, result: RunResult) -> None:
+    publish(place, result.run_id, STARTED)
+    record_run(place.places.runs, result, {})
+    interrupted(place)
+    assert len(rows(place.places.runs)) == 1
+
+
+def test_a_run_whose_publish_step_was_killed_has_a_held_and_an_interrupted_row(
+    place: Place,
+) -> None:
+    record_run(place.places.runs, GOOD.model_copy(update={"held": True}), {})
+    publish(place, GOOD.run_id, STARTED)
+    interrupted(place)
+    assert rows(place.places.runs, "outcome") == [("held",), ("interrupted",)]
+
+
+def test_a_second_try_that_was_killed_is_told_apart_from_the_first(place: Place) -> None:
+    record_run(place.places.runs, RESULT, {})
+    publish(place, RESULT.run_id, STARTED + timedelta(minutes=5))
+    interrupted(place)
+    assert rows(place.places.runs, "outcome, started_at = (SELECT max(started_at) FROM runs)") == [
+        ("failed", False),
+        ("interrupted", True),
+    ]
+
+
+def test_commits_of_maintenance_do_not_hide_the_publish(place: Place) -> None:
+    publish(place, "killed", STARTED)
+    gold = DeltaTable(place.places.gold("per_10m"))
+    for _ in range(5):
+        gold.alter.set_table_properties({"delta.logRetentionDuration": "interval 40 days"})
+    interrupted(place)
+    assert rows(place.places.runs) == [("killed", "interrupted")]

@@ -1,0 +1,310 @@
+"""How a pipeline stands, told by its tables, and what is to be done about it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from tests.gold.windows import Windows, at, window
+from tests.kit.running import Place, clicks
+from tests.runs.pipelines import BEGAN, bronze, checked, ended, housekept, windows_of
+from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
+from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
+from tidemark.gold.published import publish_note
+from tidemark.runs.recorded_runs import SCHEMA, record_interrupted_run
+from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses, pipeline_status
+from tidemark.runs.status.recent_runs import recent_runs
+from tidemark.runs.status.state import State
+from tidemark.storage.delta.fence import fence_tables, pipeline_tables
+from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
+
+NOW = BEGAN + timedelta(minutes=25)
+EVERY_TEN_MINUTES = clicks(schedule="*/10 * * * *")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def told(place: Place, now: datetime = NOW) -> PipelineStatus:
+    return pipeline_status(place.pipeline, place.settings, now)
+
+
+def state(place: Place, now: datetime = NOW) -> State:
+    return told(place, now).state
+
+
+def test_a_pipeline_that_has_not_run_is_told_how_to_run_it(place: Place) -> None:
+    found = told(place)
+    assert (found.state, found.runs) == (State.NEW, ())
+    assert found.next_step == "It has not run yet: `tidemark run clicks` runs it."
+    assert list(place.root.iterdir()) == []
+
+
+def test_a_pipeline_is_told_by_what_its_runs_left(place: Place) -> None:
+    windows_of(place)
+    bronze(place, at(10, 12), at(10, 50))
+    ended(place)
+    found = told(place)
+    assert (found.state, found.next_step) == (State.WELL, "Nothing.")
+    assert (found.newest_event, found.watermark) == (at(10, 50), at(10, 40))
+    (table,) = found.tables
+    assert (table.closed_to, table.open_windows, table.unpublished) == (at(10, 40), 1, 0)
+    assert (table.late_rows, table.corrected_windows) == (3, 1)
+    (run,) = found.runs
+    assert (run.read, run.accepted, run.rejected) == (1_000, 988, 12)
+
+
+def test_a_run_that_was_held_and_then_published_is_one_run(place: Place) -> None:
+    windows_of(place)
+    ended(place, held=True)
+    assert state(place) is State.HELD
+    ended(place, seconds=9)
+    assert [run.outcome for run in told(place).runs] == ["succeeded"]
+    assert state(place) is State.WELL
+
+
+def test_a_publish_that_failed_and_then_went_well_is_told_by_its_end(place: Place) -> None:
+    windows_of(place)
+    ended(place, held=True)
+    ended(place, error=RunFailed("no"), seconds=9)
+    assert state(place) is State.FAILED
+    ended(place, seconds=12)
+    assert [run.outcome for run in told(place).runs] == ["succeeded"]
+
+
+def test_a_run_whose_row_the_next_one_wrote_is_not_held(place: Place) -> None:
+    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows.change(window(at(10), key="a", total=1))
+    ended(place, held=True)
+    windows.publish_at(None)
+    assert state(place) is State.HELD
+    record_interrupted_run(place.pipeline, place.places, {})
+    assert [run.outcome for run in told(place).runs] == ["interrupted"]
+    assert state(place) is State.WELL
+
+
+def test_changes_that_no_publish_took_are_told(place: Place) -> None:
+    windows = windows_of(place)
+    ended(place)
+    windows.change(*(window(at(11, minute), key="a", total=1) for minute in (0, 10)))
+    found = told(place)
+    assert found.state is State.HELD
+    assert found.next_step == (
+        "2 changed windows are not published. The next run (`tidemark run clicks`) publishes them."
+    )
+
+
+def test_the_commits_of_a_fence_are_no_changes(place: Place) -> None:
+    windows_of(place)
+    bronze(place, at(10))
+    ended(place)
+    fence_tables(pipeline_tables(place.pipeline, place.places), 3, {})
+    assert state(place) is State.WELL
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "step"),
+    [
+        (
+            RunFailed("query x: boom\nat y"),
+            State.FAILED,
+            "The next run (`tidemark run clicks`) can mend it; the last one failed: RunFailed: "
+            "query x: boom…",
+        ),
+        (KeyError("k"), State.FAILED, None),
+        (
+            TableMismatch("gold lacks a column"),
+            State.STOPPED,
+            "Mend this, then `tidemark run clicks`: TableMismatch: gold lacks a column",
+        ),
+    ],
+)
+def test_a_failed_run_is_told_by_whether_a_retry_can_help(
+    place: Place, error: Exception, expected: State, step: str | None
+) -> None:
+    ended(place, error=error)
+    found = told(place)
+    assert found.state is expected
+    assert step in (None, found.next_step)
+
+
+def test_a_run_that_found_the_lease_taken_says_nothing_of_the_pipeline(place: Place) -> None:
+    windows_of(place)
+    ended(place)
+    ended(place, "second", BEGAN + timedelta(seconds=2), error=LeaseHeld("held"))
+    assert state(place) is State.WELL
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
+    place: Place, stopped: bool
+) -> None:
+    windows_of(place)
+    ended(place, error=TableMismatch("gold lacks a column") if stopped else None)
+    before = told(place)
+    failed = ChecksFailed("amount < 100") if not stopped else None
+    ended(place, "mend", BEGAN + timedelta(minutes=1), error=failed, trigger="backfill")
+    # More than a screen shows; and one that died before its row was written.
+    for n in range(35):
+        ended(place, f"day {n}", BEGAN + timedelta(minutes=2, seconds=n), trigger="backfill")
+    note = publish_note("dead", BEGAN + timedelta(minutes=20), "backfill")
+    gold = DeltaTable(place.places.gold("per_10m"))
+    write_deltalake(
+        gold, gold.to_pyarrow_table(), mode="overwrite",
+        commit_properties=CommitProperties(custom_metadata=note),
+    )  # fmt: skip
+    record_interrupted_run(place.pipeline, place.places, {})
+    found = told(place)
+    assert (found.state, found.next_step) == (before.state, before.next_step)
+    assert [run.run for run in found.runs] == ["run"]
+
+
+def test_a_run_at_work_is_told(place: Place) -> None:
+    with HoldingProcess(place.places.lease, "nightly", 60) as holding:
+        assert holding.heard() == "held 1"
+        found = told(place, datetime.now(tz=BEGAN.tzinfo))
+    assert found.state is State.WORKING
+    assert found.next_step.startswith("Nothing: run nightly (stream) on ")
+
+
+def test_a_run_that_was_killed_is_told_by_the_lease_that_it_left(place: Place) -> None:
+    windows_of(place)
+    ended(place)
+    leave(place.places.lease, left_by_another())
+    found = told(place, T0)
+    assert found.state is State.KILLED
+    assert found.next_step == (
+        "run other (stream) on elsewhere did not come to its end (its processes are gone). The "
+        "next run (`tidemark run clicks`) finishes what it left."
+    )
+
+
+def test_a_lease_that_nobody_can_read_leaves_the_status_unknown(place: Place) -> None:
+    Path(place.places.lease).mkdir(parents=True)
+    Path(place.places.lease, f"{7:020}.json").write_text("{")
+    found = told(place)
+    assert found.state is State.UNKNOWN
+    assert found.problem is not None
+    assert found.problem.startswith("LeaseUnreadable: ")
+
+
+@pytest.mark.parametrize(
+    ("trigger", "minutes", "expected"),
+    [
+        ("scheduled", 19, State.WELL),
+        ("scheduled", 25, State.OVERDUE),
+        ("manual", 25, State.WELL),
+    ],
+)
+def test_a_scheduled_pipeline_is_overdue_when_a_time_of_its_schedule_passed_without_a_run(
+    tmp_path: Path, trigger: str, minutes: int, expected: State
+) -> None:
+    pytest.importorskip("croniter")
+    place = Place(tmp_path, EVERY_TEN_MINUTES)
+    windows_of(place)
+    ended(place, trigger=trigger)
+    found = told(place, BEGAN + timedelta(minutes=minutes))
+    assert found.state is expected
+    if expected is State.OVERDUE:
+        assert found.next_step == (
+            "Is its Dag paused, or Airflow down? No run began since 2026-07-01T12:00:00Z, though "
+            "its schedule names 2026-07-01T12:10:00Z and a time after that."
+        )
+
+
+def test_a_failed_run_that_no_other_follows_is_overdue(tmp_path: Path) -> None:
+    pytest.importorskip("croniter")
+    place = Place(tmp_path, EVERY_TEN_MINUTES)
+    ended(place, trigger="scheduled", error=RunFailed("boom"))
+    found = told(place)
+    assert found.state is State.OVERDUE
+    assert found.next_step.endswith("the last one failed: RunFailed: boom")
+
+
+def test_the_last_ten_runs_count_as_recent(place: Place) -> None:
+    for number in range(13):
+        began = BEGAN + timedelta(minutes=number)
+        ended(place, f"run {number}", began, held=True)
+        ended(place, f"run {number}", began)
+    runs = told(place).runs
+    assert [run.run for run in runs] == [f"run {number}" for number in range(12, 2, -1)]
+
+
+def test_pipelines_do_not_see_the_runs_of_others(tmp_path: Path) -> None:
+    one, other = Place(tmp_path), Place(tmp_path, name="words")
+    ended(one)
+    assert state(other) is State.NEW
+    ended(other, error=TableMismatch("x"))
+    assert (len(told(one).runs), len(told(other).runs)) == (1, 1)
+
+
+def test_only_files_with_the_newest_rows_are_opened(place: Place) -> None:
+    for number in range(9):
+        ended(place, f"run {number}", BEGAN + timedelta(minutes=number, microseconds=123_456))
+    table = DeltaTable(place.places.runs)
+    newest = [f"run {number}" for number in (8, 7, 6)]
+    for uri in table.file_uris():
+        if pq.read_table(uri).column("run")[0].as_py() not in newest:
+            Path(uri).unlink()
+    rows = newest_rows(table, "clicks", "started_at", 3)
+    assert [row["run"] for row in rows] == newest
+
+
+def test_rows_in_one_large_file_are_found_as_well(place: Place) -> None:
+    for number in range(5):
+        ended(place, f"run {number}", BEGAN + timedelta(minutes=number))
+    DeltaTable(place.places.runs).optimize.compact()
+    runs = recent_runs(DeltaTable(place.places.runs), "clicks", 2)
+    assert [run.run for run in runs] == ["run 4", "run 3"]
+
+
+def test_a_table_of_runs_without_a_row_tells_of_none(place: Place) -> None:
+    ensure_ops_table(place.places.runs, SCHEMA, "", {})
+    assert state(place) is State.NEW
+
+
+def test_open_windows_are_looked_for_in_the_newest_dates_only(place: Place) -> None:
+    windows = windows_of(place)
+    windows.change(window(at(9, day=5), key="a", total=1))
+    windows.publish_at(at(0, day=5))
+    ended(place)
+    for uri in windows.gold_table().file_uris():
+        if "window_date=2026-07-01" in uri:
+            Path(uri).unlink()
+    assert told(place).tables[0].open_windows == 1
+
+
+def test_the_state_is_what_the_last_upkeep_left_or_found(place: Place) -> None:
+    windows_of(place)
+    ended(place)
+    assert told(place).state_bytes is None
+    housekept(place, at(11), ingest=0, per_10m=5_000)
+    housekept(place, at(12), ingest=0, per_10m=4_000)
+    assert told(place).state_bytes == 4_000
+    checked(place, at(13), 1_000, 2_500)
+    assert told(place).state_bytes == 3_500
+
+
+def test_a_broken_file_and_a_broken_table_keep_no_other_pipeline_from_being_told(
+    tmp_path: Path,
+) -> None:
+    good, torn, bad = (Place(tmp_path, name=name) for name in ("good", "torn", "bad"))
+    for place in (good, torn):
+        place.write_file()
+        windows_of(place)
+    ended(good)
+    Path(torn.places.gold("per_10m"), "_delta_log", f"{1:020}.json").write_text("{")
+    bad.write_file().write_text("source: [\n")
+    found = {one.name: one for one in all_statuses(good.settings, NOW)}
+    assert [(name, one.state) for name, one in found.items()] == [
+        ("bad", State.INVALID),
+        ("good", State.WELL),
+        ("torn", State.UNKNOWN),
+    ]
+    assert found["bad"].next_step.startswith(f"Mend {tmp_path}/pipelines/bad.yaml: ")

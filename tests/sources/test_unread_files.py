@@ -1,0 +1,188 @@
+"""Which files of a source are unread, beside what the engine's own file source takes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.storage.s3 import s3_server
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import CheckpointUnreadable, StorageUnavailable
+from tidemark.pipeline.settings.storage_options import local_path
+from tidemark.pipeline.source_files import SourceFiles
+from tidemark.sources.files.pattern import file_pattern, is_hidden
+from tidemark.sources.files.unread import unread_files
+from tidemark.storage.files import write_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = (
+    "a.json", "b.json", "b.jsonl", "_a.json", ".a.json", "_a=1.json", "_metadata.json",
+    "a.json._COPYING_", "a b.json", "ä.json", "a%20b.json", "a#1.json", "a.json#1", "a+b.json",
+    "{a}.json", "[a].json", "a,b.json", "^.json", "!.json", "A.JSON", "1-x.json", "2-x.json",
+)  # fmt: skip
+FOLDERS = ("", "x", "x/y", "_x", ".x", "x=1", "_x=1", "z.json", "x y")
+SOURCES = [
+    SourceFiles("landing", recursive, name)
+    for recursive in (False, True)
+    for name in ("*.json", "*.json*", "*", "[ab].json", "[!a]*.json", "{a,b}.json", "?-x.json")
+] + [
+    SourceFiles("landing/*", False, "*.json"),
+    SourceFiles("landing/{x,_x}", True, "*.json"),
+    SourceFiles("landing/x*", False, "[0-9]-x.json"),
+    SourceFiles("landing/*/y", False, "*.json"),
+    SourceFiles("landing/z*", True, "*.json"),
+]
+
+
+def make(root: Path, paths: list[str]) -> None:
+    for path in paths:
+        file = root / "landing" / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}\n")
+
+
+def placed(source: SourceFiles, root: Path) -> SourceFiles:
+    return SourceFiles(f"{root}/{source.folder}", source.recursive, source.name)
+
+
+def taken_by_spark(spark: SparkSession, source: SourceFiles, place: Path) -> Checkpoint:
+    """The checkpoint of a query that has read the source as an ingest does."""
+    from tidemark.streaming.sources.files import stream_of_files
+
+    writer = stream_of_files(spark, source, None).writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return Checkpoint(str(place), {})
+
+
+def files_of(checkpoint: Checkpoint) -> set[str]:
+    batches = checkpoint.batches("offsets")
+    return {local_path(one.uri) for batch in batches for one in checkpoint.source_files(batch)}
+
+
+# Where the name's pattern fits folders too, more may be told than Spark takes.
+EXACT = [source for source in SOURCES if source.recursive or source.name != "*"]
+
+
+# One of each shape at every run; the others take as long again.
+SHORT = {"*.json*", "[!a]*.json", "?-x.json", "[0-9]-x.json"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(one, marks=() if one.name in SHORT else pytest.mark.long, id=str(one))
+        for one in EXACT
+    ],
+)
+def test_what_is_unread_is_what_spark_takes(
+    spark: SparkSession, tmp_path: Path, source: SourceFiles
+) -> None:
+    folders = [folder for folder in FOLDERS if folder != "z.json"]
+    make(tmp_path, [f"{folder}/{name}" for folder in folders for name in NAMES])
+    (tmp_path / "landing" / "link.json").symlink_to(tmp_path / "landing" / "a.json")
+    (tmp_path / "landing" / "broken.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "landing" / "x-link").symlink_to(tmp_path / "landing" / "x")
+    source = placed(source, tmp_path)
+    new = set(unread_files(source, Checkpoint(str(tmp_path / "none"), {})))
+    checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
+    assert new == files_of(checkpoint)
+    assert unread_files(source, checkpoint) == []
+
+
+@settings(max_examples=15)
+@given(
+    paths=st.lists(
+        st.tuples(st.sampled_from(FOLDERS), st.sampled_from(NAMES)).map("/".join),
+        min_size=1, max_size=12, unique=True,
+    ),
+    source=st.sampled_from(SOURCES),
+)  # fmt: skip
+def test_what_spark_would_take_is_never_missed(
+    spark: SparkSession, paths: list[str], source: SourceFiles
+) -> None:
+    """Also where a folder has a name that the pattern fits."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        make(root, paths)
+        source = placed(source, root)
+        new = set(unread_files(source, Checkpoint(str(root / "none"), {})))
+        checkpoint = taken_by_spark(spark, source, root / "checkpoint")
+        assert new >= files_of(checkpoint)
+
+
+def test_a_file_that_changed_since_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    make(tmp_path, ["a.json"])
+    source = placed(SourceFiles("landing", False, "*.json"), tmp_path)
+    checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
+    (tmp_path / "landing" / "a.json").write_text("{}\n{}\n")
+    os.utime(tmp_path / "landing" / "a.json", (2_000_000_000, 2_000_000_000))
+    assert unread_files(source, checkpoint) == []
+    taken_by_spark(spark, source, tmp_path / "checkpoint")
+    assert checkpoint.batches("offsets") == (0,)
+
+
+def test_compacted_lists_are_read_with_those_since(spark: SparkSession, tmp_path: Path) -> None:
+    source = placed(SourceFiles("landing", False, "*.json"), tmp_path)
+    for number in range(12):
+        make(tmp_path, [f"{number}.json"])
+        checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
+        assert unread_files(source, checkpoint) == []
+    assert checkpoint.batches("sources/0", ".compact") == (9,)
+    make(tmp_path, ["new.json"])
+    assert unread_files(source, checkpoint) == [str(tmp_path / "landing" / "new.json")]
+    (tmp_path / "checkpoint/sources/0/10").unlink()
+    with pytest.raises(CheckpointUnreadable, match="sources/0/10 is missing"):
+        unread_files(source, checkpoint)
+
+
+def test_files_that_were_listed_and_not_planned_cannot_be_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    make(tmp_path, ["a.json"])
+    source = placed(SourceFiles("landing", False, "*.json"), tmp_path)
+    checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
+    (tmp_path / "checkpoint/sources/0/1").write_text("v1\n")
+    with pytest.raises(CheckpointUnreadable, match="ends with 1, offsets with 0"):
+        unread_files(source, checkpoint)
+
+
+def test_a_folder_that_is_not_there_cannot_be_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageUnavailable, match="could not be listed"):
+        unread_files(
+            SourceFiles(f"{tmp_path}/landing", False, "*"), Checkpoint(f"{tmp_path}/none", {})
+        )
+
+
+@pytest.mark.parametrize("name", ["{a", "a}", "[]", "[z-a]", "{a/b}"])
+def test_a_pattern_that_hadoop_does_not_read_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="no pattern that Hadoop reads"):
+        file_pattern(SourceFiles(f"/landing/{name}", False, "*"))
+
+
+def test_hidden_names_are_the_engines() -> None:
+    hidden = [name for name in NAMES if is_hidden(name)]
+    assert hidden == ["_a.json", ".a.json", "a.json._COPYING_"]
+
+
+def test_files_on_object_storage_are_told_by_the_same_rules(tmp_path: Path) -> None:
+    with s3_server() as options:
+        for key in ("a b.json", "sub/b.json", "_sub/c.json", ".d.json", "e.txt"):
+            write_bytes(f"s3://lake/landing/{key.replace(' ', '%20')}", b"{}", options)
+        checkpoint = "s3://lake/checkpoint"
+        source = SourceFiles("s3://lake/landing", True, "*.json")
+        new = ["s3://lake/landing/a b.json", "s3://lake/landing/sub/b.json"]
+        assert sorted(unread_files(source, Checkpoint(checkpoint, options))) == new
+        offsets = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":0}'
+        write_bytes(f"{checkpoint}/offsets/0", offsets.encode(), options)
+        listed = '{"path":"s3a://lake/landing/a%20b.json","timestamp":1,"batchId":0}'
+        write_bytes(f"{checkpoint}/sources/0/0", f"v1\n{listed}".encode(), options)
+        assert unread_files(source, Checkpoint(checkpoint, options)) == new[1:]

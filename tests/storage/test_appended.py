@@ -1,0 +1,44 @@
+"""The rows that a table's commits appended, and not those that they only wrote anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from tidemark.storage.delta.appended import appended_rows
+
+
+def append(uri: str, *values: int) -> int:
+    write_deltalake(uri, pa.table({"n": pa.array(values, pa.int64())}), mode="append")
+    return DeltaTable(uri).version()
+
+
+def appended(uri: str, first: int, last: int) -> list[int]:
+    rows = appended_rows(DeltaTable(uri), uri, first, last)
+    return sorted(pa.table(rows.to_table()).column("n").to_pylist())
+
+
+def test_each_version_gives_the_rows_that_it_appended(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    assert (append(uri, 1, 2), append(uri, 3), append(uri, 4)) == (0, 1, 2)
+    assert appended(uri, 1, 2) == [3, 4]
+
+
+def test_rows_that_a_delete_or_an_update_left_or_changed_are_not_appended(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    append(uri, 1, 2, 3)
+    DeltaTable(uri).delete("n = 1")
+    DeltaTable(uri).update({"n": "n + 10"}, predicate="n = 2")
+    last = append(uri, 4)
+    assert sorted(DeltaTable(uri).to_pyarrow_table().column("n").to_pylist()) == [3, 4, 12]
+    assert appended(uri, 1, last) == [4]
+
+
+def test_rows_that_a_compaction_moved_are_not_appended(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    append(uri, 1)
+    append(uri, 2)
+    DeltaTable(uri).optimize.compact()
+    assert appended(uri, 2, DeltaTable(uri).version()) == []
