@@ -21,6 +21,7 @@ from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Table, Window
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 KEYS = 1_000
@@ -48,15 +49,13 @@ def write(folder: Path, what: str, windows: int) -> None:
     """Append every window to `changes`, with another value for each of the two publishes."""
     aggregated = T.StructType([T.StructField(name, kind) for name, kind in _COLUMNS.items()])
     gold = gold_schema(aggregated, {}).json()
-    ensure_table(
-        TableSpec(str(folder / "gold"), gold, ("window_date",), transactions={GENERATION: 1}), {}
-    )
+    spec = TableSpec(gold, ("window_date",), transactions={GENERATION: 1})
+    ensure_table(TablePlace(str(folder / "gold")), spec)
     changes = TableSpec(
-        str(folder / "changes"),
         changes_schema(aggregated).json(),
         properties={"delta.enableChangeDataFeed": "true"},
     )
-    table = ensure_table(changes, {})
+    table = ensure_table(TablePlace(str(folder / "changes")), changes)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         reader = connection.sql(_windows(windows, 1 if what == "new" else 2)).to_arrow_reader()
@@ -93,8 +92,8 @@ def publish(folder: Path, windows: int) -> None:
         close_before_ms=0,
         close_after_ms=0,
     )
-    note, places = publish_note("run", NOW), (str(folder / "gold"), str(folder / "changes"))
-    published = publish_table(table, pins, *places, note, {}, lambda: None)
+    gold, changes = TablePlace(str(folder / "gold")), TablePlace(str(folder / "changes"))
+    published = publish_table(table, pins, gold, changes, publish_note("run", NOW))
     assert published.published_windows == windows, published
 
 

@@ -31,7 +31,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.jobs.stream import run_once
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import aggregate, with_event_time
@@ -139,7 +139,7 @@ class History:
 
     def files_of_a_repair(self) -> tuple[int, int]:
         """Files of the late rows' date, which is what a repair opens, and of all of bronze."""
-        bronze = existing_table(self.places.bronze, {})
+        bronze = TablePlace(self.places.bronze).existing()
         first_day = f"_event_date = DATE '{FIRST_DAY.date()}'"
         opened = bronze.file_uris(file_pruning_predicate=first_day)
         return len(opened), len(bronze.file_uris())

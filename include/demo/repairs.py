@@ -11,6 +11,7 @@ from demo.report import print_rows, query_table, window_text
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.places import Places
+from tidemark.storage.delta.place import TablePlace
 
 _SHOWN = 5
 
@@ -47,7 +48,7 @@ def print_repairs(console: Console, file: Path, root: str) -> None:
 def print_ledger(console: Console, pipelines: Sequence[str], root: str) -> None:
     """Each pipeline's totals in the ledger, and whether every line balances."""
     for pipeline in pipelines:
-        told = read_ledger(Places(root, pipeline).ledger, pipeline, 1, {})
+        told = read_ledger(TablePlace(Places(root, pipeline).ledger), pipeline, 1)
         if told:
             print_rows(
                 console, f"{pipeline}: the ledger, {told.verdict}", told.totals_header, told.totals

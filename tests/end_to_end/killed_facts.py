@@ -12,7 +12,7 @@ from tests.end_to_end.killed_input import DELAY_MS, KEYS, TABLES
 from tests.kit.running import Place, query, sorted_rows
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 
 Facts = dict[str, Any]
 
@@ -26,7 +26,9 @@ def versions(place: Place) -> dict[str, int]:
     uris |= {"ops/ledger": places.ledger, "ops/runs": places.runs}
     uris |= {"ops/batches": places.batches, "ops/upkeep": places.upkeep}
     uris |= {"ops/quality": places.quality}
-    return {name: table.version() for name, uri in uris.items() if (table := open_table(uri, {}))}
+    return {
+        name: table.version() for name, uri in uris.items() if (table := TablePlace(uri).open())
+    }
 
 
 def facts_of(place: Place) -> Facts:

@@ -134,11 +134,11 @@ def grow_old(place: Place) -> None:
     """A long log, rows of long ago, and a file that a killed writer left long ago."""
     nothing(place)
     for _ in range(10):
-        fence_tables([place.places.bronze], 1, {})
+        fence_tables([place.warehouse.bronze], 1)
     long_ago = NOW - timedelta(days=100)
     head = row_head(place.name, "old", long_ago, HOUSEKEEPING, InUse("ingest", None, ""))
-    append_rows(place.places.upkeep, [head], {})
-    append_rows(place.places.upkeep, [head | {"time": NOW}], {})
+    append_rows(place.warehouse.upkeep, [head])
+    append_rows(place.warehouse.upkeep, [head | {"time": NOW}])
     left = Path(place.places.bronze, "BATCH-1", "part-0.parquet")
     left.parent.mkdir()
     left.write_bytes(b"12345")

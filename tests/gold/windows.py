@@ -19,6 +19,7 @@ from tidemark.gold.published import publish_note
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Table, Window
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 Row = dict[str, Any]
@@ -47,11 +48,11 @@ class Windows:
         aggregated = T.StructType([T.StructField(n, kind) for n, kind in columns.items()])
         gold = gold_schema(aggregated, {}).json()
         self._changes_json = changes_schema(aggregated).json()
-        ensure_table(
-            TableSpec(self.gold_uri, gold, ("window_date",), transactions={GENERATION: 1}), {}
-        )
+        spec = TableSpec(gold, ("window_date",), transactions={GENERATION: 1})
+        ensure_table(TablePlace(self.gold_uri), spec)
         properties = {"delta.enableChangeDataFeed": "true"}
-        ensure_table(TableSpec(self.changes_uri, self._changes_json, properties=properties), {})
+        history = TableSpec(self._changes_json, properties=properties)
+        ensure_table(TablePlace(self.changes_uri), history)
 
     @property
     def gold_uri(self) -> str:
@@ -102,9 +103,8 @@ class Windows:
         self, pinned: TableResult, run_id: str = "run", trigger: str | None = None
     ) -> TableResult:
         note = publish_note(run_id, at(12), trigger)
-        return publish_table(
-            self.table, pinned, self.gold_uri, self.changes_uri, note, {}, lambda: None
-        )
+        gold, changes = TablePlace(self.gold_uri), TablePlace(self.changes_uri)
+        return publish_table(self.table, pinned, gold, changes, note)
 
     def publish_at(self, close: datetime | None, run_id: str = "run") -> TableResult:
         """Publish all that stands in changes, with this close frontier."""

@@ -25,6 +25,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
+from tidemark.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +92,10 @@ class Place:
     @property
     def places(self) -> Places:
         return Places(str(self.root), self.name)
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.places, {})
 
     def write_file(self) -> Path:
         """Write the pipeline's file where the settings look for it."""

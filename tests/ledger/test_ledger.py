@@ -31,6 +31,7 @@ from tidemark.ledger.queries import recorded_queries
 from tidemark.operators.repaired import LATE, SEAL, Recomputed
 from tidemark.operators.windows.late_rows import BatchCounts, BatchRead
 from tidemark.pipeline.model import Table, Window
+from tidemark.storage.delta.place import TablePlace
 
 SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
 SCHEDULED_MS = (SCHEDULED - EPOCH) // MILLISECOND
@@ -193,7 +194,7 @@ def test_batches_that_the_checkpoint_no_longer_keeps_have_no_line() -> None:
 
 
 def write(folder: Path, *lines: LedgerLine, run: str = "run", pipeline: str = "clicks") -> None:
-    write_ledger(str(folder), pipeline, run, SCHEDULED_MS, lines, {})
+    write_ledger(TablePlace(str(folder)), pipeline, run, SCHEDULED_MS, lines)
 
 
 def written(folder: Path, columns: str) -> list[tuple[Any, ...]]:
@@ -236,13 +237,13 @@ def test_pipelines_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
     write(tmp_path, ingest(5))
     write(tmp_path, ingest(0), pipeline="other")
     assert written(tmp_path, "pipeline, batch") == [("clicks", 5), ("other", 0)]
-    assert last_batch_written(str(tmp_path), "clicks", "ingest-query", {}) == 5
+    assert last_batch_written(TablePlace(str(tmp_path)), "clicks", "ingest-query") == 5
     assert last_batch_written(str(tmp_path), "other", "ingest-query", {}) == 0
 
 
 def test_before_the_first_line_the_last_batch_is_minus_one(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "none")
-    assert last_batch_written(nowhere, "clicks", "ingest-query", {}) == -1
+    assert last_batch_written(TablePlace(nowhere), "clicks", "ingest-query") == -1
     write(tmp_path / "ledger", ingest())
     assert last_batch_written(str(tmp_path / "ledger"), "clicks", "another", {}) == -1
 
@@ -258,14 +259,14 @@ def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path:
 def test_a_ledger_with_a_line_that_does_not_balance_is_refused_until_it_is_mended(
     tmp_path: Path,
 ) -> None:
-    check_ledger(str(tmp_path / "none"), "clicks", {})
+    check_ledger(TablePlace(str(tmp_path / "none")), "clicks")
     write(tmp_path, ingest(0), stream(0), stream(1, emitted=None))
-    check_ledger(str(tmp_path), "clicks", {})
+    check_ledger(TablePlace(str(tmp_path)), "clicks")
     write(tmp_path, stream(2, late_assigned=6), run="wrong")
     write(tmp_path, ingest(1), run="later")
     with pytest.raises(LedgerUnbalanced, match=r"per_10m, stream, batch 2: .*; difference -1"):
-        check_ledger(str(tmp_path), "clicks", {})
-    check_ledger(str(tmp_path), "words", {})
+        check_ledger(TablePlace(str(tmp_path)), "clicks")
+    check_ledger(TablePlace(str(tmp_path)), "words")
 
 
 def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path
     late = list(recomputed_lines("t", "query", {LATE: 9}, [Recomputed(LATE, 1, 1, 1, 1)]))
     write(tmp_path, *late)
     rebuilt = [replace(late[0], position=4, in_bronze=None)]
-    replace_ledger(str(tmp_path), "clicks", rebuilt, {}, lambda: None)
+    replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt)
     write(tmp_path, *late)
     assert written(tmp_path, "kind, in_bronze") == [("late", None)]
 
@@ -293,13 +294,13 @@ def test_the_queries_that_a_ledger_knows_come_in_the_order_of_their_last_runs(
     for query_id, hour in (("c", 3), ("e", 5), ("a", 1), ("f", 6), ("d", 4), ("b", 2)):
         scheduled = SCHEDULED_MS + hour * 3_600_000
         lines = [stream(source=query_id), ingest()]
-        write_ledger(uri, "clicks", "run", scheduled, lines, {})
-    write_ledger(uri, "views", "run", SCHEDULED_MS, [stream(source="other")], {})
-    assert recorded_queries(uri, "clicks", {}) == {
+        write_ledger(TablePlace(uri), "clicks", "run", scheduled, lines)
+    write_ledger(TablePlace(uri), "views", "run", SCHEDULED_MS, [stream(source="other")])
+    assert recorded_queries(TablePlace(uri), "clicks") == {
         None: ("ingest-query",),
         "per_10m": ("a", "b", "c", "d", "e", "f"),
     }
-    replace_ledger(uri, "clicks", [stream(source="rebuilt")], {}, lambda: None)
-    write_ledger(uri, "clicks", "run", SCHEDULED_MS, [stream(source="a later one")], {})
-    assert recorded_queries(uri, "clicks", {}) == {"per_10m": ("rebuilt", "a later one")}
-    assert recorded_queries(str(tmp_path / "none"), "clicks", {}) == {}
+    replace_ledger(TablePlace(uri), "clicks", [stream(source="rebuilt")])
+    write_ledger(TablePlace(uri), "clicks", "run", SCHEDULED_MS, [stream(source="a later one")])
+    assert recorded_queries(TablePlace(uri), "clicks") == {"per_10m": ("rebuilt", "a later one")}
+    assert recorded_queries(TablePlace(str(tmp_path / "none")), "clicks") == {}

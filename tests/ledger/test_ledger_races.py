@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from tests.kit.running import query
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
+from tidemark.storage.delta.place import TablePlace
 
 SCHEMA = pa.schema([("pipeline", pa.string()), ("batch", pa.int64()), ("by", pa.string())])
 ROUNDS = 6
@@ -34,14 +35,14 @@ def append_rounds(folder: str, name: str, when: float) -> None:
     for batch in range(ROUNDS):
         time.sleep(max(0.0, when + batch / 10 - time.time()))
         row = {"pipeline": "clicks", "batch": batch, "by": name}
-        append_once(folder, SCHEMA, "", [("clicks/query", batch, row)], {})
+        append_once(TablePlace(folder), SCHEMA, "", [("clicks/query", batch, row)])
 
 
 def append_of_its_own(folder: str, name: str, when: float) -> None:
     for batch in range(ROUNDS):
         time.sleep(max(0.0, when + batch / 10 - time.time()))
         row = {"pipeline": name, "batch": batch, "by": name}
-        append_once(folder, SCHEMA, "", [(f"{name}/query", batch, row)], {})
+        append_once(TablePlace(folder), SCHEMA, "", [(f"{name}/query", batch, row)])
 
 
 def batches(folder: Path, pipeline: str) -> list[int]:
@@ -51,12 +52,12 @@ def batches(folder: Path, pipeline: str) -> list[int]:
 
 
 def test_the_same_rows_by_two_processes_are_written_once(tmp_path: Path) -> None:
-    ensure_ops_table(str(tmp_path), SCHEMA, "", {})
+    ensure_ops_table(TablePlace(str(tmp_path)), SCHEMA, "")
     at_once(append_rounds, tmp_path, "one", "two")
     assert batches(tmp_path, "clicks") == list(range(ROUNDS))
 
 
 def test_pipelines_write_at_once_and_lose_nothing(tmp_path: Path) -> None:
-    ensure_ops_table(str(tmp_path), SCHEMA, "", {})
+    ensure_ops_table(TablePlace(str(tmp_path)), SCHEMA, "")
     at_once(append_of_its_own, tmp_path, "clicks", "words")
     assert batches(tmp_path, "clicks") == batches(tmp_path, "words") == list(range(ROUNDS))

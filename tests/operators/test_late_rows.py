@@ -19,6 +19,7 @@ from tests.kit.late_model import EPOCH, MILLISECOND, Group, late_counts
 from tidemark.errors import StorageUnavailable
 from tidemark.operators.windows.late_rows import BatchRead, LateRows, find_late_rows
 from tidemark.pipeline.model import Table, Window
+from tidemark.storage.delta.place import TablePlace
 
 DAY = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -57,7 +58,7 @@ def find(
     closed: int = 0,
 ) -> LateRows:
     bronze = DeltaTable(str(folder))
-    return find_late_rows(bronze, str(folder), "at", table, batches, frozen, closed)
+    return find_late_rows(bronze, TablePlace(str(folder)), "at", table, batches, frozen, closed)
 
 
 def groups_of(found: LateRows) -> set[Group]:
@@ -196,7 +197,13 @@ def test_a_log_entry_that_is_gone_is_named_and_nothing_is_guessed(tmp_path: Path
     gone.unlink()
     with pytest.raises(StorageUnavailable, match=f"{gone} is not there") as raised:
         find_late_rows(
-            bronze, str(tmp_path), "at", table_of(SLIDING), [BatchRead(0, 0, 1, 0)], None, 0
+            bronze,
+            TablePlace(str(tmp_path)),
+            "at",
+            table_of(SLIDING),
+            [BatchRead(0, 0, 1, 0)],
+            None,
+            0,
         )
     assert "Nothing was written" in str(raised.value)
 

@@ -134,7 +134,7 @@ def test_a_closed_window_that_stays_open_and_a_revision_that_goes_back_are_found
 def test_a_ledger_that_does_not_balance_keeps_the_run_back(tmp_path: Path) -> None:
     held = Held(tmp_path, [])
     line = LedgerLine(INGEST, "query", 0, batch=0, read=3, accepted=1, rejected=1)
-    write_ledger(held.place.places.ledger, "clicks", "run", 0, [line], {})
+    write_ledger(held.place.warehouse.ledger, "clicks", "run", 0, [line])
     gated = held.gated(held.run(*bad_and_good()))
     assert not verdict_of(gated, LEDGER_BALANCED).passed
     assert gated.run.error is not None
@@ -169,7 +169,7 @@ def test_rows_per_run_are_held_to_the_mean_of_the_last_runs_that_read_any(
     for hours, read in enumerate((40, 0, 60, 0, 0, 800)):
         told = {"rows": Rows(read=read), "held": False}
         before = held.run(run_id=f"{hours}", began=at(11) - timedelta(hours=hours), told=told)
-        record_run(held.place.places.runs, before, {})
+        record_run(held.place.warehouse.runs, before)
     found = verdict_of(held.gated(held.run()), "rows_per_run")
     assert found.passed == passed, found.observed
 

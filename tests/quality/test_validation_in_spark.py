@@ -56,8 +56,8 @@ TOLD: dict[str, Callable[[Row], bool | None]] = {
 def publish_of(held: Held, *rows: Row) -> TablePublish:
     """What a run with these changed windows would publish."""
     pins = held.run(*rows).tables["per_10m"]
-    places, table = held.place.places, held.place.pipeline.tables["per_10m"]
-    found = to_publish(pins, places.gold("per_10m"), places.changes("per_10m"), {})
+    tables, table = held.place.warehouse, held.place.pipeline.tables["per_10m"]
+    found = to_publish(pins, tables.gold("per_10m"), tables.changes("per_10m"))
     return TablePublish("per_10m", table, found.gold, found.plan, found.changes(), "run")
 
 

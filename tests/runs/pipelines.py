@@ -62,7 +62,7 @@ def ended(
         tables={"per_10m": TABLE.model_copy(update={"late": late} | unpublished)},
         error=RunError.of(error) if error else None,
     )
-    record_run(place.places.runs, result, {})
+    record_run(place.warehouse.runs, result)
 
 
 def windows_of(place: Place) -> Windows:
@@ -98,11 +98,11 @@ def housekept(place: Place, time: datetime, **state: int) -> None:
         )
         for table, left in state.items()
     ]
-    record_upkeep(place.places.upkeep, place.name, "run", time, kept, {})
+    record_upkeep(place.warehouse.upkeep, place.name, "run", time, kept)
 
 
 def checked(place: Place, time: datetime, *stores: int) -> None:
     """A state check that found stores of these bytes."""
     query = InUse("per_10m", 1, "")
     head = row_head(place.name, "run", time, STATE_CHECK, query) | {"verdict": "healthy"}
-    append_rows(place.places.upkeep, [head | {"state": {"bytes": size}} for size in stores], {})
+    append_rows(place.warehouse.upkeep, [head | {"state": {"bytes": size}} for size in stores])

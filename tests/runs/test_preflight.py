@@ -135,7 +135,7 @@ def test_versions_of_bronze_without_new_rows_start_no_spark(
     succeed(spark, place, "second")
     bronze = DeltaTable(place.places.bronze)
     assert bronze.optimize.compact()["numFilesRemoved"] == 2
-    fence_tables([place.places.bronze], 1, {})
+    fence_tables([place.warehouse.bronze], 1)
     done(place, "third")
     # Spark agrees: it reads on from there, and what was packed is nothing new to it.
     rows = place.changes().num_rows
@@ -233,7 +233,7 @@ def test_late_rows_whose_windows_are_not_published_yet_are_for_spark(
 
 
 def test_rows_of_bronze_that_were_not_aggregated_are_for_spark(place: Place) -> None:
-    fence_tables([place.places.bronze], 7, {})
+    fence_tables([place.warehouse.bronze], 7)
     done(place, "version 2 holds no rows")
     bronze = DeltaTable(place.places.bronze)
     write_deltalake(bronze, bronze.to_pyarrow_table().slice(0, 1), mode="append")

@@ -16,6 +16,7 @@ from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.place import TablePlace
 
 STARTED = RESULT.started_at
 GOOD = RESULT.model_copy(update={"outcome": "succeeded", "held": False, "error": None})
@@ -42,29 +43,29 @@ def runs(tmp_path: Path) -> str:
 def test_a_run_that_is_recorded_again_has_one_row(
     runs: str, result: RunResult, outcome: str
 ) -> None:
-    record_run(runs, result, {})
+    record_run(TablePlace(runs), result)
     version = DeltaTable(runs).version()
-    record_run(runs, result, {})
+    record_run(TablePlace(runs), result)
     assert rows(runs) == [(result.run_id, outcome)]
     assert DeltaTable(runs).version() == version
 
 
 def test_a_held_run_gets_a_second_row_when_it_is_published(runs: str) -> None:
-    record_run(runs, GOOD.model_copy(update={"held": True}), {})
-    record_run(runs, GOOD, {})
-    record_run(runs, GOOD, {})
+    record_run(TablePlace(runs), GOOD.model_copy(update={"held": True}))
+    record_run(TablePlace(runs), GOOD)
+    record_run(TablePlace(runs), GOOD)
     assert rows(runs, "outcome") == [("held",), ("succeeded",)]
 
 
 def test_each_try_of_a_run_has_its_row(runs: str) -> None:
-    record_run(runs, RESULT, {})
+    record_run(TablePlace(runs), RESULT)
     later = {"started_at": STARTED + timedelta(minutes=1), "ended_at": STARTED + timedelta(hours=1)}
-    record_run(runs, GOOD.model_copy(update=later), {})
+    record_run(TablePlace(runs), GOOD.model_copy(update=later))
     assert rows(runs, "outcome") == [("failed",), ("succeeded",)]
 
 
 def test_a_row_tells_what_the_result_tells(runs: str) -> None:
-    record_run(runs, RESULT, {})
+    record_run(TablePlace(runs), RESULT)
     (row,) = DeltaTable(runs).to_pyarrow_table().to_pylist()
     assert (row["rows_read"], row["rows_accepted"], row["rows_rejected"]) == (5, 3, 2)
     assert dict(row["batches"]) == {"ingest": 1, "per_10m": 2}
@@ -78,9 +79,9 @@ def test_a_row_tells_what_the_result_tells(runs: str) -> None:
 
 
 def test_pipelines_have_rows_of_their_own(runs: str) -> None:
-    record_run(runs, GOOD, {})
-    record_run(runs, GOOD.model_copy(update={"pipeline": "words"}), {})
-    record_run(runs, GOOD.model_copy(update={"pipeline": "words"}), {})
+    record_run(TablePlace(runs), GOOD)
+    record_run(TablePlace(runs), GOOD.model_copy(update={"pipeline": "words"}))
+    record_run(TablePlace(runs), GOOD.model_copy(update={"pipeline": "words"}))
     assert rows(runs, "pipeline") == [("clicks",), ("words",)]
 
 
@@ -96,7 +97,9 @@ def publish(place: Place, run_id: str, started: datetime) -> None:
     windows.change(window(at(10), key=run_id, total=1))
     pins = windows.pin(None)
     note = publish_note(run_id, started)
-    publish_table(windows.table, pins, windows.gold_uri, windows.changes_uri, note, {}, _fine)
+    publish_table(
+        windows.table, pins, TablePlace(windows.gold_uri), TablePlace(windows.changes_uri), note
+    )
 
 
 def _fine() -> None:
@@ -104,7 +107,7 @@ def _fine() -> None:
 
 
 def interrupted(place: Place) -> None:
-    record_interrupted_run(place.pipeline, place.places, {})
+    record_interrupted_run(place.pipeline, place.warehouse)
 
 
 def test_before_the_first_publish_nobody_was_interrupted(place: Place) -> None:
@@ -127,7 +130,7 @@ def test_a_run_that_was_killed_after_its_publish_gets_its_row_by_the_next_one(
 @pytest.mark.parametrize("result", [GOOD, RESULT])
 def test_a_run_that_told_its_end_was_not_interrupted(place: Place, result: RunResult) -> None:
     publish(place, result.run_id, STARTED)
-    record_run(place.places.runs, result, {})
+    record_run(place.warehouse.runs, result)
     interrupted(place)
     assert len(rows(place.places.runs)) == 1
 
@@ -135,14 +138,14 @@ def test_a_run_that_told_its_end_was_not_interrupted(place: Place, result: RunRe
 def test_a_run_whose_publish_step_was_killed_has_a_held_and_an_interrupted_row(
     place: Place,
 ) -> None:
-    record_run(place.places.runs, GOOD.model_copy(update={"held": True}), {})
+    record_run(place.warehouse.runs, GOOD.model_copy(update={"held": True}))
     publish(place, GOOD.run_id, STARTED)
     interrupted(place)
     assert rows(place.places.runs, "outcome") == [("held",), ("interrupted",)]
 
 
 def test_a_second_try_that_was_killed_is_told_apart_from_the_first(place: Place) -> None:
-    record_run(place.places.runs, RESULT, {})
+    record_run(place.warehouse.runs, RESULT)
     publish(place, RESULT.run_id, STARTED + timedelta(minutes=5))
     interrupted(place)
     assert rows(place.places.runs, "outcome, started_at = (SELECT max(started_at) FROM runs)") == [

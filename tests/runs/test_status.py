@@ -84,7 +84,7 @@ def test_a_run_whose_row_the_next_one_wrote_is_not_held(place: Place) -> None:
     ended(place, held=True)
     windows.publish_at(None)
     assert state(place) is State.HELD
-    record_interrupted_run(place.pipeline, place.places, {})
+    record_interrupted_run(place.pipeline, place.warehouse)
     assert [run.outcome for run in told(place).runs] == ["interrupted"]
     assert state(place) is State.WELL
 
@@ -104,7 +104,7 @@ def test_the_commits_of_a_fence_are_no_changes(place: Place) -> None:
     windows_of(place)
     bronze(place, at(10))
     ended(place)
-    fence_tables(pipeline_tables(place.pipeline, place.places), 3, {})
+    fence_tables(pipeline_tables(place.pipeline, place.warehouse), 3)
     assert state(place) is State.WELL
 
 
@@ -159,7 +159,7 @@ def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
         gold, gold.to_pyarrow_table(), mode="overwrite",
         commit_properties=CommitProperties(custom_metadata=note),
     )  # fmt: skip
-    record_interrupted_run(place.pipeline, place.places, {})
+    record_interrupted_run(place.pipeline, place.warehouse)
     found = told(place)
     assert (found.state, found.next_step) == (before.state, before.next_step)
     assert [run.run for run in found.runs] == ["run"]
@@ -265,7 +265,7 @@ def test_rows_in_one_large_file_are_found_as_well(place: Place) -> None:
 
 
 def test_a_table_of_runs_without_a_row_tells_of_none(place: Place) -> None:
-    ensure_ops_table(place.places.runs, SCHEMA, "", {})
+    ensure_ops_table(place.warehouse.runs, SCHEMA, "")
     assert state(place) is State.NEW
 
 

@@ -14,6 +14,7 @@ from tidemark.errors import TableMismatch
 from tidemark.sources.files.batch_files import BatchFiles
 from tidemark.sources.files.committed import commit_note, committed_before
 from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 
 QUERY = "3f6d2a3c-0d0c-4a34-9d51-0a8fb1fbe2d1"
@@ -27,6 +28,10 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     folder.mkdir()
     (folder / "metadata").write_text(json.dumps({"id": QUERY}))
     return Checkpoint(str(folder), {})
+
+
+def rejects_below(folder: Path) -> TablePlace:
+    return TablePlace(str(folder / "rejects"))
 
 
 def commit(place: str, batch: int) -> None:
@@ -45,8 +50,8 @@ def test_a_batch_is_known_however_often_its_repeat_has_failed_since(
     bronze, rejects = str(tmp_path / "bronze"), str(tmp_path / "rejects")
     commit(bronze, 4)
     for lease in range(60):
-        fence_tables([bronze], lease, {})
-    found = committed_before(checkpoint, bronze, rejects, 4)
+        fence_tables([TablePlace(bronze)], lease)
+    found = committed_before(checkpoint, TablePlace(bronze), TablePlace(rejects), 4)
     assert found is not None
     assert (found.rows, found.scheduled_ms, found.is_complete) == (COUNTS, 7, False)
 
@@ -59,7 +64,7 @@ def test_what_others_note_in_their_commits_is_passed_over(
     commit(bronze, 0)
     theirs = CommitProperties(custom_metadata={"userMetadata": text})
     write_deltalake(bronze, ROWS, mode="append", commit_properties=theirs)
-    assert committed_before(checkpoint, bronze, str(tmp_path / "rejects"), 0) is not None
+    assert committed_before(checkpoint, TablePlace(bronze), rejects_below(tmp_path), 0) is not None
 
 
 def test_a_batch_that_a_newer_table_no_longer_tells_of_is_refused(
@@ -68,4 +73,4 @@ def test_a_batch_that_a_newer_table_no_longer_tells_of_is_refused(
     bronze = str(tmp_path / "bronze")
     commit(bronze, 5)
     with pytest.raises(TableMismatch, match=r"batch 4 of query .* older than the table"):
-        committed_before(checkpoint, bronze, str(tmp_path / "rejects"), 4)
+        committed_before(checkpoint, TablePlace(bronze), rejects_below(tmp_path), 4)

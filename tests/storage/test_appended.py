@@ -8,6 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tidemark.storage.delta.appended import appended_rows
+from tidemark.storage.delta.place import TablePlace
 
 
 def append(uri: str, *values: int) -> int:
@@ -16,7 +17,7 @@ def append(uri: str, *values: int) -> int:
 
 
 def appended(uri: str, first: int, last: int) -> list[int]:
-    rows = appended_rows(DeltaTable(uri), uri, first, last)
+    rows = appended_rows(DeltaTable(uri), TablePlace(uri), first, last)
     return sorted(pa.table(rows.to_table()).column("n").to_pylist())
 
 

@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tidemark.errors import TableMismatch
-from tidemark.storage.delta.create import TableSpec, ensure_table, open_table
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.place import TablePlace
 
 DECIMAL = "decimal(10,2)"
 STRUCT = {
@@ -28,9 +29,13 @@ def columns(**types: object) -> str:
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> TableSpec:
+def place(tmp_path: Path) -> TablePlace:
+    return TablePlace(str(tmp_path / "deep" / "er" / "table"))
+
+
+@pytest.fixture
+def spec() -> TableSpec:
     return TableSpec(
-        str(tmp_path / "deep" / "er" / "table"),
         columns(day="date", key="string", price=DECIMAL, place=STRUCT, at="timestamp"),
         partition_by=("day",),
         description="What it holds",
@@ -39,8 +44,8 @@ def spec(tmp_path: Path) -> TableSpec:
     )
 
 
-def test_a_table_that_is_not_there_is_made_as_specified(spec: TableSpec) -> None:
-    table = ensure_table(spec, {})
+def test_a_table_that_is_not_there_is_made_as_specified(place: TablePlace, spec: TableSpec) -> None:
+    table = ensure_table(place, spec)
     assert table.version() == 0
     assert json.loads(table.schema().to_json())["fields"] == json.loads(spec.schema_json)["fields"]
     metadata = table.metadata()
@@ -55,31 +60,31 @@ def test_a_table_that_is_not_there_is_made_as_specified(spec: TableSpec) -> None
     }
 
 
-def test_a_second_call_changes_nothing(spec: TableSpec) -> None:
-    ensure_table(spec, {})
-    assert ensure_table(spec, {}).version() == 0
+def test_a_second_call_changes_nothing(place: TablePlace, spec: TableSpec) -> None:
+    ensure_table(place, spec)
+    assert ensure_table(place, spec).version() == 0
 
 
 def test_no_table_is_none(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert open_table(str(tmp_path / "missing"), {}) is None
-    assert open_table(str(tmp_path / "empty"), {}) is None
+    assert TablePlace(str(tmp_path / "missing")).open() is None
+    assert TablePlace(str(tmp_path / "empty")).open() is None
 
 
-def test_a_mismatch_names_each_column_with_both_types(spec: TableSpec) -> None:
-    ensure_table(spec, {})
+def test_a_mismatch_names_each_column_with_both_types(place: TablePlace, spec: TableSpec) -> None:
+    ensure_table(place, spec)
     wanted = columns(day="date", key="long", price="decimal(12,2)", place=STRUCT, new="string")
     with pytest.raises(TableMismatch) as error:
-        ensure_table(replace(spec, schema_json=wanted), {})
+        ensure_table(place, replace(spec, schema_json=wanted))
     lines = str(error.value).splitlines()
-    assert spec.uri in lines[0]
+    assert place.uri in lines[0]
     assert lines[1:5] == [
         "  key: the table has string, the pipeline long",
         "  price: the table has decimal(10,2), the pipeline decimal(12,2)",
         "  new: string, not in the table",
         "  at: timestamp, not in the pipeline",
     ]
-    assert DeltaTable(spec.uri).version() == 0
+    assert DeltaTable(place.uri).version() == 0
 
 
 @pytest.mark.parametrize(
@@ -90,17 +95,18 @@ def test_a_mismatch_names_each_column_with_both_types(spec: TableSpec) -> None:
     ],
 )
 def test_a_column_more_or_less_is_a_mismatch_where_columns_may_not_be_added(
-    spec: TableSpec, wanted: str
+    place: TablePlace, spec: TableSpec, wanted: str
 ) -> None:
-    ensure_table(spec, {})
+    ensure_table(place, spec)
     with pytest.raises(TableMismatch, match=r"  (new|at): "):
-        ensure_table(replace(spec, schema_json=wanted), {})
+        ensure_table(place, replace(spec, schema_json=wanted))
 
 
 def test_a_missing_column_is_added_with_its_comment_where_columns_may_be_added(
+    place: TablePlace,
     spec: TableSpec,
 ) -> None:
-    ensure_table(spec, {})
+    ensure_table(place, spec)
     wanted = columns(
         day="date",
         key="string",
@@ -111,27 +117,30 @@ def test_a_missing_column_is_added_with_its_comment_where_columns_may_be_added(
         new="long",
     )
     grown = replace(spec, schema_json=wanted, may_add_columns=True)
-    table = ensure_table(grown, {})
+    table = ensure_table(place, grown)
     added = json.loads(table.schema().to_json())["fields"][-2:]
     assert added == json.loads(wanted)["fields"][-2:]
-    assert ensure_table(grown, {}).version() == table.version() == 1
+    assert ensure_table(place, grown).version() == table.version() == 1
 
 
 def test_a_column_that_the_pipeline_no_longer_has_stays_where_columns_may_be_added(
+    place: TablePlace,
     spec: TableSpec,
 ) -> None:
-    ensure_table(spec, {})
+    ensure_table(place, spec)
     fewer = replace(spec, schema_json=columns(day="date", key="string"), may_add_columns=True)
-    table = ensure_table(fewer, {})
+    table = ensure_table(place, fewer)
     assert [field.name for field in table.schema().fields] == ["day", "key", "price", "place", "at"]
     assert table.version() == 0
 
 
-def test_a_changed_type_is_a_mismatch_also_where_columns_may_be_added(spec: TableSpec) -> None:
-    ensure_table(spec, {})
+def test_a_changed_type_is_a_mismatch_also_where_columns_may_be_added(
+    place: TablePlace, spec: TableSpec
+) -> None:
+    ensure_table(place, spec)
     wanted = columns(
         day="date", key="long", price=DECIMAL, place=STRUCT, at="timestamp", new="long"
     )
     with pytest.raises(TableMismatch, match="key: the table has string, the pipeline long"):
-        ensure_table(replace(spec, schema_json=wanted, may_add_columns=True), {})
-    assert DeltaTable(spec.uri).version() == 0
+        ensure_table(place, replace(spec, schema_json=wanted, may_add_columns=True))
+    assert DeltaTable(place.uri).version() == 0

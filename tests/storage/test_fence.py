@@ -14,8 +14,9 @@ from tests.kit.running import clicks
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
-from tidemark.storage.delta import fence
 from tidemark.storage.delta.fence import PROPERTY, fence_tables, pipeline_tables
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 ONE = pa.table({"n": pa.array([1], pa.int64())})
 NO_RETRY = CommitProperties(max_commit_retries=0)
@@ -33,7 +34,7 @@ def rows(uri: str) -> int:
 
 
 def test_a_fence_sets_the_lease_and_keeps_rows_and_other_properties(uri: str) -> None:
-    fence_tables([uri], 7, {})
+    fence_tables([TablePlace(uri)], 7)
     table = DeltaTable(uri)
     assert table.metadata().configuration == {
         "delta.enableChangeDataFeed": "true",
@@ -43,7 +44,7 @@ def test_a_fence_sets_the_lease_and_keeps_rows_and_other_properties(uri: str) ->
 
 
 def test_a_table_that_is_not_there_is_passed_over(uri: str, tmp_path: Path) -> None:
-    fence_tables([str(tmp_path / "none"), uri], 7, {})
+    fence_tables([TablePlace(str(tmp_path / "none")), TablePlace(uri)], 7)
     assert not (tmp_path / "none").exists()
     assert DeltaTable(uri).version() == 1
 
@@ -51,7 +52,7 @@ def test_a_table_that_is_not_there_is_passed_over(uri: str, tmp_path: Path) -> N
 def test_each_fence_is_a_commit_whatever_the_number_before(uri: str) -> None:
     for version, number in enumerate([7, 7, 3], start=1):
         before = DeltaTable(uri)
-        fence_tables([uri], number, {})
+        fence_tables([TablePlace(uri)], number)
         assert DeltaTable(uri).metadata().configuration[PROPERTY] == str(number)
         with pytest.raises(CommitFailedError):
             write_deltalake(before, ONE, mode="append", commit_properties=NO_RETRY)
@@ -66,7 +67,7 @@ def test_a_write_of_delta_rs_that_read_the_table_before_the_fence_fails(
     uri: str, mode: dict[str, Any], properties: CommitProperties | None
 ) -> None:
     sleeping = DeltaTable(uri)
-    fence_tables([uri], 7, {})
+    fence_tables([TablePlace(uri)], 7)
     with pytest.raises(CommitFailedError):
         write_deltalake(sleeping, ONE, commit_properties=properties, **mode)
     assert (DeltaTable(uri).version(), rows(uri)) == (1, 1)
@@ -79,42 +80,53 @@ def test_an_unrelated_commit_would_not_be_a_fence(uri: str) -> None:
     assert rows(uri) == 3
 
 
-@pytest.mark.parametrize("overtake", ["append", "property"])
-def test_a_fence_that_another_commit_overtakes_is_set_all_the_same(
-    uri: str, monkeypatch: pytest.MonkeyPatch, overtake: str
-) -> None:
-    opened = fence.open_table
+class Overtaken(TablePlace):
+    """A place whose table gets another commit as soon as it is opened."""
 
-    def then_overtaken(*values: Any) -> DeltaTable | None:
-        table = opened(*values)
-        if overtake == "append":
-            write_deltalake(uri, ONE, mode="append")
-        else:
-            DeltaTable(uri).alter.set_table_properties({"x": "y"}, raise_if_not_exists=False)
+    def open(self) -> DeltaTable | None:
+        table = super().open()
+        write_deltalake(self.uri, ONE, mode="append")
         return table
 
-    monkeypatch.setattr(fence, "open_table", then_overtaken)
-    fence_tables([uri], 7, {})
+
+class Changed(TablePlace):
+    """A place whose table gets another property as soon as it is opened."""
+
+    def open(self) -> DeltaTable | None:
+        table = super().open()
+        DeltaTable(self.uri).alter.set_table_properties({"x": "y"}, raise_if_not_exists=False)
+        return table
+
+
+@pytest.mark.parametrize("place", [Overtaken, Changed])
+def test_a_fence_that_another_commit_overtakes_is_set_all_the_same(
+    uri: str, place: type[TablePlace]
+) -> None:
+    fence_tables([place(uri)], 7)
     table = DeltaTable(uri)
     assert table.version() == 2
     assert table.metadata().configuration[PROPERTY] == "7"
-    assert table.metadata().configuration.get("x") == ("y" if overtake == "property" else None)
-    assert rows(uri) == (2 if overtake == "append" else 1)
+    assert table.metadata().configuration.get("x") == ("y" if place is Changed else None)
+    assert rows(uri) == (2 if place is Overtaken else 1)
 
 
 def test_a_table_that_never_lets_the_fence_through_is_named(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = DeltaTable(uri)
-    fence_tables([uri], 6, {})
-    monkeypatch.setattr(fence, "open_table", lambda *_: behind)
+    fence_tables([TablePlace(uri)], 6)
+
+    class Behind(TablePlace):
+        def open(self) -> DeltaTable | None:
+            return behind
+
     monkeypatch.setattr(DeltaTable, "update_incremental", lambda _: None)
     with pytest.raises(StorageUnavailable, match=r"could not be fenced for lease 7: .* 20 times"):
-        fence_tables([uri], 7, {})
+        fence_tables([Behind(uri)], 7)
 
 
 def test_the_change_feed_is_read_across_a_fence(uri: str) -> None:
-    fence_tables([uri], 7, {})
+    fence_tables([TablePlace(uri)], 7)
     write_deltalake(uri, ONE, mode="append")
     feed = pa.table(DeltaTable(uri).load_cdf(starting_version=1))
     assert feed.column("_commit_version").to_pylist() == [2]
@@ -123,7 +135,8 @@ def test_the_change_feed_is_read_across_a_fence(uri: str) -> None:
 
 def test_all_tables_of_a_pipeline_are_fenced_and_none_that_pipelines_share() -> None:
     pipeline = pipeline_from_mapping("clicks", clicks())
-    assert pipeline_tables(pipeline, Places("/data", "clicks")) == (
+    tables = pipeline_tables(pipeline, Warehouse(Places("/data", "clicks"), {}))
+    assert tuple(table.uri for table in tables) == (
         "/data/clicks/bronze",
         "/data/clicks/rejects",
         "/data/clicks/per_10m/changes",

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.place import TablePlace
 
 ONE = pa.table({"n": pa.array([1], pa.int64())})
 
@@ -60,7 +61,7 @@ def test_a_write_of_spark_that_began_before_the_fence_fails(
 ) -> None:
     rows = waiting_rows(spark, tmp_path)
     writer = rows.write.format("delta").mode(mode).option("txnAppId", "q").option("txnVersion", 1)
-    said = error_of(lambda: writer.save(uri), tmp_path, lambda: fence_tables([uri], 7, {}))
+    said = error_of(lambda: writer.save(uri), tmp_path, lambda: fence_tables([TablePlace(uri)], 7))
     assert "METADATA_CHANGED" in said or "MetadataChanged" in said, said
     table = DeltaTable(uri)
     assert table.version() == 1
@@ -98,9 +99,9 @@ def test_a_stream_reads_on_across_a_fence(spark: SparkSession, uri: str, tmp_pat
         query.awaitTermination()
 
     run()
-    fence_tables([uri], 7, {})
+    fence_tables([TablePlace(uri)], 7)
     run()
     write_deltalake(uri, pa.table({"n": pa.array([2], pa.int64())}), mode="append")
-    fence_tables([uri], 8, {})
+    fence_tables([TablePlace(uri)], 8)
     run()
     assert [batch for batch in batches if batch] == [[1], [2]]

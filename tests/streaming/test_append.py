@@ -15,6 +15,7 @@ from tidemark.errors import LeaseLost, StorageUnavailable
 from tidemark.storage.delta.commits import note_of, rows_appended, rows_between
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.run.append import Append, append
 
 if TYPE_CHECKING:
@@ -41,12 +42,12 @@ IS_ROW = ("l > 0", "l is null", "l = 0")
 
 
 def place_for(folder: Path, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> str:
-    ensure_table(TableSpec(str(folder), rows.schema.json(), partition_by), {})
+    ensure_table(TablePlace(str(folder)), TableSpec(rows.schema.json(), partition_by))
     return str(folder)
 
 
 def going_to(place: str, batch: int = 3, note: str = '{"query": "q"}') -> Append:
-    return Append(place, {}, "q", batch, note, lambda: None)
+    return Append(TablePlace(place), "q", batch, note)
 
 
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
@@ -115,7 +116,7 @@ def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
     spark: SparkSession, tmp_path: Path, append: object
 ) -> None:
     place = place_for(tmp_path / "table", spark.range(1))
-    fence = lambda: fence_tables([place], 8, {})  # noqa: E731
+    fence = lambda: fence_tables([TablePlace(place)], 8)  # noqa: E731
     assert callable(append)
     with pytest.raises(StorageUnavailable, match=r"the rows of batch 3 were appended"):
         append(spark.range(7), Append(place, {}, "q", 3, "{}", fence))

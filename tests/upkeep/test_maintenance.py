@@ -24,6 +24,7 @@ from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.history import changes_between
 from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
 from tidemark.upkeep.maintenance.carry_out import carry_out
 from tidemark.upkeep.maintenance.carry_out import keep_rows as keep_rows_of
@@ -62,7 +63,7 @@ def append(
 
 
 def plan_of(uri: str, *readers: Reader, keep: Maintenance = KEEP) -> Plan:
-    return plan_table(Target("bronze", uri, readers), DeltaTable(uri), keep, now(), {})
+    return plan_table(Target("bronze", TablePlace(uri), readers), DeltaTable(uri), keep, now())
 
 
 def nothing_is_due(plan: Plan) -> bool:
@@ -74,7 +75,7 @@ def part(plan: Plan, work: Work) -> Any:
 
 
 def act(plan: Plan) -> None:
-    carry_out("clicks", plan, {}, lambda: None)
+    carry_out("clicks", plan, TablePlace(plan.uri))
 
 
 def aged(path: Path, days: float) -> None:
@@ -134,9 +135,9 @@ def test_files_that_were_packed_are_no_new_rows_to_any_reader(tmp_path: Path) ->
     assert table.version() == 6
     found = changes_between(table, 2, 6)
     assert sorted(found.column("n").to_pylist()) == [3, 4, 5]
-    assert first_append(uri, 5, 5, {}) is None
-    assert first_append(uri, 5, 6, {}) is not None
-    assert first_append(uri, 7, 6, {}) is None
+    assert first_append(TablePlace(uri), 5, 5) is None
+    assert first_append(TablePlace(uri), 5, 6) is not None
+    assert first_append(TablePlace(uri), 7, 6) is None
 
 
 def test_files_go_that_no_version_of_the_retention_has_and_young_ones_stay(uri: str) -> None:
@@ -187,7 +188,7 @@ def test_a_table_is_left_as_it_is_while_a_reader_waits_for_longer_than_half_the_
 def test_entries_of_the_log_go_below_a_checkpoint_that_no_reader_is_behind_of(uri: str) -> None:
     DeltaTable(uri, version=4).create_checkpoint()
     for _ in range(10):
-        fence_tables([uri], 1, {})
+        fence_tables([TablePlace(uri)], 1)
     append(uri, [7])
     age_log(uri)
     assert part(plan_of(uri, Reader("q", 3, None, "")), Work.LOG).going == 0
@@ -207,7 +208,7 @@ def test_the_entry_of_the_last_append_stays_which_tells_a_repeated_batch_what_it
     uri: str,
 ) -> None:
     for _ in range(12):
-        fence_tables([uri], 1, {})
+        fence_tables([TablePlace(uri)], 1)
     DeltaTable(uri).create_checkpoint()
     DeltaTable(uri, version=5).create_checkpoint()
     age_log(uri)
@@ -254,10 +255,10 @@ def test_a_compaction_of_who_lost_the_lease_commits_nothing(uri: str) -> None:
     plan = plan_of(uri)
 
     def taken_over() -> None:
-        fence_tables([uri], 2, {})
+        fence_tables([TablePlace(uri)], 2)
 
     with pytest.raises(StorageUnavailable, match=r"or take the lease over"):
-        carry_out("clicks", plan, {}, taken_over)
+        carry_out("clicks", plan, TablePlace(uri, fence=taken_over))
     assert len(DeltaTable(uri).file_uris()) == 7
 
 
@@ -289,7 +290,7 @@ def test_old_verdicts_of_checks_go(tmp_path: Path) -> None:
     place, instant = Place(tmp_path), now()
     for days in (200, 2):
         one = {"pipeline": "clicks", "run": f"run-{days}", "time": instant - timedelta(days=days)}
-        table = ensure_ops_table(place.places.quality, record.SCHEMA, "", {})
+        table = ensure_ops_table(place.warehouse.quality, record.SCHEMA, "")
         write_deltalake(table, pa.Table.from_pylist([one], record.SCHEMA), mode="append")
     maintain_pipeline(place.pipeline, place.settings, "m", instant)
     assert found(DeltaTable(place.places.quality).to_pyarrow_dataset(), "clicks") == ["run-2"]
@@ -304,7 +305,7 @@ def test_rows_that_come_while_old_ones_are_dropped_stay(tmp_path: Path) -> None:
     place, instant = Place(tmp_path), now()
     ended(place, "old", instant - timedelta(days=200))
     ended(place, "young", instant)
-    read = ensure_ops_table(place.places.runs, runs.SCHEMA, "", {})
+    read = ensure_ops_table(place.warehouse.runs, runs.SCHEMA, "")
     ended(place, "meanwhile", instant)
     with pytest.raises(StorageUnavailable, match=r"The table holds what it held. Try again"):
         keep_rows_of(read, "clicks", ds.field("run") != "old")

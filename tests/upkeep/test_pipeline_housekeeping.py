@@ -123,4 +123,4 @@ def of(kept: Kept, kind: Kind) -> Any:
 
 
 def ledgered(place: Place) -> Ledgered:
-    return Ledgered(place.pipeline, place.places, place.settings.storage_options)
+    return Ledgered(place.pipeline, place.warehouse)

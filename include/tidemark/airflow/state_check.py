@@ -10,7 +10,6 @@ from airflow.sdk import Context
 from tidemark.airflow.metrics import gauge_state
 from tidemark.airflow.outcome import as_task_failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
-from tidemark.pipeline.places import Places
 
 if TYPE_CHECKING:
     from tidemark.upkeep.state_check import Checked
@@ -27,14 +26,14 @@ class StateCheckOperator(PipelineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Check and record; a repeat looks again."""
         # delta-rs and Arrow, which parsing a Dag must not load.
+        from tidemark.storage.warehouse import Warehouse
         from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
 
         with as_task_failure("The state check"):
             pipeline, settings = self.load()
-            run_id, upkeep = str(context["run_id"]), Places(settings.root, pipeline.name).upkeep
+            run_id, upkeep = str(context["run_id"]), Warehouse.of(pipeline.name, settings).upkeep
             checked = check_pipeline(pipeline, settings)
-            options = settings.storage_options
-            record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked, options)
+            record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked)
             for one in checked:
                 told = f"{one.check.verdict}: {one.check.reason}" if one.check else "no query yet"
                 self.log.info("%s: %s", one.checkpoint.name, told)

@@ -70,13 +70,14 @@ def release(
     places, options = Places(loaded.root, found.name), loaded.storage_options
     # delta-rs, which `show` does without.
     from tidemark.storage.delta.fence import fence_tables, pipeline_tables
+    from tidemark.storage.warehouse import Warehouse
 
-    tables = pipeline_tables(found, places)
+    tables = pipeline_tables(found, Warehouse(places, options))
     released = release_lease(
         places.lease,
         this_process(manual_run_id(datetime.now(UTC)), "release"),
         options,
-        on_takeover=lambda number: fence_tables(tables, number, options),
+        on_takeover=lambda number: fence_tables(tables, number),
         force=force,
     )
     if released is None or released.took_over is None:

@@ -15,7 +15,6 @@ from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
 
 ledger = typer.Typer(
@@ -41,12 +40,11 @@ def show(
     """Show the totals, and the newest lines. Exits with 1 when one does not balance."""
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.ledger.report import read_ledger
+    from tidemark.storage.warehouse import Warehouse
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    told = read_ledger(
-        Places(loaded.root, found.name).ledger, found.name, last, loaded.storage_options
-    )
+    told = read_ledger(Warehouse.of(found.name, loaded).ledger, found.name, last)
     if told is None:
         print(f"The ledger has no line of {found.name} yet: it has not run.")
         return
@@ -75,11 +73,12 @@ def rebuild(
     from tidemark.ledger.ledger import check_balance, replace_ledger
     from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
     from tidemark.storage.lease.pipeline_lease import pipeline_lease
+    from tidemark.storage.warehouse import Warehouse
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    places, options = Places(loaded.root, found.name), loaded.storage_options
-    source = Ledgered(found, places, options)
+    warehouse = Warehouse.of(found.name, loaded)
+    source = Ledgered(found, warehouse)
     if dry_run:
         lines = rebuilt_lines(source)
         print(f"{len(lines)} lines; nothing was written")
@@ -87,7 +86,7 @@ def rebuild(
         run_id = manual_run_id(datetime.now(UTC))
         with pipeline_lease(found, loaded, run_id, "ledger rebuild", repairs=True) as lease:
             lines = rebuilt_lines(source)
-            replace_ledger(places.ledger, found.name, lines, options, lease.check)
+            replace_ledger(warehouse.fenced(lease.check).ledger, found.name, lines)
         print(f"{len(lines)} lines written")
     check_balance(found.name, lines, _UNBALANCED)
 

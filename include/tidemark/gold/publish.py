@@ -10,8 +10,7 @@ Killed anywhere before 4, nothing was published; after it, a repeat finds nothin
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -24,19 +23,15 @@ from tidemark.gold.retention import drop_expired_dates
 from tidemark.gold.to_publish import to_publish
 from tidemark.gold.window_values import GoldChange, changed_windows, of_dates
 from tidemark.pipeline.model import Pipeline, Table
-from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.lease.lease import Lease
-
-_LOG = logging.getLogger(__name__)
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 
 def publish_tables(
     pipeline: Pipeline,
     pinned: Mapping[str, TableResult],
     note: Mapping[str, str],
-    settings: Settings,
-    lease: Lease,
+    warehouse: Warehouse,
 ) -> dict[str, TableResult]:
     """Publish all tables of a run; they come back with gold's versions in them.
 
@@ -45,38 +40,29 @@ def publish_tables(
     and a later run publishes what this one did not. Then the dates of bronze go that `keep` no
     longer keeps. Raises LeaseLost, before a commit, where another run has taken the lease over.
     """
-    places = Places(settings.root, pipeline.name)
     published = {
         name: publish_table(
-            pipeline.tables[name],
-            pins,
-            places.gold(name),
-            places.changes(name),
-            note,
-            settings.storage_options,
-            lease.check,
+            pipeline.tables[name], pins, warehouse.gold(name), warehouse.changes(name), note
         )
         for name, pins in pinned.items()
     }
-    drop_expired_dates(pipeline, places, settings.storage_options, lease.check)
+    drop_expired_dates(pipeline, warehouse)
     return published
 
 
 def publish_table(
     table: Table,
     pinned: TableResult,
-    gold_uri: str,
-    changes_uri: str,
+    gold_place: TablePlace,
+    changes: TablePlace,
     note: Mapping[str, str],
-    options: Mapping[str, str],
-    check: Callable[[], None],
 ) -> TableResult:
     """Publish one table up to the pins of a run.
 
-    `note` is what gold's commit says of the run (`publish_note`). `check` is called between the
-    reading of gold and the commit, and raises where this process may not write any more.
+    `note` is what gold's commit says of the run (`publish_note`). Gold's fence is asked between
+    the reading of gold and the commit.
     """
-    found = to_publish(pinned, gold_uri, changes_uri, options)
+    found = to_publish(pinned, gold_place, changes)
     gold, plan = found.gold, found.plan
     if plan.nothing_to_do:
         before = published_before(gold, note)
@@ -84,7 +70,7 @@ def publish_table(
             update={"gold": gold.version(), "published_windows": 0, "published": before}
         )
     change = changed_windows(gold, found.changes(), table, plan, note["run"])
-    check()
+    gold_place.fence()
     _commit(gold, change, plan, {**note, **published_note(change.changed)})
     return pinned.model_copy(
         update={

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
-
 from tidemark.gold.plan import BRONZE, CHANGES, CLOSE
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, read_bytes
 
 
@@ -22,13 +21,13 @@ class Publish:
     close_ms: int
 
 
-def publishes(gold: DeltaTable, uri: str, options: Mapping[str, str]) -> tuple[Publish, ...]:
+def publishes(place: TablePlace) -> tuple[Publish, ...]:
     """The publishes of a gold table, oldest first; those whose log entries are gone are left
     out."""
     found = []
-    for version in range(gold.version(), -1, -1):
+    for version in range(place.existing().version(), -1, -1):
         try:
-            entry = read_bytes(f"{uri}/_delta_log/{version:020}.json", options)
+            entry = read_bytes(f"{place.uri}/_delta_log/{version:020}.json", place.options)
         except FileMissing:
             break
         actions = [json.loads(line) for line in entry.decode().splitlines()]

@@ -21,7 +21,7 @@ from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest
 from tidemark.pipeline.settings.settings import Settings, load_settings
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.warehouse import Warehouse
 
 Instant = datetime | str
 
@@ -69,7 +69,7 @@ def dataset(
     check_folder_name(pipeline, "pipeline")
     check_folder_name(table, "table")
     first, last = _utc(start), _utc(end)
-    gold = open_table(Places(loaded.root, pipeline).gold(table), loaded.storage_options)
+    gold = Warehouse.of(pipeline, loaded).gold(table).open()
     if gold is None:
         raise GoldNotFound(_not_found(pipeline, table, loaded))
     dates = " AND ".join(_dates(first, last)) or None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -15,6 +13,7 @@ from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.pipeline.model import Table
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.history import changes_between, schema_of
+from tidemark.storage.delta.place import TablePlace
 
 
 def differing_windows(
@@ -54,23 +53,18 @@ def differing_windows(
 
 
 def append_recomputed(
-    changes: DeltaTable,
-    windows: pa.Table,
-    cause: str,
-    generation: int,
-    run_id: str,
-    check: Callable[[], None],
+    changes: TablePlace, windows: pa.Table, cause: str, generation: int, run_id: str
 ) -> None:
     """One commit of recomputed windows; none where there are none.
 
-    `check` raises where this process may not write any more; StorageUnavailable where the lease
-    is taken over after it.
+    StorageUnavailable where the lease is taken over after the fence was asked.
     """
     if not windows.num_rows:
         return
-    check()
-    rows = rows_of_changes(schema_of(changes), windows, cause, generation, run_id)
-    append_rows(changes, rows, "recomputed windows")
+    table = changes.existing()
+    changes.fence()
+    rows = rows_of_changes(schema_of(table), windows, cause, generation, run_id)
+    append_rows(table, rows, "recomputed windows")
 
 
 def rows_of_changes(

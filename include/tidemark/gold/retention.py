@@ -8,7 +8,7 @@ skip commits that only remove (`skipChangeCommits`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 
 from deltalake import CommitProperties
@@ -19,8 +19,8 @@ from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_MS = epoch_ms(datetime.min.replace(tzinfo=UTC))
@@ -55,40 +55,33 @@ def first_kept_date(pipeline: Pipeline, frozen_ms: int, close_ms: Mapping[str, i
     return instant_of(first).date()
 
 
-def drop_expired_dates(
-    pipeline: Pipeline,
-    places: Places,
-    options: Mapping[str, str],
-    check: Callable[[], None],
-) -> tuple[date, ...]:
+def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, ...]:
     """Drop bronze's expired dates after a publish, in one commit; the dates that went.
 
     Only the table's log is written: the files go when the table is vacuumed. Safe to repeat.
-    `check` raises where this process may not write any more.
     """
-    frozen = frozen_before_ms(pipeline, Checkpoint(places.ingest_checkpoint, options))
+    ingest = Checkpoint(warehouse.places.ingest_checkpoint, warehouse.options)
+    frozen = frozen_before_ms(pipeline, ingest)
     if frozen is None:
         return ()
-    golds = {name: existing_table(places.gold(name), options) for name in pipeline.tables}
+    golds = {name: warehouse.gold(name).existing() for name in pipeline.tables}
     closed = {name: gold_state(gold).close_ms for name, gold in golds.items()}
-    return _drop_before(places.bronze, first_kept_date(pipeline, frozen, closed), options, check)
+    return _drop_before(warehouse.bronze, first_kept_date(pipeline, frozen, closed))
 
 
-def _drop_before(
-    bronze: str, first_kept: date, options: Mapping[str, str], check: Callable[[], None]
-) -> tuple[date, ...]:
-    table = existing_table(bronze, options)
+def _drop_before(bronze: TablePlace, first_kept: date) -> tuple[date, ...]:
+    table = bronze.existing()
     held = [date.fromisoformat(part["_event_date"]) for part in table.partitions()]
     expired = tuple(sorted(day for day in held if day < first_kept))
     if expired:
-        check()
+        bronze.fence()
         listed = ", ".join(f"'{day}'" for day in expired)
         properties = CommitProperties(max_commit_retries=0)
         try:
             table.delete(f"_event_date IN ({listed})", commit_properties=properties)
         except CommitFailedError as error:
             raise StorageUnavailable(
-                f"{bronze} got another commit while its dates {listed} were dropped ({error}). "
+                f"{bronze.uri} got another commit while its dates {listed} were dropped ({error}). "
                 "What was to be published is published. Try again: the next run drops them."
             ) from error
     return expired

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,8 +10,8 @@ from deltalake import DeltaTable
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan, plan_publish
 from tidemark.gold.state import gold_state
-from tidemark.storage.delta.create import existing_table
 from tidemark.storage.delta.history import changes_between
+from tidemark.storage.delta.place import TablePlace
 
 
 @dataclass(frozen=True)
@@ -21,18 +20,14 @@ class ToPublish:
 
     gold: DeltaTable
     plan: PublishPlan
-    changes_uri: str
-    options: Mapping[str, str]
+    history: TablePlace
 
     def changes(self) -> pa.Table:
         """The changes that the plan publishes, those of held and killed runs among them."""
-        history = existing_table(self.changes_uri, self.options)
-        return changes_between(history, self.plan.after_changes, self.plan.changes)
+        return changes_between(self.history.existing(), self.plan.after_changes, self.plan.changes)
 
 
-def to_publish(
-    pinned: TableResult, gold_uri: str, changes_uri: str, options: Mapping[str, str]
-) -> ToPublish:
+def to_publish(pinned: TableResult, gold: TablePlace, changes: TablePlace) -> ToPublish:
     """Plan from gold as it is now. Raises NotPublishable as `plan_publish` does."""
-    gold = existing_table(gold_uri, options)
-    return ToPublish(gold, plan_publish(gold_state(gold), pinned), changes_uri, options)
+    found = gold.existing()
+    return ToPublish(found, plan_publish(gold_state(found), pinned), changes)

@@ -7,7 +7,7 @@ housekeeping too. So they are copied here first; written without a JVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,8 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
 from tidemark.operators.batches_read import ReadTo, read_to
 from tidemark.pipeline.instants import instant_of
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.ops import Row, append_once
+from tidemark.storage.delta.place import TablePlace
 
 _TIME = pa.timestamp("us", "UTC")
 _FIELDS: list[pa.Field[Any]] = [
@@ -50,25 +50,23 @@ class Query:
     batches: Sequence[int]
 
 
-def copy_batches(uri: str, queries: Iterable[Query], options: Mapping[str, str]) -> None:
+def copy_batches(place: TablePlace, queries: Iterable[Query]) -> None:
     """Copy what the offset logs say of batches that are not there yet, in one commit.
 
     Repeating it after a crash writes nothing twice. Offsets that cannot be used are left out.
     """
-    table = open_table(uri, options)
+    table = place.open()
     rows: list[Row] = []
     for query in queries:
         written = table.transaction_version(query.id) if table is not None else None
         rows += _rows(query, -1 if written is None else written)
     if rows:
-        append_once(uri, SCHEMA, _DESCRIPTION, rows, options)
+        append_once(place, SCHEMA, _DESCRIPTION, rows)
 
 
-def copied_batches(
-    uri: str, pipeline: str, query: str, options: Mapping[str, str]
-) -> dict[int, ReadTo]:
+def copied_batches(place: TablePlace, pipeline: str, query: str) -> dict[int, ReadTo]:
     """What was copied of a query's batches, by batch; empty where nothing was."""
-    table = open_table(uri, options)
+    table = place.open()
     if table is None:
         return {}
     known = table.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")

@@ -12,7 +12,7 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,8 +22,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.instants import instant_of
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
+from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
 
@@ -133,12 +133,12 @@ def check_balance(pipeline: str, lines: Iterable[LedgerLine], advice: str) -> No
     _refuse(pipeline, [_row(line) for line in lines if line.difference], advice)
 
 
-def check_ledger(uri: str, pipeline: str, options: Mapping[str, str]) -> None:
+def check_ledger(ledger: TablePlace, pipeline: str) -> None:
     """LedgerUnbalanced where the ledger holds a line that does not balance.
 
     Files without one are left out by their statistics, so this does not grow with the ledger.
     """
-    table = open_table(uri, options)
+    table = ledger.open()
     if table is None:
         return
     unbalanced = f"pipeline = '{pipeline}' AND difference <> 0"
@@ -167,39 +167,32 @@ def _told(row: Mapping[str, Any]) -> str:
     return f"{place}{row['kind']}, {batch}: {told}; difference {row['difference']}"
 
 
-def last_batch_written(uri: str, pipeline: str, source: str, options: Mapping[str, str]) -> int:
+def last_batch_written(ledger: TablePlace, pipeline: str, source: str) -> int:
     """The last position of a source that has a line; -1 where none has."""
-    table = open_table(uri, options)
+    table = ledger.open()
     written = table.transaction_version(f"{pipeline}/{source}") if table is not None else None
     return -1 if written is None else written
 
 
 def write_ledger(
-    uri: str,
+    ledger: TablePlace,
     pipeline: str,
     run_id: str,
     scheduled_ms: int,
     lines: Sequence[LedgerLine],
-    options: Mapping[str, str],
 ) -> None:
     """Append the lines that the ledger lacks, in one commit. A line is never written twice."""
     told = {"pipeline": pipeline, "run": run_id, "scheduled_at": instant_of(scheduled_ms)}
     rows = [(f"{pipeline}/{line.source}", line.position, told | _row(line)) for line in lines]
-    append_once(uri, SCHEMA, DESCRIPTION, rows, options)
+    append_once(ledger, SCHEMA, DESCRIPTION, rows)
 
 
-def replace_ledger(
-    uri: str,
-    pipeline: str,
-    lines: Sequence[LedgerLine],
-    options: Mapping[str, str],
-    check: Callable[[], None],
-) -> None:
+def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine]) -> None:
     """Put these lines in the place of all that the ledger has of a pipeline, in one commit.
 
-    Which run wrote a line is not known any more. `check` raises where this process may not write.
+    Which run wrote a line is not known any more. Raises LeaseLost where this process may not write.
     """
-    table = ensure_ops_table(uri, SCHEMA, DESCRIPTION, options)
+    table = ensure_ops_table(ledger, SCHEMA, DESCRIPTION)
     rows = [{"pipeline": pipeline} | _row(line) for line in lines]
     last: dict[str, int] = {}
     for line in lines:
@@ -207,7 +200,7 @@ def replace_ledger(
         # A computation that waits for its publish rests on more than gold tells.
         known = table.transaction_version(source) if line.batch is None else None
         last[source] = max(line.position, last.get(source, known or line.position))
-    check()
+    ledger.fence()
     write_deltalake(
         table,
         pa.Table.from_pylist(rows, SCHEMA),

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pyarrow.dataset as ds
 
 from tidemark.ledger.ledger import INGEST, STREAM
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 
 
-def recorded_queries(
-    uri: str, pipeline: str, options: Mapping[str, str]
-) -> dict[str | None, tuple[str, ...]]:
+def recorded_queries(place: TablePlace, pipeline: str) -> dict[str | None, tuple[str, ...]]:
     """The ids of the queries with a line, newest last, by table; None is the ingest.
 
     Newest by the time that its last run stood for; empty without a ledger.
     """
-    ledger = open_table(uri, options)
+    ledger = place.open()
     if ledger is None:
         return {}
     known = ledger.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")

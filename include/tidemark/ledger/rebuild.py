@@ -9,7 +9,7 @@ a line has no number there, and no equation.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +30,8 @@ from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.repaired import BACKFILL, LATE, SEAL
 from tidemark.operators.windows.late_rows import BatchCounts, BatchRead, find_late_rows
 from tidemark.pipeline.model import Pipeline, Table
-from tidemark.pipeline.places import Places
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,10 @@ class Ledgered:
     """A pipeline whose ledger is built anew; nothing is changed by reading it."""
 
     pipeline: Pipeline
-    places: Places
-    options: Mapping[str, str]
+    warehouse: Warehouse
 
-    def table(self, place: str) -> DeltaTable:
-        return existing_table(place, self.options)
+    def checkpoint(self, uri: str) -> Checkpoint:
+        return Checkpoint(uri, self.warehouse.options)
 
 
 def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
@@ -57,8 +55,8 @@ def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
 
 
 def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
-    bronze, rejects = source.table(source.places.bronze), source.table(source.places.rejects)
-    query = str(Checkpoint(source.places.ingest_checkpoint, source.options).query_id())
+    bronze, rejects = source.warehouse.bronze.existing(), source.warehouse.rejects.existing()
+    query = str(source.checkpoint(source.warehouse.places.ingest_checkpoint).query_id())
     notes = ingest_commits(bronze, query, -1) | ingest_commits(rejects, query, -1)
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
     accepted = dict(_rows(bronze.to_pyarrow_dataset(), by_batch))
@@ -83,27 +81,27 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
-    table, gold = source.pipeline.tables[name], source.table(source.places.gold(name))
+    table, gold = source.pipeline.tables[name], source.warehouse.gold(name).existing()
     generation = gold_state(gold).generation
-    checkpoint = Checkpoint(source.places.query_checkpoint(name, generation), source.options)
+    checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, generation))
     query = str(checkpoint.query_id())
-    copied = copied_batches(source.places.batches, source.pipeline.name, query, source.options)
-    frontier = _frontier(source, name, gold, query)
+    copied = copied_batches(source.warehouse.batches, source.pipeline.name, query)
+    frontier = _frontier(source, name, query)
     counted = {
         number: counts
         for batch in batches_read(checkpoint, -1, frontier, copied)
         if (number := batch.number) is not None
         for counts in _counts(source, table, batch)
     }
-    emitted = _emitted(source.table(source.places.changes(name)), table, generation, query)
+    emitted = _emitted(source.warehouse.changes(name).existing(), table, generation, query)
     for batch in sorted(counted.keys() | emitted.keys()):
         yield stream_line(name, table, query, batch, counted.get(batch), emitted)
 
 
-def _frontier(source: Ledgered, name: str, gold: DeltaTable, query: str) -> Frontier:
+def _frontier(source: Ledgered, name: str, query: str) -> Frontier:
     """As the batch noted it; of one that appended nothing, what gold's log says."""
-    known = publishes(gold, source.places.gold(name), source.options)
-    noted = close_frontiers(source.table(source.places.changes(name)), query, -1)
+    known = publishes(source.warehouse.gold(name))
+    noted = close_frontiers(source.warehouse.changes(name).existing(), query, -1)
 
     def close_ms(batch: int | None, first: int) -> int:
         found = None if batch is None else noted.get(batch)
@@ -115,9 +113,9 @@ def _frontier(source: Ledgered, name: str, gold: DeltaTable, query: str) -> Fron
 def _counts(source: Ledgered, table: Table, batch: BatchRead) -> tuple[BatchCounts, ...]:
     """None where the log no longer tells which files the batch read."""
     event_time = source.pipeline.source.event_time.column
-    bronze = source.table(source.places.bronze)
+    bronze = source.warehouse.bronze
     try:
-        found = find_late_rows(bronze, source.places.bronze, event_time, table, [batch], None, 0)
+        found = find_late_rows(bronze.existing(), bronze, event_time, table, [batch], None, 0)
     except StorageUnavailable:
         return ()
     return found.batches
@@ -142,9 +140,9 @@ def _emitted(changes: DeltaTable, table: Table, generation: int, query: str) -> 
 
 def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
-    changes = source.table(source.places.changes(name))
-    gold = gold_state(source.table(source.places.gold(name)))
-    checkpoint = Checkpoint(source.places.query_checkpoint(name, gold.generation), source.options)
+    changes = source.warehouse.changes(name).existing()
+    gold = gold_state(source.warehouse.gold(name).existing())
+    checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, gold.generation))
     query = str(checkpoint.query_id())
     positions = {LATE: gold.bronze, SEAL: gold.close_ms, BACKFILL: changes.version()}
     causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 
 _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
@@ -33,11 +32,9 @@ class LedgerReport:
     lines: tuple[Row, ...]
 
 
-def read_ledger(
-    uri: str, pipeline: str, last: int, options: Mapping[str, str]
-) -> LedgerReport | None:
+def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | None:
     """The report of one pipeline; None where the ledger has no line of it."""
-    table = open_table(uri, options)
+    table = ledger.open()
     if table is None:
         return None
     predicate = f"pipeline = '{pipeline}'"

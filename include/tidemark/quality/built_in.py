@@ -6,7 +6,7 @@ gold is the audit's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tidemark.errors import LedgerUnbalanced
 from tidemark.gold.state import PROVISIONAL
@@ -14,6 +14,7 @@ from tidemark.ledger.ledger import check_ledger
 from tidemark.pipeline.instants import instant_of
 from tidemark.quality.planned_rows import PlannedRows
 from tidemark.quality.verdicts import Verdict
+from tidemark.storage.delta.place import TablePlace
 
 KEYS_UNIQUE = "each window and key is there once"
 NONE_OPEN = "no closed window is provisional"
@@ -46,11 +47,11 @@ def judge_table(rows: PlannedRows) -> Iterator[Verdict]:
         yield _verdict(rows, check, looked_at, unexpected, sql)
 
 
-def judge_ledger(ledger: str, pipeline: str, options: Mapping[str, str]) -> Verdict:
+def judge_ledger(ledger: TablePlace, pipeline: str) -> Verdict:
     """Each line of the ledger that has an equation fulfils it."""
     told = "each line adds up"
     try:
-        check_ledger(ledger, pipeline, options)
+        check_ledger(ledger, pipeline)
     except LedgerUnbalanced as error:
         told = str(error)
     passed = told == "each line adds up"

@@ -11,9 +11,9 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from tidemark.pipeline.places import Places
 from tidemark.quality.expectations import TableExpectations
 from tidemark.storage.files import Options, list_files, remove_files, write_bytes
+from tidemark.storage.warehouse import Warehouse
 
 # The renderer's pages take their styles from the web. These make them readable without it, and
 # leave out what leads nowhere: the way to a site's start, and an advertisement.
@@ -27,17 +27,17 @@ nav.sticky-top, footer { display: none !important; }
 
 
 def write_docs(
-    places: Places,
+    warehouse: Warehouse,
     run_id: str,
     time: datetime,
     judged: Sequence[TableExpectations],
     keep: int,
-    options: Options,
 ) -> str:
     """Write a run's pages, an index first among them, and remove those of the oldest runs.
 
     The place of the index. A repeat writes them anew. `time` is in UTC.
     """
+    places, options = warehouse.places, warehouse.options
     folder = places.docs_of(run_id)
     for table in judged:
         page = _page(places.pipeline, run_id, time, table)

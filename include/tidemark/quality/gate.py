@@ -9,7 +9,6 @@ from datetime import datetime
 
 from tidemark.errors import NotPublishable, TidemarkError
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.expectations import ToFrame
@@ -20,6 +19,7 @@ from tidemark.runs.publish_held import check_publishable
 from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import RunError, write_result
+from tidemark.storage.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,20 +84,20 @@ def accept(
     They are those of its last validation: nothing is judged again, so that a check which cannot be
     told does not stand in the way. NotPublishable where none failed.
     """
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
-    overridden = last_failures(places.quality, run, options)
+    quality = Warehouse.of(pipeline.name, settings).quality
+    overridden = last_failures(quality, run)
     if not overridden:
         raise NotPublishable(
             f"No check of run {run.run_id} has failed, so there is nothing to accept. Nothing was "
             f"published. Leave --accept away: `tidemark publish {pipeline.name}`."
         )
-    record_verdicts(places.quality, run, now, overridden, options, accepted=accepted)
+    record_verdicts(quality, run, now, overridden, accepted=accepted)
     return overridden
 
 
 def _record(result: RunResult, settings: Settings) -> None:
     try:
-        record_run(Places(settings.root, result.pipeline).runs, result, settings.storage_options)
+        record_run(Warehouse.of(result.pipeline, settings).runs, result)
     except Exception:  # noqa: BLE001  the verdicts are written, and the result file says it
         _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
 

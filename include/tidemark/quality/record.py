@@ -18,8 +18,8 @@ from deltalake import write_deltalake
 
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import Verdict
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.place import TablePlace
 
 _TIME = pa.timestamp("us", "UTC")
 _FIELDS: list[pa.Field[Any]] = [
@@ -56,11 +56,10 @@ class JudgedRun(Protocol):
 
 
 def record_verdicts(
-    uri: str,
+    quality: TablePlace,
     run: JudgedRun,
     time: datetime,
     verdicts: Sequence[Verdict],
-    options: Mapping[str, str],
     data_docs: str | None = None,
     accepted: Acceptance | None = None,
 ) -> None:
@@ -70,7 +69,7 @@ def record_verdicts(
     """
     if not verdicts:
         return
-    table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
+    table = ensure_ops_table(quality, SCHEMA, _DESCRIPTION)
     named = {"pipeline": run.pipeline, "run": run.run_id, "started_at": run.started_at}
     told = [_row(verdict) for verdict in verdicts]
     reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
@@ -84,10 +83,10 @@ def record_verdicts(
     write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
 
 
-def last_failures(uri: str, run: JudgedRun, options: Mapping[str, str]) -> tuple[Verdict, ...]:
+def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[Verdict, ...]:
     """The checks that kept a run from being published when it was validated last; none where it
     was not, or kept all of them."""
-    table = open_table(uri, options)
+    table = quality.open()
     if table is None:
         return ()
     own = (

@@ -14,13 +14,12 @@ from tidemark.pipeline.checks import Freshness, RejectedShare, RowsPerRun, Sever
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import Verdict
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.ops import newest_rows
+from tidemark.storage.warehouse import Warehouse
 
 _FIRST_LOOK = 4
 
@@ -54,7 +53,7 @@ def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> Verdic
 def _rows_per_run(
     rule: RowsPerRun, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
 ) -> Verdict:
-    runs = open_table(Places(settings.root, pipeline.name).runs, settings.storage_options)
+    runs = Warehouse.of(pipeline.name, settings).runs.open()
     before = _rows_before(runs, run, rule.last_runs) if runs is not None else []
     mean = sum(before) / len(before) if before else None
     times = run.rows.read / mean if mean else None
@@ -96,8 +95,7 @@ def _rows_before(runs: DeltaTable, run: RunResult, number: int) -> list[int]:
 def _freshness(
     rule: Freshness, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
 ) -> Verdict:
-    places = Places(settings.root, pipeline.name)
-    bronze = open_table(places.bronze, settings.storage_options)
+    bronze = Warehouse.of(pipeline.name, settings).bronze.open()
     column = pipeline.source.event_time.column
     newest = newest_event_ms(bronze, column) if bronze is not None else None
     now = run.scheduled_at or run.started_at

@@ -9,7 +9,6 @@ from datetime import datetime
 from tidemark.errors import ChecksFailed
 from tidemark.gold.to_publish import to_publish
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.built_in import judge_ledger, judge_table
 from tidemark.quality.conditions import judge_conditions
@@ -31,6 +30,7 @@ from tidemark.quality.verdicts import (
     verdict_name,
 )
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.warehouse import Warehouse
 
 _MOST_TOLD = 5
 _ADVICE = (
@@ -107,8 +107,7 @@ def judge_tables(
             verdicts += [*judge_table(rows), *judge_conditions(rows)]
             asked += expected
     if verdicts:
-        ledger = Places(settings.root, pipeline).ledger
-        verdicts.append(judge_ledger(ledger, pipeline, settings.storage_options))
+        verdicts.append(judge_ledger(Warehouse.of(pipeline, settings).ledger, pipeline))
     judged = judge_expectations(asked, to_spark) if asked else ()
     verdicts += [verdict for table in judged for verdict in table.verdicts]
     return Judged(tuple(verdicts), judged)
@@ -116,12 +115,12 @@ def judge_tables(
 
 def record(run: JudgedRun, judged: Judged, settings: Settings, now: datetime) -> Validated:
     """Write verdicts into `ops/quality`, and the pages of expectations. `now` is in UTC."""
-    places, options = Places(settings.root, run.pipeline), settings.storage_options
+    warehouse = Warehouse.of(run.pipeline, settings)
     data_docs = None
     if judged.expectations:
         keep = settings.checks.keep_docs
-        data_docs = write_docs(places, run.run_id, now, judged.expectations, keep, options)
-    record_verdicts(places.quality, run, now, judged.verdicts, options, data_docs)
+        data_docs = write_docs(warehouse, run.run_id, now, judged.expectations, keep)
+    record_verdicts(warehouse.quality, run, now, judged.verdicts, data_docs)
     return Validated(judged.verdicts, data_docs)
 
 
@@ -146,9 +145,9 @@ def check_none_failed(
 
 def _publishes(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterator[TablePublish]:
     """What the run's pins would publish now."""
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    warehouse = Warehouse.of(pipeline.name, settings)
     for name, pins in run.tables.items():
-        found = to_publish(pins, places.gold(name), places.changes(name), options)
+        found = to_publish(pins, warehouse.gold(name), warehouse.changes(name))
         if not found.plan.nothing_to_do:
             changes, table = found.changes(), pipeline.tables[name]
             yield TablePublish(name, table, found.gold, found.plan, changes, run.run_id)

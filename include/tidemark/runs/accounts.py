@@ -25,23 +25,23 @@ def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> Non
     So does a line of an earlier run: nothing is published until that is mended. What was computed
     from bronze is checked itself: a repeat of a computation has no line of its own.
     """
-    ledger, name, options = run.places.ledger, run.pipeline.name, run.settings.storage_options
+    ledger, name = run.warehouse.ledger, run.pipeline.name
     query = str(run.ingest_checkpoint().query_id())
-    written = last_batch_written(ledger, name, query, options)
-    bronze, rejects = run.table(run.places.bronze), run.table(run.places.rejects)
+    written = last_batch_written(ledger, name, query)
+    bronze, rejects = run.warehouse.bronze.existing(), run.warehouse.rejects.existing()
     lines = ingest_lines(bronze, rejects, query, written)
     for table, state in gold.items():
         lines += _lines_of_table(run, table, state, repaired[table])
-    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, options)
-    check_ledger(ledger, name, options)
+    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines)
+    check_ledger(ledger, name)
     check_balance(name, [line for line in lines if line.batch is None], UNPUBLISHED)
 
 
 def _lines_of_table(run: Run, name: str, gold: GoldState, repaired: Repaired) -> list[LedgerLine]:
     table = run.pipeline.tables[name]
     query = str(run.query_checkpoint(name, gold.generation).query_id())
-    changes = run.table(run.places.changes(name))
-    emitted = emitted_by_batch(run.table(run.places.gold(name)), changes, gold, table, query)
+    changes = run.warehouse.changes(name).existing()
+    emitted = emitted_by_batch(run.warehouse.gold(name).existing(), changes, gold, table, query)
     return [
         *stream_lines(name, table, query, repaired.batches, emitted),
         *recomputed_lines(name, query, repaired.positions, repaired.recomputed),

@@ -45,7 +45,7 @@ def look(run: Run) -> NothingNew | SparkNeeded:
     """What is cheapest to tell comes first. Raises what the run itself would raise."""
     if because := _why_to_ingest(run) or why_tables_do_not_fit(run):
         return SparkNeeded(because)
-    tables = {name: run.table(run.places.gold(name)) for name in run.pipeline.tables}
+    tables = {name: run.warehouse.gold(name).existing() for name in run.pipeline.tables}
     gold = {name: gold_state(table) for name, table in tables.items()}
     repaired = {}
     for name, state in gold.items():
@@ -80,8 +80,8 @@ def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
 
 def _why_bronze_is_unread(run: Run, first: int) -> str | None:
     """Versions that only moved rows, or dropped some, are nothing to the stream."""
-    bronze, options = run.table(run.places.bronze).version(), run.settings.storage_options
-    if first_append(run.places.bronze, first, bronze, options) is None:
+    bronze = run.warehouse.bronze.existing().version()
+    if first_append(run.warehouse.bronze, first, bronze) is None:
         return None
     return f"bronze was read up to version {first - 1} of {bronze}"
 
@@ -102,8 +102,8 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     if not batches:
         return Repaired((), (), sealed_to)
     late = find_late_rows(
-        run.table(run.places.bronze),
-        run.places.bronze,
+        run.warehouse.bronze.existing(),
+        run.warehouse.bronze,
         run.pipeline.source.event_time.column,
         run.pipeline.tables[name],
         batches,

@@ -11,12 +11,12 @@ from tidemark.errors import LeaseHeld, NotPublishable, TidemarkError
 from tidemark.gold.publish import publish_tables
 from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.result_file import RunError, write_result
+from tidemark.storage.warehouse import Warehouse
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,12 +34,13 @@ def publish_and_record(
     """
     check_publishable(pipeline, result, uri)
     begin, failure = time.monotonic(), None
+    warehouse = Warehouse.of(pipeline.name, settings)
     try:
         with pipeline_lease(pipeline, settings, result.run_id, "publish") as lease:
-            places = Places(settings.root, pipeline.name)
-            record_interrupted_run(pipeline, places, settings.storage_options)
+            own = warehouse.fenced(lease.check)
+            record_interrupted_run(pipeline, own)
             note = publish_note(result.run_id, result.started_at)
-            tables = publish_tables(pipeline, result.tables, note, settings, lease)
+            tables = publish_tables(pipeline, result.tables, note, own)
         result = result.model_copy(update={"tables": tables, "held": False})
     except LeaseHeld as error:
         return result.model_copy(update={"outcome": "failed", "error": RunError.of(error)})
@@ -55,7 +56,7 @@ def publish_and_record(
     )
     write_result(uri, result, settings.storage_options)
     try:
-        record_run(Places(settings.root, pipeline.name).runs, result, settings.storage_options)
+        record_run(warehouse.runs, result)
     except Exception:  # noqa: BLE001  the publish itself is over, whatever this was
         # What was published is as good without its row; the next start says what is missing.
         _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)

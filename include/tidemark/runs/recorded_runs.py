@@ -7,7 +7,6 @@ published and was killed before it could write its row gets one from gold's comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -19,10 +18,10 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.published import TRIGGER
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
 
@@ -70,14 +69,14 @@ _DESCRIPTION = "The runs of all pipelines"
 _RECENT = 20
 
 
-def record_run(uri: str, result: RunResult, options: Mapping[str, str]) -> None:
+def record_run(runs: TablePlace, result: RunResult) -> None:
     """Append the run's row, unless the table has it."""
-    _append_missing(uri, result.pipeline, _row(result), options)
+    _append_missing(runs, result.pipeline, _row(result))
 
 
-def record_interrupted_run(pipeline: Pipeline, places: Places, options: Mapping[str, str]) -> None:
+def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
     """Append the row of the run that published last, where it was killed before it could."""
-    published = _last_publishes(pipeline, places, options)
+    published = _last_publishes(pipeline, warehouse)
     if not published:
         return
     last = max(published.values(), key=lambda commit: commit["started_at"])
@@ -94,31 +93,27 @@ def record_interrupted_run(pipeline: Pipeline, places: Places, options: Mapping[
         "started_at": datetime.fromisoformat(last["started_at"]),
         "tables": tables,
     }
-    _append_missing(places.runs, pipeline.name, row, options)
+    _append_missing(warehouse.runs, pipeline.name, row)
 
 
-def last_published(
-    pipeline: Pipeline, places: Places, options: Mapping[str, str]
-) -> datetime | None:
+def last_published(pipeline: Pipeline, warehouse: Warehouse) -> datetime | None:
     """When the run that published last was started; its row must stay, or it comes back as that
     of an interrupted run. None before the first publish."""
-    published = _last_publishes(pipeline, places, options).values()
+    published = _last_publishes(pipeline, warehouse).values()
     return max((datetime.fromisoformat(one["started_at"]) for one in published), default=None)
 
 
-def _last_publishes(
-    pipeline: Pipeline, places: Places, options: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
+def _last_publishes(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, dict[str, Any]]:
     """Gold's last commit of a publish, by table."""
     return {
         name: commit
         for name in pipeline.tables
-        if (commit := _last_publish(places.gold(name), options)) is not None
+        if (commit := _last_publish(warehouse.gold(name))) is not None
     }
 
 
-def _last_publish(gold: str, options: Mapping[str, str]) -> dict[str, Any] | None:
-    table = open_table(gold, options)
+def _last_publish(gold: TablePlace) -> dict[str, Any] | None:
+    table = gold.open()
     if table is None:
         return None
     for limit in (_RECENT, None):
@@ -128,10 +123,8 @@ def _last_publish(gold: str, options: Mapping[str, str]) -> dict[str, Any] | Non
     return None
 
 
-def _append_missing(
-    uri: str, pipeline: str, row: dict[str, Any], options: Mapping[str, str]
-) -> None:
-    table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
+def _append_missing(runs: TablePlace, pipeline: str, row: dict[str, Any]) -> None:
+    table = ensure_ops_table(runs, SCHEMA, _DESCRIPTION)
     if not _has(table, pipeline, row):
         write_deltalake(table, pa.Table.from_pylist([row], SCHEMA), mode="append")
 

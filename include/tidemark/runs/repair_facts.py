@@ -21,7 +21,7 @@ def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
     idle = run.pipeline.watermark.seal_after_idle
     if idle is None or outcome.rows.read:
         return 0
-    tables = [run.table(place) for place in (run.places.bronze, run.places.rejects)]
+    tables = [place.existing() for place in (run.warehouse.bronze, run.warehouse.rejects)]
     ingested = [last for table in tables if (last := last_ingest_ms(table)) is not None]
     event_time = run.pipeline.source.event_time.column
     return seal_frontier_ms(
@@ -39,5 +39,5 @@ def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
     A held run may have been published since a batch: that moved gold's frontier.
     """
     query = str(run.query_checkpoint(name, gold.generation).query_id())
-    noted = close_frontiers(run.table(run.places.changes(name)), query, gold.changes)
+    noted = close_frontiers(run.warehouse.changes(name).existing(), query, gold.changes)
     return lambda batch, _: gold.close_ms if batch is None else noted.get(batch, gold.close_ms)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from deltalake import DeltaTable
-
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
@@ -15,9 +13,10 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.place import Fence, unfenced
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError
+from tidemark.storage.warehouse import Warehouse
 
 # The state of each gold table as a run found it, by the table's name.
 GoldStates = dict[str, GoldState]
@@ -28,7 +27,8 @@ class Run:
     """One scheduled execution of a pipeline.
 
     `scheduled_ms` is the time that it stands for on the scheduler's clock, in milliseconds since
-    1970, UTC; `trigger` the scheduler's word for what started it.
+    1970, UTC; `trigger` the scheduler's word for what started it. `fence` is the `check` of the
+    lease, once the run holds it.
     """
 
     pipeline: Pipeline
@@ -36,19 +36,22 @@ class Run:
     run_id: str
     scheduled_ms: int
     trigger: str = "manual"
+    fence: Fence = unfenced
 
     @property
     def places(self) -> Places:
         return Places(self.settings.root, self.pipeline.name)
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """The pipeline's tables, and those that it shares; written only behind the run's fence."""
+        return Warehouse(self.places, self.settings.storage_options, self.fence)
 
     def checkpoint(self, uri: str) -> Checkpoint:
         return Checkpoint(uri, self.settings.storage_options)
 
     def query_checkpoint(self, table: str, generation: int) -> Checkpoint:
         return self.checkpoint(self.places.query_checkpoint(table, generation))
-
-    def table(self, place: str) -> DeltaTable:
-        return existing_table(place, self.settings.storage_options)
 
     def watermark_ms(self, table: str, generation: int) -> int:
         """The watermark that a table's query left, in milliseconds; 0 for none."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from tidemark.runs.kept_columns import is_planned_from, kept_columns
 from tidemark.runs.run import Run
-from tidemark.storage.delta.create import TableSpec, check_columns, open_table
+from tidemark.storage.delta.create import TableSpec, check_columns
+from tidemark.storage.delta.place import TablePlace
 
 
 def why_tables_do_not_fit(run: Run) -> str | None:
@@ -16,26 +17,25 @@ def why_tables_do_not_fit(run: Run) -> str | None:
 
     Raises TableMismatch where a table's columns are others, as the run would.
     """
-    options = run.settings.storage_options
-    kept = kept_columns(run.places.planned_columns, options)
+    kept = kept_columns(run.places.planned_columns, run.settings.storage_options)
     if not is_planned_from(kept, run.pipeline):
         return "the pipeline's file, or Tidemark, is another than its last run's"
-    for spec in _specs(run, kept):
-        table = open_table(spec.uri, options)
+    for place, spec in _specs(run, kept):
+        table = place.open()
         if table is None:
-            return f"the table {spec.uri} is to be made"
-        check_columns(table, spec)
+            return f"the table {place.uri} is to be made"
+        check_columns(place, table, spec)
         there = {field.name for field in table.schema().fields}
         wanted = {field["name"] for field in json.loads(spec.schema_json)["fields"]}
         if wanted - there:
-            return f"the table {spec.uri} gets new columns"
+            return f"the table {place.uri} gets new columns"
     return None
 
 
-def _specs(run: Run, kept: dict[str, Any]) -> Iterator[TableSpec]:
-    places = run.places
-    for place, schema in ((places.bronze, kept["bronze"]), (places.rejects, kept["rejects"])):
-        yield TableSpec(place, json.dumps(schema), may_add_columns=True)
+def _specs(run: Run, kept: dict[str, Any]) -> Iterator[tuple[TablePlace, TableSpec]]:
+    tables = run.warehouse
+    for place, schema in ((tables.bronze, kept["bronze"]), (tables.rejects, kept["rejects"])):
+        yield place, TableSpec(json.dumps(schema), may_add_columns=True)
     for name in run.pipeline.tables:
-        yield TableSpec(places.changes(name), json.dumps(kept["changes"][name]))
-        yield TableSpec(places.gold(name), json.dumps(kept["gold"][name]))
+        yield tables.changes(name), TableSpec(json.dumps(kept["changes"][name]))
+        yield tables.gold(name), TableSpec(json.dumps(kept["gold"][name]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from datetime import datetime
 
 from tidemark.runs.accounts import account
@@ -20,7 +21,7 @@ from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
-from tidemark.storage.lease.lease import Lease, hold_lease, this_process
+from tidemark.storage.lease.lease import hold_lease, this_process
 from tidemark.storage.result_file import write_result
 
 _LOG = logging.getLogger(__name__)
@@ -40,26 +41,26 @@ def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | Spar
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
-            return _run(run, started, uri, lease)
+            return _run(replace(run, fence=lease.check), started, uri)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
 
 
-def _run(run: Run, started: datetime, uri: str, lease: Lease) -> RunResult | SparkNeeded:
+def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
     """Raises nothing either: a lease that an error ends is not given back in order."""
     begin, options = time.monotonic(), run.settings.storage_options
     try:
         found = look(run)
         if isinstance(found, SparkNeeded):
             return found
-        outcome = _finished(run, found, lease)
+        outcome = _finished(run, found)
         seconds = {"preflight": round(time.monotonic() - begin, 3)}
         result = run_result(run, outcome, started, {}, seconds)
         write_result(uri, result, options)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
     try:
-        record_run(run.places.runs, result, options)
+        record_run(run.warehouse.runs, result)
     except Exception:  # noqa: BLE001  the run is as good without its row, as a job's is
         _LOG.warning("The row of %s in ops/runs is missing.", run.run_id, exc_info=True)
     return result
@@ -69,15 +70,16 @@ def _unsure(error: Exception) -> SparkNeeded:
     return SparkNeeded(f"{type(error).__name__}: {error}")
 
 
-def _finished(run: Run, found: NothingNew, lease: Lease) -> Outcome:
+def _finished(run: Run, found: NothingNew) -> Outcome:
     """The steps of a job that are left, in its order."""
     outcome = Outcome(without_spark=_NOTHING, restart=run.restart_cases(found.gold))
-    record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
-    for name, place in (("bronze", run.places.bronze), ("rejects", run.places.rejects)):
-        outcome.versions[name] = run.table(place).version()
+    record_interrupted_run(run.pipeline, run.warehouse)
+    tables = run.warehouse
+    for name, place in (("bronze", tables.bronze), ("rejects", tables.rejects)):
+        outcome.versions[name] = place.existing().version()
     for name, state in found.gold.items():
         before = state_before(run, name, state)
         outcome.tables[name] = pins_of(run, before, found.repaired[name], outcome)
-    lease.check()
+    run.fence()
     account(run, found.gold, found.repaired)
     return outcome

@@ -21,6 +21,7 @@ from tidemark.operators.windows.assignments import dates_of
 from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.run.aggregate import aggregate, with_event_time
 
 # More stretches than this are joined across their smallest gaps: a filter of a thousand
@@ -71,9 +72,9 @@ def recompute_range(
     return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
 
 
-def bronze_at(spark: SparkSession, place: str, version: int) -> DataFrame:
+def bronze_at(spark: SparkSession, place: TablePlace, version: int) -> DataFrame:
     """Bronze as it was at a version, whoever appends meanwhile."""
-    return spark.read.format("delta").option("versionAsOf", version).load(spark_uri(place))
+    return spark.read.format("delta").option("versionAsOf", version).load(spark_uri(place.uri))
 
 
 def _rows_within(

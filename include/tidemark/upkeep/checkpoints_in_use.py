@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,11 @@ class InUse:
 
 def checkpoints_in_use(pipeline: Pipeline, settings: Settings) -> Iterator[InUse]:
     """The generations are those that gold names now; a folder may not be there yet."""
-    places = Places(settings.root, pipeline.name)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    places = warehouse.places
     yield InUse(INGEST, None, places.ingest_checkpoint)
     for name in pipeline.tables:
-        gold = open_table(places.gold(name), settings.storage_options)
+        gold = warehouse.gold(name).open()
         if gold is None:
             yield InUse(name, 1, places.query_checkpoint(name, 1))
         else:

@@ -5,7 +5,7 @@ The act itself is `streaming/state/compact.py`: only the engine writes snapshots
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from tidemark.errors import CompactionRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.compaction_result import QueryCompaction
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_folder
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
@@ -71,19 +72,18 @@ def check_none_refused(pipeline: str, planned: Sequence[Planned]) -> None:
 
 
 def record_compactions(
-    uri: str,
+    upkeep: TablePlace,
     pipeline: str,
     run_id: str,
     time: datetime,
     compacted: Sequence[tuple[InUse, QueryCompaction]],
-    options: Mapping[str, str],
 ) -> None:
     """Append a row to `ops/upkeep` for each query that was compacted. `time` is in UTC."""
     rows = [
         row_head(pipeline, run_id, time, COMPACTION, one) | _figures(figures)
         for one, figures in compacted
     ]
-    append_rows(uri, rows, options)
+    append_rows(upkeep, rows)
 
 
 def _figures(one: QueryCompaction) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, HousekeepingRefused
 from tidemark.ledger.copied_batches import Query, copy_batches
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.kept_batches import kept_batches
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.files import list_folder
 from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.housekeep import carry_out
 from tidemark.upkeep.plan import Plan
@@ -59,15 +59,15 @@ def keep_checkpoints(
     pipeline: Pipeline, settings: Settings, run_id: str, now: datetime, lease: Lease
 ) -> tuple[Kept, ...]:
     """As `housekeep_pipeline`, for whoever holds the pipeline's lease already."""
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    warehouse, options = Warehouse.of(pipeline.name, settings), settings.storage_options
     planned = _Planning(pipeline, settings, now).all()
-    copy_batches(places.batches, [query for _, query in planned if query], options)
+    copy_batches(warehouse.batches, [query for _, query in planned if query])
     for kept, _ in planned:
         if kept.plan is not None:
             carry_out(kept.plan, options, lease.check)
     found = tuple(kept for kept, _ in planned)
     lease.check()
-    record_upkeep(places.upkeep, pipeline.name, run_id, now, found, options)
+    record_upkeep(warehouse.upkeep, pipeline.name, run_id, now, found)
     return found
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import Plan
 
@@ -102,12 +103,7 @@ class Kept:
 
 
 def record_upkeep(
-    uri: str,
-    pipeline: str,
-    run_id: str,
-    time: datetime,
-    kept: Sequence[Kept],
-    options: Mapping[str, str],
+    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, kept: Sequence[Kept]
 ) -> None:
     """Append a row for each checkpoint, once its files are gone. `time` is when it began, in UTC.
 
@@ -115,13 +111,13 @@ def record_upkeep(
     crash counts in none. No row where no query has started.
     """
     rows = [_row(pipeline, run_id, time, one, one.plan) for one in kept if one.plan is not None]
-    append_rows(uri, rows, options)
+    append_rows(upkeep, rows)
 
 
-def append_rows(uri: str, rows: Sequence[Mapping[str, Any]], options: Mapping[str, str]) -> None:
+def append_rows(upkeep: TablePlace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
-        table = ensure_ops_table(uri, SCHEMA, _DESCRIPTION, options)
+        table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
         write_deltalake(table, pa.Table.from_pylist(list(rows), SCHEMA), mode="append")
 
 

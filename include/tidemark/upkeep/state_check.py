@@ -7,7 +7,7 @@ housekeeping the listing is short.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from tidemark.checkpoint.state.inventory import inventory
 from tidemark.errors import StateLost
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_folder
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.record import STATE_CHECK, append_rows, row_head
@@ -47,12 +48,7 @@ def check_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Checked, ...
 
 
 def record_checks(
-    uri: str,
-    pipeline: str,
-    run_id: str,
-    time: datetime,
-    checked: Sequence[Checked],
-    options: Mapping[str, str],
+    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, checked: Sequence[Checked]
 ) -> None:
     """Append a row to `ops/upkeep` for each store that was checked. `time` is in UTC.
 
@@ -65,7 +61,7 @@ def record_checks(
         if one.check is not None
         for store in one.check.stores
     ]
-    append_rows(uri, rows, options)
+    append_rows(upkeep, rows)
 
 
 def check_none_lost(pipeline: str, checked: Sequence[Checked]) -> None:

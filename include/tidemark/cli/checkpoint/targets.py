@@ -20,6 +20,7 @@ from tidemark.storage.files import list_folder
 
 if TYPE_CHECKING:
     from tidemark.gold.plan import GoldState
+    from tidemark.storage.delta.place import TablePlace
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,15 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
     places, options = Places(settings.root, pipeline.name), settings.storage_options
     limits = pipeline.advanced.state.limits
-    golds = {table: _gold(places, table, options) for table in pipeline.tables}
-    queries = _recorded(pipeline.name, places, golds.values(), options)
+    # delta-rs, which a path does without.
+    from tidemark.storage.warehouse import Warehouse
+
+    warehouse = Warehouse(places, options)
+    golds = {table: _gold(warehouse.gold(table)) for table in pipeline.tables}
+    queries = _recorded(pipeline.name, warehouse.ledger, golds.values())
     of_ingest = Known(query_ids=queries.get(None, ()))
     targets = [Target("ingest", places.ingest_checkpoint, options, of_ingest, limits=limits)]
-    newest_event, newest_version = _bronze(pipeline, places, options)
+    newest_event, newest_version = _bronze(pipeline, warehouse.bronze)
     for table, model in pipeline.tables.items():
         known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
         gold = golds[table]
@@ -133,18 +138,16 @@ def _generations(places: Places, table: str, options: Mapping[str, str], in_use:
     return sorted({in_use, *(int(name) for name in found if name.isdecimal())})
 
 
-def _gold(places: Places, table: str, options: Mapping[str, str]) -> GoldState | None:
+def _gold(place: TablePlace) -> GoldState | None:
     """What was published into a table; None where it is not made yet."""
-    # delta-rs, which a path does without.
     from tidemark.gold.state import gold_state
-    from tidemark.storage.delta.create import open_table
 
-    gold = open_table(places.gold(table), options)
+    gold = place.open()
     return None if gold is None else gold_state(gold)
 
 
 def _recorded(
-    pipeline: str, places: Places, golds: Iterable[GoldState | None], options: Mapping[str, str]
+    pipeline: str, ledger: TablePlace, golds: Iterable[GoldState | None]
 ) -> dict[str | None, tuple[str, ...]]:
     """The queries that the ledger knows. None where nothing is published: then the tables may be
     newer than the ledger, which other pipelines share."""
@@ -152,17 +155,14 @@ def _recorded(
 
     if not any(gold is not None and gold.changes >= 0 for gold in golds):
         return {}
-    return recorded_queries(places.ledger, pipeline, options)
+    return recorded_queries(ledger, pipeline)
 
 
-def _bronze(
-    pipeline: Pipeline, places: Places, options: Mapping[str, str]
-) -> tuple[int | None, int | None]:
+def _bronze(pipeline: Pipeline, place: TablePlace) -> tuple[int | None, int | None]:
     """The newest event and the newest version of what the tables' queries read."""
-    from tidemark.storage.delta.create import open_table
     from tidemark.storage.delta.newest_event import newest_event_ms
 
-    bronze = open_table(places.bronze, options)
+    bronze = place.open()
     if bronze is None:
         return None, None
     return newest_event_ms(bronze, pipeline.source.event_time.column), bronze.version()

@@ -15,7 +15,7 @@ from rich.table import Table
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 
 SHOWN = 10
 _WIDTH_OF_A_FILE = 140
@@ -32,7 +32,7 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
         columns = ["window_start", *table.group_by, *table.measures, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
     _print_rejects(console, places)
-    told = read_ledger(places.ledger, pipeline.name, 1, {})
+    told = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
     if told is not None:
         console.print(f"ledger: {told.verdict}", soft_wrap=True)
         for table, kind, _, account in told.totals:
@@ -69,7 +69,7 @@ def _first_rows(
     uri: str, columns: Sequence[str], order: Sequence[str]
 ) -> tuple[int, list[tuple[Any, ...]]]:
     """How many rows a table has, and the first SHOWN of them; none where it is not there."""
-    found = open_table(uri, {})
+    found = TablePlace(uri).open()
     if found is None:
         return 0, []
     chosen = ", ".join(map(_quoted, columns))

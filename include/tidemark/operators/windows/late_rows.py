@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from tidemark.operators.windows.in_duckdb import last_start, window_count
 from tidemark.pipeline.model import Table
 from tidemark.storage.delta.appended import appended_rows
+from tidemark.storage.delta.place import TablePlace
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -71,7 +72,7 @@ class LateRows:
 
 def find_late_rows(
     bronze: DeltaTable,
-    uri: str,
+    place: TablePlace,
     event_time: str,
     table: Table,
     batches: Sequence[BatchRead],
@@ -89,7 +90,7 @@ def find_late_rows(
         connection.execute("SET TimeZone = 'UTC'")
         counts = []
         for number, batch in enumerate(batches):
-            rows = appended_rows(bronze, uri, batch.first, batch.last)
+            rows = appended_rows(bronze, place, batch.first, batch.last)
             connection.register("batch", rows)
             frontier = max(batch.late_ms, closed_ms)
             connection.execute(_late_groups(number, event_time, table, frontier))

@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 
 from tidemark.errors import PipelineChanged
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import write_contract
 from tidemark.runs.contract.difference import Difference, Verdict
 from tidemark.runs.contract.differences import differences
 from tidemark.runs.contract.recorded import Query, column_types, queries_of
-from tidemark.storage.delta.create import existing_table, open_table
-from tidemark.storage.files import Options
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 10
 
@@ -86,14 +86,14 @@ def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
 
 def record(admitted: Admitted, settings: Settings) -> None:
     """Record the contracts, once the tables are there and before the first batch. Repeatable."""
-    places = Places(settings.root, admitted.pipeline.name)
+    warehouse = Warehouse.of(admitted.pipeline.name, settings)
     for query in admitted.to_record:
         contract = query.asked
         if query.recorded is not None:
             # They stay what they were with the first batch, whatever is asked for now.
             contract = contract.model_copy(update={"settings": query.recorded.settings})
         if query.name != INGEST:
-            gold = existing_table(places.gold(query.name), settings.storage_options)
+            gold = warehouse.gold(query.name).existing()
             contract = contract.with_types(column_types(gold))
         write_contract(query.place, contract, settings.storage_options)
 
@@ -107,8 +107,7 @@ def refusal(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, .
     lines.append("Nothing was written: tables and checkpoints are as the last run left them.")
     anew = sorted({one.query for one in refused if one.verdict is Verdict.NEW_GENERATION})
     if anew:
-        places = Places(settings.root, pipeline.name)
-        rows = _rows(places.bronze, settings.storage_options)
+        rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
         lines.append(
             f"A new generation of {', '.join(anew)} would read {rows:,} rows of bronze again; "
             "this version cannot start one. Put the old content back, or give the table a new "
@@ -153,8 +152,8 @@ def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
     return Admitted(recorded.pipeline.with_checks_of(pipeline), told=told)
 
 
-def _rows(bronze: str, options: Options) -> int:
-    table = open_table(bronze, options)
+def _rows(bronze: TablePlace) -> int:
+    table = bronze.open()
     if table is None:
         return 0
     files = pa.table(table.get_add_actions(flatten=True))

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import (
     Contract,
@@ -21,7 +21,7 @@ from tidemark.runs.contract.contract import (
     contract_of,
     read_contract,
 )
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.warehouse import Warehouse
 
 _BEFORE_KEYS, _AFTER_MEASURES = "window_end", "rows"
 
@@ -48,12 +48,13 @@ class Query:
 
 def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[Query, ...]:
     """The ingest, and the query of each table in the generation that gold names."""
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    warehouse = Warehouse.of(pipeline.name, settings)
+    places, options = warehouse.places, warehouse.options
     ingest = Checkpoint(places.ingest_checkpoint, options)
     asked = contract_of(pipeline, INGEST, settings)
     found = [_found(Query(INGEST, ingest, places.contract(INGEST, 1), asked, None), None)]
     for table in pipeline.tables:
-        gold = open_table(places.gold(table), options)
+        gold = warehouse.gold(table).open()
         generation = 1 if gold is None else gold_state(gold).generation
         checkpoint = Checkpoint(places.query_checkpoint(table, generation), options)
         asked = contract_of(pipeline, table, settings)

@@ -6,7 +6,6 @@ of a thousand runs as for one of ten. Nothing is written, and no Spark is starte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
@@ -23,11 +21,12 @@ from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import State
 from tidemark.runs.status.state_size import state_bytes
 from tidemark.runs.status.table_status import TableStatus, table_status
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.lease.lease import read_lease, this_process
 from tidemark.storage.lease.rules import judge_lease
 from tidemark.storage.lease.taking import living
+from tidemark.storage.warehouse import Warehouse
 
 # How many runs count as recent.
 RECENT = 10
@@ -89,13 +88,12 @@ def pipeline_status(pipeline: Pipeline, settings: Settings, now: datetime) -> Pi
 
 
 def _told(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
-    name, options = pipeline.name, settings.storage_options
-    places = Places(settings.root, name)
+    name, warehouse = pipeline.name, Warehouse.of(pipeline.name, settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
-    lease = _lease(places, options, now)
-    runs = recent_runs(open_table(places.runs, options), name, RECENT)
+    lease = _lease(warehouse, now)
+    runs = recent_runs(warehouse.runs.open(), name, RECENT)
     tables = tuple(
-        table_status(table, spec, places, runs, options) for table, spec in pipeline.tables.items()
+        table_status(table, spec, warehouse, runs) for table, spec in pipeline.tables.items()
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     found = judge(name, lease, runs, sum(table.unpublished for table in tables), due)
@@ -104,22 +102,22 @@ def _told(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStat
         name,
         found.state,
         found.next_step,
-        newest_event=_newest_event(places, event_time, options),
-        state_bytes=state_bytes(places.upkeep, name, options),
+        newest_event=_newest_event(warehouse.bronze, event_time),
+        state_bytes=state_bytes(warehouse.upkeep, name),
         tables=tables,
         runs=runs,
     )
 
 
-def _lease(places: Places, options: Mapping[str, str], now: datetime) -> HeldLease | None:
-    record = read_lease(places.lease, options)
+def _lease(warehouse: Warehouse, now: datetime) -> HeldLease | None:
+    record = read_lease(warehouse.places.lease, warehouse.options)
     if record is None or record.released:
         return None
     asking = this_process("status", "status")
     return HeldLease(record, judge_lease(record, asking, living(record, asking.machine), now))
 
 
-def _newest_event(places: Places, column: str, options: Mapping[str, str]) -> datetime | None:
-    bronze = open_table(places.bronze, options)
+def _newest_event(place: TablePlace, column: str) -> datetime | None:
+    bronze = place.open()
     newest = newest_event_ms(bronze, column) if bronze is not None else None
     return None if newest is None else instant_of(newest)

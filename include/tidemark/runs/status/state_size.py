@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidemark.storage.delta.create import open_table
 from tidemark.storage.delta.ops import newest_rows
+from tidemark.storage.delta.place import TablePlace
 
 # What `ops/upkeep` calls the files of state, among a checkpoint's shares.
 STATE = "state"
@@ -15,13 +15,13 @@ STATE = "state"
 _FEW, _ALL = 1, 2**31
 
 
-def state_bytes(upkeep: str, pipeline: str, options: Mapping[str, str]) -> int | None:
+def state_bytes(upkeep: TablePlace, pipeline: str) -> int | None:
     """The bytes of state in all checkpoints of a pipeline: as their last state check found them,
     or as their last housekeeping left them, whichever was later.
 
     `upkeep` is the table `ops/upkeep`. None where it has no row of the pipeline.
     """
-    table = open_table(upkeep, options)
+    table = upkeep.open()
     if table is None:
         return None
     for number in (_FEW, _ALL):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,10 +13,9 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.state import PROVISIONAL, gold_state
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Table
-from tidemark.pipeline.places import Places
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.storage.delta.commits import rows_appended
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,13 @@ class TableStatus:
 def table_status(
     name: str,
     table: Table,
-    places: Places,
+    warehouse: Warehouse,
     runs: Sequence[RecentRun],
-    options: Mapping[str, str],
 ) -> TableStatus:
     """The status of one table. No row of bronze is read, and of gold only the dates that can hold
     an open window."""
-    gold = open_table(places.gold(name), options)
-    changes = open_table(places.changes(name), options)
+    gold = warehouse.gold(name).open()
+    changes = warehouse.changes(name).open()
     if gold is None or changes is None:
         return TableStatus(name)
     state = gold_state(gold)

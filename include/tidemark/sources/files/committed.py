@@ -14,7 +14,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
 from tidemark.sources.files.batch_files import BatchFiles, FileVerdict
 from tidemark.storage.delta.commits import note_of
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 
 # The batch that can run again is the last one; in between are few commits, unless it fails for
@@ -54,7 +54,7 @@ def commit_note(query: str, batch: int, rows: Rows, files: BatchFiles, scheduled
 
 
 def committed_before(
-    checkpoint: Checkpoint, bronze: str, rejects: str, batch: int
+    checkpoint: Checkpoint, bronze: TablePlace, rejects: TablePlace, batch: int
 ) -> Committed | None:
     """What the tables say of an earlier try of this batch; None: nothing is committed."""
     in_rejects = _note(checkpoint, rejects, batch)
@@ -71,7 +71,7 @@ def committed_before(
     )
 
 
-def check_new_checkpoint(checkpoint: Checkpoint, bronze: str, rejects: str) -> None:
+def check_new_checkpoint(checkpoint: Checkpoint, bronze: TablePlace, rejects: TablePlace) -> None:
     """Refuse to begin a source anew over tables that already hold it.
 
     A lost or moved checkpoint would read every file again, and the tables would hold each row
@@ -80,19 +80,19 @@ def check_new_checkpoint(checkpoint: Checkpoint, bronze: str, rejects: str) -> N
     if checkpoint.query_id() is not None:
         return
     for place in (bronze, rejects):
-        table = open_table(place, checkpoint.options)
+        table = place.open()
         if table is not None and table.file_uris():
             raise TableMismatch(
-                f"{place} holds rows, but its checkpoint {checkpoint.uri} is not there. To begin "
-                "anew would read every file a second time. Nothing was read. Restore the "
+                f"{place.uri} holds rows, but its checkpoint {checkpoint.uri} is not there. To "
+                "begin anew would read every file a second time. Nothing was read. Restore the "
                 "checkpoint, or move the pipeline's whole folder away to start from the source "
                 "again."
             )
 
 
-def _note(checkpoint: Checkpoint, place: str, batch: int) -> dict[str, Any] | None:
+def _note(checkpoint: Checkpoint, place: TablePlace, batch: int) -> dict[str, Any] | None:
     query = str(checkpoint.query_id())
-    table = open_table(place, checkpoint.options)
+    table = place.open()
     done = table.transaction_version(query) if table is not None else None
     if table is None or done is None or done < batch:
         return None
@@ -102,7 +102,7 @@ def _note(checkpoint: Checkpoint, place: str, batch: int) -> dict[str, Any] | No
             if note.get("query") == query and note.get("batch") == batch:
                 return note
     raise TableMismatch(
-        f"{place} says that batch {batch} of query {query} is committed, but no commit in its log "
-        "is that batch: the checkpoint is older than the table. Nothing was written. Restore the "
-        "checkpoint and the table from the same moment."
+        f"{place.uri} says that batch {batch} of query {query} is committed, but no commit in its "
+        "log is that batch: the checkpoint is older than the table. Nothing was written. Restore "
+        "the checkpoint and the table from the same moment."
     )

@@ -21,10 +21,11 @@ from pyarrow.fs import PyFileSystem
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, read_bytes
 
 
-def appended_rows(table: DeltaTable, uri: str, first: int, last: int) -> FileSystemDataset:
+def appended_rows(table: DeltaTable, place: TablePlace, first: int, last: int) -> FileSystemDataset:
     """A dataset of the rows that the versions first..last (both included) appended to `table`.
 
     Its columns are the table's, without the partition's. Files that only moved rows
@@ -32,15 +33,14 @@ def appended_rows(table: DeltaTable, uri: str, first: int, last: int) -> FileSys
     streams skip those too (`skipChangeCommits`), for what they add are the rows that stayed.
     StorageUnavailable where a commit's log entry is gone.
     """
-    options = dict(table._storage_options or {})
-    sizes = dict(_added_files(uri, first, last, options))
-    handler = DeltaStorageHandler.from_table(table._table, options, sizes)
+    sizes = dict(_added_files(place, first, last))
+    handler = DeltaStorageHandler.from_table(table._table, dict(place.options), sizes)
     store, parquet = PyFileSystem(handler), ParquetFileFormat()  # type: ignore[arg-type]  # it is one
     fragments = [parquet.make_fragment(path, filesystem=store) for path in sizes]
     return FileSystemDataset(fragments, _stored_schema(table), parquet, store)
 
 
-def first_append(uri: str, first: int, last: int, options: Mapping[str, str]) -> datetime | None:
+def first_append(place: TablePlace, first: int, last: int) -> datetime | None:
     """When the oldest of the versions first..last that appended rows was committed, in UTC, by
     its writer's clock.
 
@@ -48,7 +48,7 @@ def first_append(uri: str, first: int, last: int, options: Mapping[str, str]) ->
     of itself. StorageUnavailable where a commit's log entry is gone.
     """
     for version in range(first, last + 1):
-        actions = _actions(uri, version, options)
+        actions = _actions(place, version)
         if any(_appended(actions)):
             stamps = [a["commitInfo"]["timestamp"] for a in actions if "commitInfo" in a]
             return instant_of(stamps[0] if stamps else 0)
@@ -61,11 +61,9 @@ def _stored_schema(table: DeltaTable) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in partitions])
 
 
-def _added_files(
-    uri: str, first: int, last: int, options: Mapping[str, str]
-) -> Iterator[tuple[str, int]]:
+def _added_files(place: TablePlace, first: int, last: int) -> Iterator[tuple[str, int]]:
     for version in range(first, last + 1):
-        for added in _appended(_actions(uri, version, options)):
+        for added in _appended(_actions(place, version)):
             yield unquote(added["path"]), int(added["size"])
 
 
@@ -78,14 +76,14 @@ def _appended(actions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
             yield added
 
 
-def _actions(uri: str, version: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _commit(uri, version, options).splitlines()]
+def _actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _commit(place, version).splitlines()]
 
 
-def _commit(uri: str, version: int, options: Mapping[str, str]) -> bytes:
-    name = f"{uri}/_delta_log/{version:020}.json"
+def _commit(place: TablePlace, version: int) -> bytes:
+    name = f"{place.uri}/_delta_log/{version:020}.json"
     try:
-        return read_bytes(name, options)
+        return read_bytes(name, place.options)
     except FileMissing as error:
         raise StorageUnavailable(
             f"{name} is not there, and the rows that this version appended have to be read. "

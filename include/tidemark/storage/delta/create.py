@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import TableNotFoundError
 
 from tidemark.errors import TableMismatch
+from tidemark.storage.delta.place import TablePlace
 
 # Plain tables: readers without Spark raise on deletion vectors, or read them wrongly in silence.
 _PLAIN = {
@@ -30,7 +30,6 @@ class TableSpec:
     `may_add_columns`: a table that lacks some columns of it gets them (null for old rows).
     """
 
-    uri: str
     schema_json: str
     partition_by: Sequence[str] = ()
     description: str | None = None
@@ -39,52 +38,33 @@ class TableSpec:
     may_add_columns: bool = False
 
 
-def open_table(uri: str, options: Mapping[str, str]) -> DeltaTable | None:
-    """The table at `uri`; None where there is none."""
-    try:
-        return DeltaTable(uri, storage_options=dict(options))
-    except TableNotFoundError:
-        return None
-
-
-def existing_table(uri: str, options: Mapping[str, str]) -> DeltaTable:
-    """The table at `uri`, which a run has made. Raises TableMismatch where it is gone."""
-    table = open_table(uri, options)
-    if table is None:
-        raise TableMismatch(
-            f"There is no Delta table {uri}, though a run has made it. Nothing was written to it. "
-            "Was the root moved or cleared since? Run the pipeline again."
-        )
-    return table
-
-
-def ensure_table(spec: TableSpec, options: Mapping[str, str]) -> DeltaTable:
+def ensure_table(place: TablePlace, spec: TableSpec) -> DeltaTable:
     """The table, made when it is not there yet. Safe to repeat, also after a crash.
 
     Raises TableMismatch where an existing table's columns do not fit; nothing is changed then.
     """
-    table = open_table(spec.uri, options)
+    table = place.open()
     if table is None:
-        return _create(spec, options)
-    _check(table, spec)
+        return _create(place, spec)
+    _check(place, table, spec)
     return table
 
 
-def _create(spec: TableSpec, options: Mapping[str, str]) -> DeltaTable:
+def _create(place: TablePlace, spec: TableSpec) -> DeltaTable:
     transactions = [Transaction(app, version) for app, version in spec.transactions.items()]
     return DeltaTable.create(
-        spec.uri,
+        place.uri,
         schema=Schema.from_json(spec.schema_json),
         mode="ignore",
         partition_by=list(spec.partition_by),
         description=spec.description,
         configuration={**_PLAIN, **spec.properties},
-        storage_options=dict(options),
+        storage_options=dict(place.options),
         commit_properties=CommitProperties(app_transactions=transactions or None),
     )
 
 
-def check_columns(table: DeltaTable, spec: TableSpec) -> None:
+def check_columns(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None:
     """TableMismatch where the table's columns do not fit; nothing is changed."""
     wanted = _columns(spec.schema_json)
     found = _columns(table.schema().to_json())
@@ -92,11 +72,11 @@ def check_columns(table: DeltaTable, spec: TableSpec) -> None:
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     if changed or ((missing or extra) and not spec.may_add_columns):
-        raise TableMismatch(_mismatch(spec.uri, wanted, found, changed, missing, extra))
+        raise TableMismatch(_mismatch(place.uri, wanted, found, changed, missing, extra))
 
 
-def _check(table: DeltaTable, spec: TableSpec) -> None:
-    check_columns(table, spec)
+def _check(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None:
+    check_columns(place, table, spec)
     found = _columns(table.schema().to_json())
     missing = [
         field for field in Schema.from_json(spec.schema_json).fields if field.name not in found

@@ -6,40 +6,42 @@ An unrelated commit would not do: appends pass it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 PROPERTY = "tidemark.lease"
 # Each lost attempt means that another commit came first, which then is one of before the fence.
 _ATTEMPTS = 20
 
 
-def fence_tables(uris: Iterable[str], number: int, options: Mapping[str, str]) -> None:
+def fence_tables(places: Iterable[TablePlace], number: int) -> None:
     """Set the property `tidemark.lease` of each table that exists to the lease's number.
 
     Transactions that began before fail when they commit; those that begin later are the
     business of the lease's `check`. Each call commits, also where the property has this number
     already: repeating it after a crash is safe, and never less than a fence.
     """
-    for uri in uris:
-        table = open_table(uri, options)
+    for place in places:
+        table = place.open()
         if table is not None:
             _fence(table, number)
 
 
-def pipeline_tables(pipeline: Pipeline, places: Places) -> tuple[str, ...]:
+def pipeline_tables(pipeline: Pipeline, warehouse: Warehouse) -> tuple[TablePlace, ...]:
     """The tables that only the lease's owner writes: all of the pipeline's own."""
     of_tables = (
-        place for table in pipeline.tables for place in (places.changes(table), places.gold(table))
+        place
+        for table in pipeline.tables
+        for place in (warehouse.changes(table), warehouse.gold(table))
     )
-    return (places.bronze, places.rejects, *of_tables)
+    return (warehouse.bronze, warehouse.rejects, *of_tables)
 
 
 def _fence(table: DeltaTable, number: int) -> None:

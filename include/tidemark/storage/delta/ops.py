@@ -12,30 +12,24 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.place import TablePlace
 
 Row = tuple[str, int, dict[str, Any]]
 
 
-def ensure_ops_table(
-    uri: str, schema: pa.Schema, description: str, options: Mapping[str, str]
-) -> DeltaTable:
+def ensure_ops_table(place: TablePlace, schema: pa.Schema, description: str) -> DeltaTable:
     """The table, partitioned by pipeline; made where it is missing."""
     spec = TableSpec(
-        uri,
         Schema.from_arrow(schema).to_json(),
         ("pipeline",),
         description,
         may_add_columns=True,
     )
-    return ensure_table(spec, options)
+    return ensure_table(place, spec)
 
 
 def append_once(
-    uri: str,
-    schema: pa.Schema,
-    description: str,
-    rows: Sequence[Row],
-    options: Mapping[str, str],
+    place: TablePlace, schema: pa.Schema, description: str, rows: Sequence[Row]
 ) -> None:
     """Append rows that the table does not have yet, in one commit.
 
@@ -43,7 +37,7 @@ def append_once(
     a transaction; rows at or below it were written before, and are left out. So a repeat after
     a crash writes nothing twice. Sources are few: a query, a table.
     """
-    table = ensure_ops_table(uri, schema, description, options)
+    table = ensure_ops_table(place, schema, description)
     try:
         _append_new(table, schema, rows)
     except CommitFailedError:

@@ -25,6 +25,7 @@ from pyarrow.fs import PyFileSystem
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.append import appending
 from tidemark.storage.delta.commits import ROWS_ADDED
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts, list_files
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -48,12 +49,12 @@ class WrittenFile:
     highest: Mapping[str, Any]
 
 
-def written_files(table: DeltaTable, uri: str, folder: str) -> list[WrittenFile]:
-    """The files below `folder` of the table at `uri` that hold rows, ordered by path."""
-    options = dict(table._storage_options or {})
-    found = list_files(f"{uri}/{folder}", options)
-    parquet = {place: facts for place, facts in found.items() if place.endswith(".parquet")}
-    paths = {folder + place.rpartition(f"/{folder}")[2]: facts for place, facts in parquet.items()}
+def written_files(table: DeltaTable, place: TablePlace, folder: str) -> list[WrittenFile]:
+    """The files below `folder` of a table's place that hold rows, ordered by path."""
+    options = dict(place.options)
+    found = list_files(f"{place.uri}/{folder}", options)
+    parquet = {file: facts for file, facts in found.items() if file.endswith(".parquet")}
+    paths = {folder + file.rpartition(f"/{folder}")[2]: facts for file, facts in parquet.items()}
     sizes = {path: facts.size for path, facts in paths.items()}
     handler = DeltaStorageHandler.from_table(table._table, options, sizes)
     store = PyFileSystem(handler)  # type: ignore[arg-type]  # it is one

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 
 from tidemark.errors import LeaseLost
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
+from tidemark.storage.warehouse import Warehouse
 
 OnLapse = Callable[[LeaseLost], object]
 
@@ -30,13 +30,13 @@ def pipeline_lease(
     Raises LeaseHeld where another run works. `on_lapse` is called when the lease is lost: a job
     ends itself (`halt`), for it must not go on.
     """
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
-    tables = pipeline_tables(pipeline, places)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    tables = pipeline_tables(pipeline, warehouse)
     return hold_lease(
-        places.lease,
+        warehouse.places.lease,
         this_process(run_id, purpose),
-        options,
+        settings.storage_options,
         settings.lease_seconds,
-        on_takeover=None if repairs else lambda number: fence_tables(tables, number, options),
+        on_takeover=None if repairs else lambda number: fence_tables(tables, number),
         on_lapse=on_lapse,
     )

@@ -44,9 +44,9 @@ class Asked:
 
 def audit_table(spark: SparkSession, run: Run, name: str, asked: Asked) -> TableAudit:
     """Compare one table with bronze. TableMismatch where the tables are not the pipeline's."""
-    gold = run.table(run.places.gold(name))
+    gold = run.warehouse.gold(name).existing()
     state = gold_state(gold)
-    bronze = run.table(run.places.bronze)
+    bronze = run.warehouse.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, run, name)
     table, frozen = (

@@ -49,7 +49,6 @@ from tidemark.runs.backfill.backfill_plan import (
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
 from tidemark.storage.delta.history import VERSION
-from tidemark.storage.lease.lease import Lease
 from tidemark.streaming.backfill.compare import compare, differences, differing_values, wide_session
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
@@ -93,15 +92,15 @@ def plan_backfill(
     Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
     """
     table = run.pipeline.tables[name]
-    gold = run.table(run.places.gold(name))
+    gold = run.warehouse.gold(name).existing()
     state = gold_state(gold)
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
     windows = backfill_range(table.window, start, end, state.close_ms, frozen)
-    changes = run.table(run.places.changes(name))
+    changes = run.warehouse.changes(name).existing()
     pending = pending_changes(changes, state.changes)
     check_pending(pending, name)
     check_pipeline_columns(spark, run, name)
-    bronze = published_bronze(run.table(run.places.bronze), state.bronze)
+    bronze = published_bronze(run.warehouse.bronze.existing(), state.bronze)
     found, differing = _compared(spark, run, name, state, bronze, windows, pending)
     return Backfill(run, name, state, bronze, windows, pending, found, differing)
 
@@ -137,34 +136,25 @@ def balanced(plan: Backfill) -> Recomputed:
     return recomputed
 
 
-def apply_backfill(
-    plan: Backfill, recomputed: Recomputed, note: Mapping[str, str], lease: Lease
-) -> TableResult:
+def apply_backfill(plan: Backfill, recomputed: Recomputed, note: Mapping[str, str]) -> TableResult:
     """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
     run, name = plan.run, plan.table_name
-    options = run.settings.storage_options
-    changes = run.table(run.places.changes(name))
-    append_recomputed(
-        changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, lease.check
+    changes, gold, ledger = (
+        run.warehouse.changes(name),
+        run.warehouse.gold(name),
+        run.warehouse.ledger,
     )
-    pinned = pins(plan, run.table(run.places.changes(name)).version())
+    append_recomputed(changes, plan.differing, BACKFILL, plan.state.generation, run.run_id)
+    pinned = pins(plan, changes.existing().version())
     positions = {BACKFILL: _position(plan, pinned.changes)}
     lines = list(recomputed_lines(name, _query(plan), positions, [recomputed]))
-    lease.check()
-    write_ledger(run.places.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, options)
+    run.fence()
+    write_ledger(ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines)
     if not plan.nothing_to_publish:
-        pinned = publish_table(
-            run.pipeline.tables[name],
-            pinned,
-            run.places.gold(name),
-            run.places.changes(name),
-            note,
-            options,
-            lease.check,
-        )
+        pinned = publish_table(run.pipeline.tables[name], pinned, gold, changes, note)
     # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.
     own = {"run": run.run_id, TRIGGER: BACKFILL}
-    published = published_before(run.table(run.places.gold(name)), own)
+    published = published_before(gold.existing(), own)
     return pinned.model_copy(update={"published": published})
 
 
@@ -205,8 +195,7 @@ def _check_unique(found: Differences, name: str) -> None:
 
 
 def _recomputed(plan: Backfill) -> Recomputed:
-    bronze = plan.run.table(plan.run.places.bronze)
-    bronze.load_as_version(plan.bronze.version)
+    bronze = plan.run.warehouse.bronze.at_version(plan.bronze.version)
     in_bronze = count_of_range(
         bronze,
         plan.run.pipeline.source.event_time.column,

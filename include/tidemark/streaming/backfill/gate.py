@@ -54,8 +54,8 @@ def record_backfill(
     settings = plan.run.settings
     told = record(run, judged, settings, now)
     if accepted is not None:
-        failed, options = failures(judged.verdicts), settings.storage_options
-        record_verdicts(plan.run.places.quality, run, now, failed, options, accepted=accepted)
+        failed = failures(judged.verdicts)
+        record_verdicts(plan.run.warehouse.quality, run, now, failed, accepted=accepted)
     return told.data_docs
 
 
@@ -67,10 +67,9 @@ def check_backfill(run: JudgedRun, judged: Judged) -> None:
 def _publish(plan: Backfill) -> TablePublish:
     """The publish as it will be once what differs is appended."""
     run, name = plan.run, plan.table_name
-    gold = run.table(run.places.gold(name))
     # A dry run holds no lease: a run may have published since the windows were compared.
-    gold.load_as_version(plan.state.version)
-    changes = run.table(run.places.changes(name))
+    gold = run.warehouse.gold(name).at_version(plan.state.version)
+    changes = run.warehouse.changes(name).existing()
     schema, next_version = schema_of(changes), changes.version() + 1
     differing = rows_of_changes(
         schema, plan.differing, BACKFILL, plan.state.generation, run.run_id

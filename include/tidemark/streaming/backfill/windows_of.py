@@ -21,7 +21,7 @@ def windows_by_bronze(
     spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: WindowRange
 ) -> DataFrame:
     """What a batch query over the rows that gold stands for gives for these windows."""
-    rows = bronze_at(spark, run.places.bronze, bronze.version).where(bronze.condition)
+    rows = bronze_at(spark, run.warehouse.bronze, bronze.version).where(bronze.condition)
     rows = _with_all_columns(spark, rows, run.pipeline)
     table = run.pipeline.tables[name]
     return recompute_range(rows, run.pipeline, table, windows.first_end, windows.last_end)
@@ -45,10 +45,10 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     rows = with_event_time(bronze, run.pipeline)
     aggregated = aggregate(rows, run.pipeline.tables[name]).schema
     for place, schema in (
-        (run.places.gold(name), gold_schema(aggregated, {})),
-        (run.places.changes(name), changes_schema(aggregated)),
+        (run.warehouse.gold(name), gold_schema(aggregated, {})),
+        (run.warehouse.changes(name), changes_schema(aggregated)),
     ):
-        check_columns(run.table(place), TableSpec(place, schema.json()))
+        check_columns(place, place.existing(), TableSpec(schema.json()))
 
 
 def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:

@@ -15,7 +15,6 @@ not changed; after 4, there is nothing to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +32,7 @@ from tidemark.sources.files.committed import (
     commit_note,
     committed_before,
 )
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.files import stat_files
 from tidemark.streaming.ingest.judge import rules_of
@@ -47,17 +47,15 @@ from tidemark.streaming.sources.files import stream_of_files
 class Ingest:
     """One run's reading of the source. `rows` adds up what its batches judged.
 
-    `scheduled_ms` is the scheduled time of the run, in milliseconds since 1970, UTC. `check` is
-    called before each append, and raises where the lease is lost.
+    `scheduled_ms` is the scheduled time of the run, in milliseconds since 1970, UTC.
     """
 
     pipeline: Pipeline
     source: SourceFiles
-    bronze: str
-    rejects: str
+    bronze: TablePlace
+    rejects: TablePlace
     checkpoint: Checkpoint
     scheduled_ms: int
-    check: Callable[[], None]
     rows: Rows = field(default_factory=Rows)
 
 
@@ -76,8 +74,7 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
             time_ms = ingest.checkpoint.offsets(number).batch_time_ms
-            options = ingest.checkpoint.options
-            batch = Batch(ingest.pipeline, rules.result(), ingest.bronze, options, number, time_ms)
+            batch = Batch(ingest.pipeline, rules.result(), ingest.bronze, number, time_ms)
             report.note, rows = _write_batch(spark, ingest, batch)
             ingest.rows += rows
             report.rows, report.rejected = rows.read, rows.rejected
@@ -159,6 +156,5 @@ def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: str)
         append(judged.rejected, _append(ingest, number, ingest.rejects, note))
 
 
-def _append(ingest: Ingest, number: int, place: str, note: str) -> Append:
-    query, options = str(ingest.checkpoint.query_id()), ingest.checkpoint.options
-    return Append(place, options, query, number, note, ingest.check)
+def _append(ingest: Ingest, number: int, place: TablePlace, note: str) -> Append:
+    return Append(place, str(ingest.checkpoint.query_id()), number, note)

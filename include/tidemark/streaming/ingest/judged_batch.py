@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.sources.files.batch_files import BatchFiles, no_longer_readable
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch_rows import (
@@ -50,15 +51,11 @@ _BROADCAST_ROWS = 200_000
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of the source: its number, and its own time, the same when it is repeated.
-
-    `options` are those of the storage of the source and of bronze.
-    """
+    """One batch of the source: its number, and its own time, the same when it is repeated."""
 
     pipeline: Pipeline
     rules: Rules
-    bronze: str
-    options: Mapping[str, str]
+    bronze: TablePlace
     number: int
     time_ms: int
 
@@ -105,7 +102,7 @@ def _judged(spark: SparkSession, batch: Batch, files: BatchFiles, repeated: bool
         return JudgedBatch(none, verdicts, files, _rows(0, Counter(), files))
     unique = batch.pipeline.source.unique
     lines = read_lines(spark, files.read)
-    count = count_plain(files.read, batch.options) or count_lines(lines)
+    count = count_plain(files.read, batch.bronze.options) or count_lines(lines)
     are_few = count.lines <= FEW_ROWS and count.bytes <= _FEW_BYTES
     judged = judge(with_position(lines) if unique else lines, batch.rules, batch.time_ms)
     if unique is None:
@@ -176,9 +173,9 @@ def _accepted_written(
 
     if source.unique is not None:
         rows = few_files(accepted_rows(judged, source, number, time_ms))
-        return write_rows(rows, batch.bronze, batch.options, number), judged
+        return write_rows(rows, batch.bronze, number), judged
     rows = few_files(accepted_rows_and_lines(judged, source, number, time_ms))
-    accepted, apart = write_apart(rows, REJECTED, batch.bronze, batch.options, number)
+    accepted, apart = write_apart(rows, REJECTED, batch.bronze, number)
     if apart:
         judged = without_duplicates(judge(lines_apart(spark, apart), batch.rules, time_ms))
     return accepted, judged
@@ -240,7 +237,7 @@ def _duplicates(
     """The batch's duplicates; None where no id is contested."""
     source = batch.pipeline.source
     dates = dates_within(times, horizon_micros(unique))
-    bronze = spark.read.format("delta").load(spark_uri(batch.bronze))
+    bronze = spark.read.format("delta").load(spark_uri(batch.bronze.uri))
     not_read = [verdict.uri for verdict in files.verdicts]
     before = accepted_before(bronze, batch.number, not_read, dates)
     ids = contested_ids(judged, accepted_rows_of(before, source, unique), source, unique)

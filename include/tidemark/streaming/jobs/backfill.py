@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -175,7 +175,8 @@ def _work(
 ) -> None:
     with pipeline_lease(run.pipeline, run.settings, run.run_id, "backfill", on_lapse) as lease:
         done.took_over = takeover_text(lease.took_over)
-        record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
+        run = replace(run, fence=lease.check)
+        record_interrupted_run(run.pipeline, run.warehouse)
         _look(run, asked, progress, done, session)
         assert done.plan is not None
         assert done.judged is not None
@@ -187,7 +188,7 @@ def _work(
             check_backfill(told, done.judged)
         with progress.stage("publish"):
             note = publish_note(run.run_id, started, BACKFILL)
-            done.published = apply_backfill(done.plan, recomputed, note, lease)
+            done.published = apply_backfill(done.plan, recomputed, note)
 
 
 def _result(
@@ -250,7 +251,7 @@ def _record(run: Run, result: BackfillResult, progress: Progress, done: Done) ->
         error=result.error,
     )
     try:
-        record_run(run.places.runs, row, run.settings.storage_options)
+        record_run(run.warehouse.runs, row)
     except Exception as error:  # noqa: BLE001  the backfill itself is over, whatever this was
         progress.say(f"the backfill's row in {run.places.runs} is missing: {error}")
 

@@ -162,8 +162,7 @@ def _compact(
 
 def _record(run: Run, started: datetime, done: Done) -> None:
     rows = [(planned.checkpoint, figures) for planned, figures in done.queries]
-    options = run.settings.storage_options
-    record_compactions(run.places.upkeep, run.pipeline.name, run.run_id, started, rows, options)
+    record_compactions(run.warehouse.upkeep, run.pipeline.name, run.run_id, started, rows)
 
 
 def _result(

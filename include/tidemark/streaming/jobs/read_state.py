@@ -21,7 +21,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.results.state_rows import StateRows
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
     Ended,
@@ -123,7 +123,7 @@ def _write_table(rows: DataFrame, place: str) -> None:
 
 
 def _check_new(place: str, settings: Settings) -> None:
-    if open_table(place, settings.storage_options) is not None:
+    if TablePlace(place, settings.storage_options).open() is not None:
         raise TableExists(
             f"There is a Delta table {place} already; nothing was written to it. Name another "
             "place: rows of state are not added to what is there."

@@ -25,7 +25,6 @@ from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
@@ -97,7 +96,7 @@ def run_once(
         with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
             outcome.took_over = takeover_text(lease.took_over)
             admitted = admit(run.pipeline, run.settings)
-            run = replace(run, pipeline=admitted.pipeline)
+            run = replace(run, pipeline=admitted.pipeline, fence=lease.check)
             for line in admitted.told:
                 progress.say(line)
             with progress.stage("session"), ThreadPoolExecutor(1) as pool:
@@ -107,12 +106,12 @@ def run_once(
                 from tidemark.streaming.run.validate_run import validate_run
 
                 spark = starting.result()
-            run_stream(spark, run, admitted, progress, outcome, lease)
+            run_stream(spark, run, admitted, progress, outcome)
             if not hold:
                 with progress.stage("validate"):
                     validate_run(spark, run, outcome, started, progress)
                 with progress.stage("publish"):
-                    _publish(run, outcome, started, lease)
+                    _publish(run, outcome, started)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = run_result(run, outcome, started, progress.batches, progress.seconds, error)
@@ -120,11 +119,11 @@ def run_once(
     return result
 
 
-def _publish(run: Run, outcome: Outcome, started: datetime, lease: Lease) -> None:
+def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
     from tidemark.gold.publish import publish_tables
 
     note = publish_note(run.run_id, started)
-    outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.settings, lease)
+    outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
     outcome.held = False
 
 
@@ -132,7 +131,7 @@ def _record(run: Run, result: RunResult, progress: Progress) -> None:
     """The run's row of `ops/runs`. Without it the run is as good: the next start says what is
     missing of a published one."""
     try:
-        record_run(run.places.runs, result, run.settings.storage_options)
+        record_run(run.warehouse.runs, result)
     except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
         progress.say(f"the run's row in {run.places.runs} is missing: {error}")
 

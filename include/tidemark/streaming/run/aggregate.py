@@ -11,7 +11,6 @@ out, but the batch still runs, because its tasks write the state that the next b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,7 +21,7 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.storage.delta.commits import emitted_note, rows_appended, rows_between
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.run.append import FEW_ROWS, Append, append
 from tidemark.streaming.run.queries import Running, start_query
@@ -35,19 +34,17 @@ _NO_LIMIT = 2**31 - 1
 class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
-    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. `check` is
-    called before each append, and raises where the lease is lost.
+    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none.
     """
 
     pipeline: Pipeline
     table_name: str
-    bronze: str
-    changes: str
+    bronze: TablePlace
+    changes: TablePlace
     checkpoint: Checkpoint
     generation: int
     run_id: str
     close_ms: int
-    check: Callable[[], None]
 
     @property
     def table(self) -> Table:
@@ -87,7 +84,7 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
     """
     reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _NO_LIMIT)
     # Retention drops whole partitions of bronze, which the stream has long read.
-    bronze = reader.option("skipChangeCommits", "true").load(spark_uri(plan.bronze))
+    bronze = reader.option("skipChangeCommits", "true").load(spark_uri(plan.bronze.uri))
     delay = duration_text(plan.pipeline.watermark.delay)
     rows = with_event_time(bronze, plan.pipeline).withWatermark("_event_time", delay)
     writer = aggregate(rows, plan.table).writeStream.outputMode(plan.table.output_mode)
@@ -103,7 +100,7 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
     query_id = str(plan.checkpoint.query_id())
-    changes = existing_table(plan.changes, plan.checkpoint.options)
+    changes = plan.changes.existing()
     appended = changes.transaction_version(query_id)
     report.watermark_ms = plan.checkpoint.offsets(batch).watermark_ms
     if (appended is not None and appended >= batch) or not _may_emit(plan, batch):
@@ -145,7 +142,7 @@ def _emits_few(plan: Aggregate, batch: int) -> bool:
     is not known where bronze's log was cleaned of them: then they may be many."""
     checkpoint, window = plan.checkpoint, plan.table.window
     first = checkpoint.delta_version(batch - 1) if batch else 0
-    bronze = existing_table(plan.bronze, checkpoint.options)
+    bronze = plan.bronze.existing()
     rows = rows_between(bronze, first, checkpoint.delta_version(batch) - 1)
     return rows is not None and rows * -(-window.length // window.slide) <= FEW_ROWS
 
@@ -158,9 +155,9 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str, few: boo
         _constant(plan.run_id, "string").alias("run"),
         _constant(batch, "bigint").alias("batch"),
     )
-    query, options = str(plan.checkpoint.query_id()), plan.checkpoint.options
+    query = str(plan.checkpoint.query_id())
     # Either way all tasks of the batch run, and write its state.
-    to = Append(plan.changes, options, query, batch, note, plan.check)
+    to = Append(plan.changes, query, batch, note)
     append(rows.toArrow() if few else rows, to)
 
 

@@ -9,7 +9,7 @@ transaction (query, batch), and a note in `userMetadata`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.storage.delta.append import append_rows
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import WrittenFile, add_files, written_files
 
 # Up to this many rows are few.
@@ -49,30 +49,27 @@ BatchRows = pa.Table | WrittenRows | DataFrame
 
 @dataclass(frozen=True)
 class Append:
-    """Where a batch's rows go, and what their commit says. `check` is called right before the
-    commit, and raises where the lease is lost."""
+    """Where a batch's rows go, and what their commit says."""
 
-    place: str
-    options: Mapping[str, str]
+    place: TablePlace
     query: str
     batch: int
     note: str
-    check: Callable[[], None]
 
 
 def append(rows: BatchRows, to: Append) -> None:
     """Append the rows, unless an earlier try has done it: then a DataFrame is not computed.
 
     Raises StorageUnavailable, LeaseLost; nothing is appended then. The table is opened before
-    the lease is checked: whoever takes the lease over in between changes it, and the commit fails.
+    the fence is asked: whoever takes the lease over in between changes it, and the commit fails.
     """
-    table = existing_table(to.place, to.options)
+    table = to.place.existing()
     done = table.transaction_version(to.query)
     if done is not None and done >= to.batch:
         return
     if isinstance(rows, DataFrame):
-        rows = write_rows(rows, to.place, to.options, to.batch)
-    to.check()
+        rows = write_rows(rows, to.place, to.batch)
+    to.place.fence()
     what, transaction = f"the rows of batch {to.batch}", Transaction(to.query, to.batch)
     if isinstance(rows, WrittenRows):
         add_files(table, rows.files, what, transaction, to.note)
@@ -82,20 +79,20 @@ def append(rows: BatchRows, to: Append) -> None:
         append_rows(table, rows, what, properties)
 
 
-def write_rows(rows: DataFrame, place: str, options: Mapping[str, str], batch: int) -> WrittenRows:
+def write_rows(rows: DataFrame, place: TablePlace, batch: int) -> WrittenRows:
     """Compute the rows and write them below a table's place, in a folder that is new each time."""
-    return WrittenRows(_written(rows, (), place, options, batch))
+    return WrittenRows(_written(rows, (), place, batch))
 
 
 def write_apart(
-    rows: DataFrame, mark: str, place: str, options: Mapping[str, str], batch: int
+    rows: DataFrame, mark: str, place: TablePlace, batch: int
 ) -> tuple[WrittenRows, list[str]]:
     """As `write_rows`, in the same pass: the rows whose column `mark` is false, and the places of
     files with the others. `mark` is in none of the files; the others are no rows of the table, and
     what is left of them goes with its next VACUUM.
     """
-    files = _written(rows, (mark,), place, options, batch)
-    others = [f"{place}/{file.path}" for file in files if file.partition[mark] == "true"]
+    files = _written(rows, (mark,), place, batch)
+    others = [f"{place.uri}/{file.path}" for file in files if file.partition[mark] == "true"]
     own = [
         replace(file, partition={name: v for name, v in file.partition.items() if name != mark})
         for file in files
@@ -105,16 +102,12 @@ def write_apart(
 
 
 def _written(
-    rows: DataFrame,
-    marks: Sequence[str],
-    place: str,
-    options: Mapping[str, str],
-    batch: int,
+    rows: DataFrame, marks: Sequence[str], place: TablePlace, batch: int
 ) -> list[WrittenFile]:
-    table = existing_table(place, options)
+    table = place.existing()
     folder = f"{batch}-{uuid4()}"
     writer = rows.write.partitionBy(*marks, *table.metadata().partition_columns)
     for name, value in _COMMITTER.items():
         writer = writer.option(name, value)
-    writer.parquet(f"{spark_uri(place)}/{folder}")
+    writer.parquet(f"{spark_uri(place.uri)}/{folder}")
     return written_files(table, place, folder)

@@ -17,51 +17,47 @@ _FIRST_GENERATION = 1
 
 def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
     """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
-    pipeline, options = run.pipeline, run.settings.storage_options
+    pipeline = run.pipeline
     columns = planned_columns(spark, run)
     ensure_table(
+        run.warehouse.bronze,
         TableSpec(
-            run.places.bronze,
             columns.bronze.json(),
             ("_event_date",),
             f"Accepted rows of {pipeline.name}",
             may_add_columns=True,
         ),
-        options,
     )
     ensure_table(
+        run.warehouse.rejects,
         TableSpec(
-            run.places.rejects,
             rejects_schema().json(),
             description=f"Rejected rows of {pipeline.name}",
             may_add_columns=True,
         ),
-        options,
     )
     return {name: _ensure_gold(run, name, columns.aggregated[name]) for name in pipeline.tables}
 
 
 def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
-    table, options = run.pipeline.tables[name], run.settings.storage_options
+    table = run.pipeline.tables[name]
     comments = dict(table.measures)
     gold = ensure_table(
+        run.warehouse.gold(name),
         TableSpec(
-            run.places.gold(name),
             gold_schema(aggregated, comments).json(),
             ("window_date",),
             table.description,
             transactions={GENERATION: _FIRST_GENERATION},
         ),
-        options,
     )
     ensure_table(
+        run.warehouse.changes(name),
         TableSpec(
-            run.places.changes(name),
             changes_schema(aggregated).json(),
             description=f"History of the windows of {run.pipeline.name}.{name}",
             # Readers learn from the change feed in which commit a row came.
             properties={"delta.enableChangeDataFeed": "true"},
         ),
-        options,
     )
     return gold_state(gold)

@@ -12,7 +12,6 @@ windows, and what was appended already does not differ any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,8 +27,7 @@ from tidemark.operators.windows.assignments import count_of_range, count_of_wind
 from tidemark.operators.windows.late_rows import BatchCounts, BatchRead, find_late_rows
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline, Table
-from tidemark.pipeline.places import Places
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.recompute import bronze_at, recompute_range, recompute_windows
 
 
@@ -39,21 +37,18 @@ class Repair:
 
     `bronze_version` is the version that the table's query has read to. `closed_ms` is how far
     the query closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal), in
-    milliseconds. Windows that start before `frozen_before_ms` stay as they are. `check` raises
-    where the lease is lost.
+    milliseconds. Windows that start before `frozen_before_ms` stay as they are.
     """
 
     pipeline: Pipeline
     table_name: str
-    places: Places
-    options: Mapping[str, str]
+    tables: Warehouse
     gold: GoldState
     bronze_version: int
     closed_ms: int
     seal_ms: int
     frozen_before_ms: int | None
     run_id: str
-    check: Callable[[], None]
 
     @property
     def table(self) -> Table:
@@ -69,9 +64,7 @@ class Repair:
         return max(self.gold.close_ms, self.closed_ms)
 
     def bronze(self) -> DeltaTable:
-        table = existing_table(self.places.bronze, self.options)
-        table.load_as_version(self.bronze_version)
-        return table
+        return self.tables.bronze.at_version(self.bronze_version)
 
 
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
@@ -81,7 +74,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     if batches:
         late = find_late_rows(
             plan.bronze(),
-            plan.places.bronze,
+            plan.tables.bronze,
             plan.event_time,
             plan.table,
             batches,
@@ -97,14 +90,14 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
 
 
 def _repair_late(spark: SparkSession, plan: Repair, windows: pa.Table) -> Recomputed:
-    bronze = bronze_at(spark, plan.places.bronze, plan.bronze_version)
+    bronze = bronze_at(spark, plan.tables.bronze, plan.bronze_version)
     computed = recompute_windows(spark, bronze, plan.pipeline, plan.table, windows)
     in_bronze = count_of_windows(plan.bronze(), plan.event_time, plan.table, windows)
     return _append_differing(plan, computed, LATE, in_bronze)
 
 
 def _repair_sealed(spark: SparkSession, plan: Repair) -> Recomputed:
-    bronze = bronze_at(spark, plan.places.bronze, plan.bronze_version)
+    bronze = bronze_at(spark, plan.tables.bronze, plan.bronze_version)
     # From the first end that is a microsecond after what is closed.
     first_end = instant_of(plan.open_after_ms) + timedelta(microseconds=1)
     last_end = instant_of(plan.seal_ms)
@@ -117,9 +110,10 @@ def _append_differing(
     plan: Repair, computed: DataFrame, cause: str, rows_in_bronze: int
 ) -> Recomputed:
     windows = computed.toArrow()
-    changes = existing_table(plan.places.changes(plan.table_name), plan.options)
-    gold = existing_table(plan.places.gold(plan.table_name), plan.options)
-    differing = differing_windows(gold, changes, plan.gold, windows, plan.table)
-    append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id, plan.check)
+    changes, gold = plan.tables.changes(plan.table_name), plan.tables.gold(plan.table_name)
+    differing = differing_windows(
+        gold.existing(), changes.existing(), plan.gold, windows, plan.table
+    )
+    append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id)
     rows = pc.sum(windows.column("rows")).as_py() or 0
     return Recomputed(cause, windows.num_rows, rows, rows_in_bronze, differing.num_rows)

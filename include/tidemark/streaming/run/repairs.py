@@ -9,32 +9,29 @@ from tidemark.gold.retention import frozen_before_ms
 from tidemark.operators.repaired import Repaired
 from tidemark.runs.repair_facts import seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
-from tidemark.storage.lease.lease import Lease
 from tidemark.streaming.run.repair import Repair, repair
 
 
 def repair_tables(
-    spark: SparkSession, run: Run, gold: GoldStates, outcome: Outcome, lease: Lease
+    spark: SparkSession, run: Run, gold: GoldStates, outcome: Outcome
 ) -> dict[str, Repaired]:
     """Repair each table; bronze is read at the version that this run's ingest ended with."""
     repaired = {}
     for name, state in gold.items():
         batches = unpublished_batches(run, name, state)
-        repaired[name] = repair(spark, _plan(run, name, state, outcome, lease), batches)
+        repaired[name] = repair(spark, _plan(run, name, state, outcome), batches)
     return repaired
 
 
-def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome, lease: Lease) -> Repair:
+def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
     return Repair(
         pipeline=run.pipeline,
         table_name=name,
-        places=run.places,
-        options=run.settings.storage_options,
+        tables=run.warehouse,
         gold=gold,
         bronze_version=outcome.versions["bronze"],
         closed_ms=run.closed_ms(name, gold.generation),
         seal_ms=seal_ms(run, name, outcome),
         frozen_before_ms=frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
         run_id=run.run_id,
-        check=lease.check,
     )

@@ -12,7 +12,6 @@ from tidemark.runs.contract.check import Admitted, record
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
-from tidemark.storage.lease.lease import Lease
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate
@@ -28,7 +27,6 @@ def run_stream(
     admitted: Admitted,
     progress: Progress,
     outcome: Outcome,
-    lease: Lease,
 ) -> None:
     """Ingest what is new in the source and aggregate it into `changes`; gold stays as it is.
 
@@ -39,15 +37,15 @@ def run_stream(
     check_source(source_of(run.pipeline, run.places))
     gold = ensure_tables(spark, run)
     record(admitted, run.settings)
-    record_interrupted_run(run.pipeline, run.places, run.settings.storage_options)
+    record_interrupted_run(run.pipeline, run.warehouse)
     outcome.restart = run.restart_cases(gold)
     with progress.stage("ingest"), progress.tasks_of(spark):
-        _ingest(spark, run, progress, outcome, lease)
+        _ingest(spark, run, progress, outcome)
     before = {name: state_before(run, name, state) for name, state in gold.items()}
     with progress.stage("aggregate"), progress.tasks_of(spark):
-        _aggregate(spark, run, gold, progress, lease)
+        _aggregate(spark, run, gold, progress)
     with progress.stage("repair"), progress.tasks_of(spark):
-        repaired = repair_tables(spark, run, gold, outcome, lease)
+        repaired = repair_tables(spark, run, gold, outcome)
     for name in gold:
         outcome.tables[name] = pins_of(run, before[name], repaired[name], outcome)
         progress.say(f"{name}: {_told(outcome.tables[name])}")
@@ -55,44 +53,38 @@ def run_stream(
         account(run, gold, repaired)
 
 
-def _ingest(
-    spark: SparkSession, run: Run, progress: Progress, outcome: Outcome, lease: Lease
-) -> None:
+def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
     ingest = Ingest(
         pipeline=run.pipeline,
         source=source_of(run.pipeline, run.places),
-        bronze=run.places.bronze,
-        rejects=run.places.rejects,
+        bronze=run.warehouse.bronze,
+        rejects=run.warehouse.rejects,
         checkpoint=run.ingest_checkpoint(),
         scheduled_ms=run.scheduled_ms,
-        check=lease.check,
     )
     try:
         await_all([start_ingest(spark, ingest, progress)])
     finally:
         outcome.rows = ingest.rows
     for name, place in (("bronze", ingest.bronze), ("rejects", ingest.rejects)):
-        outcome.versions[name] = run.table(place).version()
+        outcome.versions[name] = place.existing().version()
 
 
-def _aggregate(
-    spark: SparkSession, run: Run, gold: GoldStates, progress: Progress, lease: Lease
-) -> None:
-    plans = [_query(run, name, state, lease) for name, state in gold.items()]
+def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progress) -> None:
+    plans = [_query(run, name, state) for name, state in gold.items()]
     await_all([start_aggregate(spark, plan, progress) for plan in plans])
 
 
-def _query(run: Run, table: str, gold: GoldState, lease: Lease) -> Aggregate:
+def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
     return Aggregate(
         pipeline=run.pipeline,
         table_name=table,
-        bronze=run.places.bronze,
-        changes=run.places.changes(table),
+        bronze=run.warehouse.bronze,
+        changes=run.warehouse.changes(table),
         checkpoint=run.query_checkpoint(table, gold.generation),
         generation=gold.generation,
         run_id=run.run_id,
         close_ms=gold.close_ms,
-        check=lease.check,
     )
 
 

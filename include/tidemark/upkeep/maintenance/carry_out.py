@@ -5,7 +5,7 @@ Killed anywhere, all readers find what they found before, and a new plan holds w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow.dataset as ds
@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.errors import StorageUnavailable
-from tidemark.storage.delta.create import existing_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import Options, remove_files
 from tidemark.upkeep.maintenance.plan import Plan
 
@@ -21,27 +21,27 @@ from tidemark.upkeep.maintenance.plan import Plan
 _BETWEEN_CHECKS = 100
 
 
-def carry_out(pipeline: str, plan: Plan, options: Options, check: Callable[[], None]) -> None:
+def carry_out(pipeline: str, plan: Plan, place: TablePlace) -> None:
     """Do what the plan says; what is done already is no error.
 
-    `check` is called once a table is read, before anything is written, and now and then; it
-    raises where this process may not go on. StorageUnavailable where another commit excluded one
+    `place` is the table's, or the folder's. Its fence is asked once a table is read, before
+    anything is written, and now and then. StorageUnavailable where another commit excluded one
     of these, as a takeover of the lease does; the table is as it was then.
     """
     if plan.keep_rows is not None:
-        table = existing_table(plan.uri, options)
-        check()
+        table = place.existing()
+        place.fence()
         keep_rows(table, pipeline, plan.keep_rows)
     for column, values in plan.compact.items():
-        table = existing_table(plan.uri, options)
-        check()
+        table = place.existing()
+        place.fence()
         compact(table, column, values)
     if plan.checkpoint:
-        check()
-        write_checkpoint(existing_table(plan.uri, options))
+        place.fence()
+        write_checkpoint(place.existing())
     for start in range(0, len(plan.remove), _BETWEEN_CHECKS):
-        check()
-        remove(plan.remove[start : start + _BETWEEN_CHECKS], options)
+        place.fence()
+        remove(plan.remove[start : start + _BETWEEN_CHECKS], place.options)
 
 
 def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:

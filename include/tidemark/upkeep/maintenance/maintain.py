@@ -17,9 +17,10 @@ from tidemark.errors import MaintenanceRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_files
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import carry_out
 from tidemark.upkeep.maintenance.old_rows import Ageing, ageing_tables, old_rows
 from tidemark.upkeep.maintenance.plan import Plan
@@ -46,13 +47,13 @@ def maintain_pipeline(
     (`check_none_refused` tells of it). LeaseHeld where another works on the pipeline or ended
     without giving the lease back: the next run takes it over, this never does.
     """
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    warehouse, options = Warehouse.of(pipeline.name, settings), settings.storage_options
     with pipeline_lease(pipeline, settings, run_id, "maintenance", repairs=True) as lease:
         plans = tuple(_plans(pipeline, settings, now))
         for plan in plans:
-            carry_out(pipeline.name, plan, options, lease.check)
+            carry_out(pipeline.name, plan, TablePlace(plan.uri, options, lease.check))
         lease.check()
-        record_maintenance(places.upkeep, pipeline.name, run_id, now, plans, options)
+        record_maintenance(warehouse.upkeep, pipeline.name, run_id, now, plans)
     return plans
 
 
@@ -74,9 +75,9 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Pl
         settings.maintenance,
     )
     for target in _targets(pipeline, settings):
-        table = open_table(target.uri, options)
+        table = target.place.open()
         if table is not None:
-            yield plan_table(target, table, keep, now, options)
+            yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
         yield from _plan_ops(pipeline, ageing, settings, now)
     yield plan_results(
@@ -85,26 +86,25 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Pl
 
 
 def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[Target]:
-    places, reading = Places(settings.root, pipeline.name), readers(pipeline, settings)
-    yield Target("bronze", places.bronze, reading[places.bronze])
-    yield Target("rejects", places.rejects)
+    tables, reading = Warehouse.of(pipeline.name, settings), readers(pipeline, settings)
+    yield Target("bronze", tables.bronze, reading[tables.bronze.uri])
+    yield Target("rejects", tables.rejects)
     for name in pipeline.tables:
-        changes = places.changes(name)
-        yield Target(f"{name}/changes", changes, reading[changes])
-        yield Target(f"{name}/gold", places.gold(name))
+        changes = tables.changes(name)
+        yield Target(f"{name}/changes", changes, reading[changes.uri])
+        yield Target(f"{name}/gold", tables.gold(name))
 
 
 def _plan_ops(
     pipeline: Pipeline, ageing: Ageing, settings: Settings, now: datetime
 ) -> Iterator[Plan]:
     """Only the pipeline's own partition is written; log and unused files are everybody's."""
-    options = settings.storage_options
-    table = open_table(ageing.uri, options)
+    table = ageing.place.open()
     if table is None:
         return
-    name = f"ops/{ageing.uri.rpartition('/')[2]}"
-    target = Target(name, ageing.uri, only=pipeline.name)
-    plan = plan_table(target, table, settings.maintenance, now, options)
+    name = f"ops/{ageing.place.uri.rpartition('/')[2]}"
+    target = Target(name, ageing.place, only=pipeline.name)
+    plan = plan_table(target, table, settings.maintenance, now)
     going = old_rows(table, pipeline.name, ageing)
     if going is not None:
         plan = plan.with_old_rows(going, ageing.stays)

@@ -15,9 +15,10 @@ from deltalake import DeltaTable
 
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.recorded_runs import last_published
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.plan import Part, Work
 
 _TIME = pa.timestamp("us", "UTC")
@@ -27,24 +28,24 @@ _TIME = pa.timestamp("us", "UTC")
 class Ageing:
     """A table of `ops/`, and which of its rows stay, whatever their pipeline; None: all do."""
 
-    uri: str
+    place: TablePlace
     stays: ds.Expression | None
     reason: str = ""
 
 
 def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ageing]:
     """The tables of `ops/`. A row without a time stays."""
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    tables = Warehouse.of(pipeline.name, settings)
     before = now - settings.maintenance.ops_retention
-    yield Ageing(places.batches, None)
-    yield Ageing(places.upkeep, *_since("time", before))
-    yield Ageing(places.quality, *_since("time", before))
-    published = last_published(pipeline, places, options)
-    yield Ageing(places.runs, *_since("started_at", min(before, published or before)))
+    yield Ageing(tables.batches, None)
+    yield Ageing(tables.upkeep, *_since("time", before))
+    yield Ageing(tables.quality, *_since("time", before))
+    published = last_published(pipeline, tables)
+    yield Ageing(tables.runs, *_since("started_at", min(before, published or before)))
     recent, reason = _since("scheduled_at", before)
     # They keep runs from being published, until somebody has mended them.
     unbalanced = ds.field("difference") != 0
-    yield Ageing(places.ledger, recent | unbalanced, f"{reason}; lines that do not balance stay")
+    yield Ageing(tables.ledger, recent | unbalanced, f"{reason}; lines that do not balance stay")
 
 
 def old_rows(table: DeltaTable, pipeline: str, ageing: Ageing) -> Part | None:

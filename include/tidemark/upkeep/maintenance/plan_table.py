@@ -14,7 +14,8 @@ from deltalake.exceptions import DeltaError
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.storage.delta.commits import last_append
-from tidemark.storage.files import Options, list_files
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.files import list_files
 from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
 from tidemark.upkeep.maintenance.plan import Plan
 from tidemark.upkeep.maintenance.readers import Reader
@@ -28,14 +29,12 @@ class Target:
     pipelines share; None where all of it is."""
 
     name: str
-    uri: str
+    place: TablePlace
     readers: tuple[Reader, ...] = ()
     only: str | None = None
 
 
-def plan_table(
-    target: Target, table: DeltaTable, keep: Maintenance, now: datetime, options: Options
-) -> Plan:
+def plan_table(target: Target, table: DeltaTable, keep: Maintenance, now: datetime) -> Plan:
     """What is to be done to a table; `now` is in UTC.
 
     Nothing is, while a reader waits for longer than half of the retention: what it has yet to
@@ -45,15 +44,16 @@ def plan_table(
     behind = _furthest_behind(target.readers, now - keep.retention / 2)
     if behind is not None:
         why = _refusal(behind, keep.retention)
-        return Plan(target.name, target.uri, refused=why, advice=behind.advice)
+        return Plan(target.name, target.place.uri, refused=why, advice=behind.advice)
     files = tuple(_data_files(table))
     packed = small_files(file for file in files if target.only in (None, file.partition))
-    places = list_files(target.uri, options)
-    unused, unused_part = unused_files(table, target.uri, places, keep.retention)
-    log = _plan_log(target, table, keep.log_retention, now, options)
+    uri = target.place.uri
+    places = list_files(uri, target.place.options)
+    unused, unused_part = unused_files(table, uri, places, keep.retention)
+    log = _plan_log(target, table, keep.log_retention, now)
     return Plan(
         target.name,
-        target.uri,
+        uri,
         (compaction_part(files, packed), unused_part, log.part),
         compact={_partition_column(table): tuple(sorted(packed))} if packed else {},
         checkpoint=log.checkpoint,
@@ -75,22 +75,21 @@ def _refusal(behind: Reader, keep: timedelta) -> str:
     )
 
 
-def _plan_log(
-    target: Target, table: DeltaTable, keep: timedelta, now: datetime, options: Options
-) -> LogPlan:
+def _plan_log(target: Target, table: DeltaTable, keep: timedelta, now: datetime) -> LogPlan:
+    place = target.place
     # The note of the last append tells a batch that is repeated what it has committed.
     last = last_append(table, table.version())
     needed = [table.version() if last is None else last, *(one.first for one in target.readers)]
-    plan = plan_log(list_files(f"{target.uri}/_delta_log", options), min(needed), keep, now)
+    plan = plan_log(list_files(f"{place.uri}/_delta_log", place.options), min(needed), keep, now)
     # Once the entries below a checkpoint are gone, nothing else builds the versions after it.
-    if plan.base is None or not plan.going or _opens(target.uri, plan.base, options):
+    if plan.base is None or not plan.going or _opens(place, plan.base):
         return plan
     return plan.without_going(f"checkpoint {plan.base} cannot be read, so all before it is needed")
 
 
-def _opens(uri: str, version: int, options: Options) -> bool:
+def _opens(place: TablePlace, version: int) -> bool:
     try:
-        DeltaTable(uri, version=version, storage_options=dict(options)).file_uris()
+        DeltaTable(place.uri, version=version, storage_options=dict(place.options)).file_uris()
     except DeltaError:
         return False
     return True

@@ -9,10 +9,11 @@ from datetime import datetime
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.appended import first_append
-from tidemark.storage.delta.create import open_table
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 
 
@@ -36,39 +37,39 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[Reader
     Raises CheckpointUnreadable where a query's offsets cannot be used, StorageUnavailable where a
     commit that is still to be read is gone.
     """
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
+    warehouse = Warehouse.of(pipeline.name, settings)
     found: dict[str, tuple[Reader, ...]] = {}
     in_use = [one for one in checkpoints_in_use(pipeline, settings) if one.table != INGEST]
-    of_bronze = (reader for one in in_use for reader in _of_bronze(one, places.bronze, options))
-    found[places.bronze] = tuple(of_bronze)
+    of_bronze = (reader for one in in_use for reader in _of_bronze(one, warehouse.bronze))
+    found[warehouse.bronze.uri] = tuple(of_bronze)
     for name in pipeline.tables:
-        found[places.changes(name)] = tuple(_of_changes(places, name, options))
+        found[warehouse.changes(name).uri] = tuple(_of_changes(warehouse, name))
     return found
 
 
-def _of_bronze(one: InUse, bronze: str, options: Mapping[str, str]) -> Iterator[Reader]:
-    checkpoint = Checkpoint(one.uri, options)
+def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[Reader]:
+    checkpoint = Checkpoint(one.uri, bronze.options)
     if checkpoint.query_id() is not None:
         last = checkpoint.last_batch("commits")
         first = 0 if last is None else checkpoint.delta_version(last)
-        waiting, advice = _waiting(bronze, first, options), "Run the pipeline, to its end."
+        waiting, advice = _waiting(bronze, first), "Run the pipeline, to its end."
         yield Reader(f"the query of {one.table}", first, waiting, advice)
         # A repair looks for late rows in all that gold does not stand for. In append mode that may
         # be rows of weeks, until gold is so many versions behind that it notes them.
         unnoted = one.published + 1
-        waiting = _waiting(bronze, unnoted, options)
+        waiting = _waiting(bronze, unnoted)
         yield Reader(f"the repair of late rows of {one.table}", unnoted, waiting)
 
 
-def _of_changes(places: Places, name: str, options: Mapping[str, str]) -> Iterator[Reader]:
-    gold = open_table(places.gold(name), options)
+def _of_changes(warehouse: Warehouse, name: str) -> Iterator[Reader]:
+    gold = warehouse.gold(name).open()
     if gold is not None:
         first = gold_state(gold).changes + 1
-        waiting = _waiting(places.changes(name), first, options)
+        waiting = _waiting(warehouse.changes(name), first)
         advice = "Publish the run that is held, or run the pipeline: its publish takes them along."
         yield Reader(f"the publish of {name}", first, waiting, advice)
 
 
-def _waiting(uri: str, first: int, options: Mapping[str, str]) -> datetime | None:
-    table = open_table(uri, options)
-    return None if table is None else first_append(uri, first, table.version(), options)
+def _waiting(place: TablePlace, first: int) -> datetime | None:
+    table = place.open()
+    return None if table is None else first_append(place, first, table.version())

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from tidemark.storage.files import Options
+from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.maintenance.plan import Part, Plan, Work
 from tidemark.upkeep.record import MAINTENANCE, append_rows
 
 
 def record_maintenance(
-    uri: str, pipeline: str, run_id: str, time: datetime, plans: Sequence[Plan], options: Options
+    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[Plan]
 ) -> None:
     """Append a row for each plan, once it is carried out. `time` is when it began, in UTC.
 
     A repetition after a crash is another act, with rows of its own.
     """
-    append_rows(uri, [_row(pipeline, run_id, time, plan) for plan in plans], options)
+    append_rows(upkeep, [_row(pipeline, run_id, time, plan) for plan in plans])
 
 
 def _row(pipeline: str, run_id: str, time: datetime, plan: Plan) -> dict[str, Any]:
