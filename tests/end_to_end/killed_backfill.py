@@ -16,5 +16,5 @@ def end() -> None:
 
 
 if __name__ == "__main__":
-    call_at(end, "before", "tidemark.gold.publish:_commit", "1", "")
+    call_at(end, "before", "gold", "1", "")
     sys.exit(main())

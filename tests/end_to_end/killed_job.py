@@ -3,16 +3,15 @@
 `--job` says which: the stream, a backfill, a compaction, or a command: the ledger built anew,
 housekeeping, maintenance, a run that finds nothing new.
 
-`--kill WHEN MODULE:FUNCTION CALL` says at which call of which function (1: the first), and
-whether `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of
-which some argument holds TEXT; `--mark FILE` is written first, because what a killed job printed
-may never be read. `--elsewhere` takes the lease as a process of another machine would, `--go-on`
+`--kill WHEN POINT CALL` says at which call of which commit point (1: the first), and whether
+`before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of which
+some argument holds TEXT; `--mark FILE` is written first, because what a killed job printed may
+never be read. `--elsewhere` takes the lease as a process of another machine would, `--go-on`
 does not halt when the lease is lost.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
 import signal
@@ -20,14 +19,16 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
-from functools import partial, wraps
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
+from tidemark import commit_point
 from tidemark.cli.main import app
+from tidemark.gold import recomputed
 from tidemark.storage import processes
 from tidemark.streaming.jobs import backfill as backfill_job
 from tidemark.streaming.jobs import compact_state as compact_job
@@ -88,30 +89,15 @@ JOBS = {
 }
 
 
-def call_at(act: Callable[[], None], when: str, place: str, call: str, of: str) -> None:
-    """Replace the function: its CALLth call leads to `act`, before or after its work."""
-    module_name, name = place.split(":")
-    owner: Any = importlib.import_module(module_name)
-    *classes, name = name.split(".")
-    for inner in classes:
-        owner = getattr(owner, inner)
-    original, calls = getattr(owner, name), count(1)
+def call_at(act: Callable[[], None], when: str, point: str, call: str, of: str) -> None:
+    """The CALLth call of the commit point leads to `act`, before or after its work."""
+    calls = count(1)
 
-    @wraps(original)
-    def acting(*values: Any, **named: Any) -> Any:
-        counts = of in _told((*values, *named.values()))
-        this = counts and next(calls) == int(call)
-        if this and when == "before":
+    def reached(name: str, at: str, given: Sequence[Any]) -> None:
+        if (name, at) == (point, when) and of in _told(given) and next(calls) == int(call):
             act()
-        found = original(*values, **named)
-        if this and when == "after":
-            act()
-        return found
 
-    if classes or original.__module__ != module_name:
-        setattr(owner, name, acting)
-    else:
-        replace_everywhere(original, acting)
+    commit_point.on_reach = reached
 
 
 def replace_everywhere(original: Function, replacement: Function) -> None:
@@ -138,17 +124,18 @@ def _signal(number: signal.Signals, mark: str | None) -> None:
 def run(argv: Sequence[str]) -> int:
     own, arguments = _parser().parse_known_args(argv)
     _pretend(own)
-    for number, point in ((signal.SIGKILL, own.kill), (signal.SIGSTOP, own.stop)):
-        if point:
-            call_at(partial(_signal, number, own.mark), *point, own.of)
+    if point := own.kill or own.stop:
+        number = signal.SIGKILL if own.kill else signal.SIGSTOP
+        call_at(partial(_signal, number, own.mark), *point, own.of)
     return JOBS[own.job](arguments)
 
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(allow_abbrev=False)
     parser.add_argument("--job", choices=JOBS, default="stream")
-    parser.add_argument("--kill", nargs=3)
-    parser.add_argument("--stop", nargs=3)
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--kill", nargs=3)
+    ends.add_argument("--stop", nargs=3)
     parser.add_argument("--of", default="")
     parser.add_argument("--mark")
     parser.add_argument("--elsewhere", action="store_true")
@@ -157,6 +144,9 @@ def _parser() -> ArgumentParser:
 
 
 def _pretend(own: Namespace) -> None:
+    # Within the point "recomputed windows": after its check, before its commit.
+    mark = commit_point.commit_point("checked windows", after_a_kill="as the point around it")
+    recomputed.append_rows = mark(recomputed.append_rows)
     if own.elsewhere:
         replace_everywhere(processes.this_machine, lambda: "another boot pid:[1]")
         platform.node = lambda: "elsewhere"

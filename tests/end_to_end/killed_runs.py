@@ -32,10 +32,8 @@ from tests.kit.running import JobEnd, Place, run_job, start_job
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.lease.lease import read_lease
 from tidemark.storage.result_file import read_result
-from tidemark.streaming.commit_points import COMMIT_POINTS
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
-AT = {point.name: point.at for point in COMMIT_POINTS}
 
 
 def scheduled(at: datetime) -> tuple[str, str]:
@@ -191,7 +189,7 @@ class Kill:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        point = ("--kill", self.when, AT[self.point], str(self.call), "--of", self.of)
+        point = ("--kill", self.when, self.point, str(self.call), "--of", self.of)
         return (*point, *self.scenario.own_arguments)
 
 

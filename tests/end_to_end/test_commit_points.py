@@ -1,6 +1,6 @@
-"""Every write of the packages that a run is made of is a listed commit point, and each is tested.
+"""Every write of the packages that a run is made of is a marked commit point, and each is tested.
 
-Read from the source: what counts as a write is in `_is_write`.
+Read from the source: what counts as a write is in `_is_write`, what marks a point in `_point`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.end_to_end.test_killed_runs import KILLS
 from tests.kit.running import REPOSITORY
-from tidemark.streaming.commit_points import COMMIT_POINTS
+from tidemark import commit_point
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
 PACKAGES = (
@@ -26,7 +26,6 @@ PACKAGES = (
 PRIMITIVES = "tidemark.storage.files"
 # A table of its own that somebody asked for; no run reads it.
 NO_RUNS = {"tidemark.streaming.jobs.read_state:_write_table"}
-LISTED = {point.at for point in COMMIT_POINTS}
 
 # Names that write whatever they are called on, or are imported from where they are defined.
 FUNCTIONS = {"write_deltalake", "write_bytes", "remove_files", "convert_to_deltalake"}
@@ -42,16 +41,19 @@ ON = {
     "update": {"DeltaTable"},
     "compact": {"optimize"},
 }
+MARK = "@commit_point('acted', after_a_kill='nothing')\n"
 
 
 @dataclass(frozen=True)
 class Function:
     """A function of ours. `calls` holds functions as `module:name`, methods as `.name`, for what
-    they are called on is not known; `writes` is whether it writes itself."""
+    they are called on is not known; `writes` is whether it writes itself; `point` is the name of
+    the commit point that it is marked as."""
 
     at: str
     calls: frozenset[str]
     writes: bool
+    point: str | None
 
     @property
     def called_as(self) -> str:
@@ -88,7 +90,15 @@ def _function(node: ast.FunctionDef, name: str, module: str, known: dict[str, st
     methods = {f".{call.func.attr}" for call in calls if isinstance(call.func, ast.Attribute)}
     functions = {known.get(name, f"{module}:{name}") for name in names}
     at, writes = f"{module}:{name}", any(_is_write(call) for call in calls)
-    return Function(at, frozenset(functions | methods), writes)
+    return Function(at, frozenset(functions | methods), writes, _point(node))
+
+
+def _point(node: ast.FunctionDef) -> str | None:
+    """The name that the decorator `commit_point` gives to a function."""
+    for mark in node.decorator_list:
+        if isinstance(mark, ast.Call) and _called(mark) == "commit_point":
+            return str(ast.literal_eval(mark.args[0]))
+    return None
 
 
 def _called(call: ast.Call) -> str | None:
@@ -140,15 +150,15 @@ def _module(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
-def unlisted(functions: list[Function], listed: set[str]) -> list[str]:
-    """Functions that write, are not listed, and are not only called by functions that are."""
+def unmarked(functions: list[Function]) -> list[str]:
+    """Functions that write, are not marked, and are not only called by functions that are."""
     callers: dict[str, set[Function]] = defaultdict(set)
     for function in functions:
         for called in function.calls:
             callers[called].add(function)
 
     def covered(function: Function, within: frozenset[Function]) -> bool:
-        if function.at in listed:
+        if function.point or function.at in NO_RUNS:
             return True
         by = callers[function.called_as] - within - {function}
         return bool(by) and all(covered(caller, within | {function}) for caller in by)
@@ -157,17 +167,25 @@ def unlisted(functions: list[Function], listed: set[str]) -> list[str]:
     return sorted(f.at for f in writing if not covered(f, frozenset()))
 
 
-def test_every_function_that_writes_is_a_listed_commit_point() -> None:
-    assert unlisted(all_functions(), LISTED | NO_RUNS) == []
+def points() -> list[str]:
+    """The names of all marked points, also where `functions_of` does not look."""
+    trees = [ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))]
+    nodes = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    return [name for node in nodes if (name := _point(node))]
 
 
-def test_every_listed_commit_point_is_a_function_that_leads_to_a_write() -> None:
-    functions = {function.at: function for function in all_functions()}
-    assert LISTED - functions.keys() == set()
+def test_every_function_that_writes_is_a_marked_commit_point() -> None:
+    assert unmarked(all_functions()) == []
+
+
+def test_every_marked_commit_point_is_a_function_that_leads_to_a_write() -> None:
+    functions = all_functions()
+    marked = {function.point: function for function in functions if function.point}
+    assert set(points()) == marked.keys()
     by_name = defaultdict(list)
-    for function in functions.values():
+    for function in functions:
         by_name[function.called_as].append(function)
-    assert [at for at in sorted(LISTED) if not _leads(functions[at], by_name, set())] == []
+    assert [name for name, f in marked.items() if not _leads(f, by_name, set())] == []
 
 
 def _leads(function: Function, by_name: dict[str, list[Function]], seen: set[str]) -> bool:
@@ -179,13 +197,11 @@ def _leads(function: Function, by_name: dict[str, list[Function]], seen: set[str
 
 def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() -> None:
     killed = {(kill.point, kill.when) for kill in KILLS}
-    wanted = {(point.name, when) for point in COMMIT_POINTS for when in ("before", "after")}
-    assert killed == wanted
+    assert killed == {(name, when) for name in points() for when in ("before", "after")}
 
 
 def test_names_of_commit_points_are_unique() -> None:
-    names = [point.name for point in COMMIT_POINTS]
-    assert len(names) == len(set(names))
+    assert len(points()) == len(set(points()))
 
 
 @pytest.mark.parametrize(
@@ -207,8 +223,9 @@ def test_names_of_commit_points_are_unique() -> None:
 )
 def test_a_write_is_seen(body: str) -> None:
     [function] = functions_of(f"def act():\n    {body}\n", "tidemark.runs.new")
-    assert unlisted([function], LISTED) == ["tidemark.runs.new:act"]
-    assert unlisted([function], {"tidemark.runs.new:act"}) == []
+    assert unmarked([function]) == ["tidemark.runs.new:act"]
+    [marked] = functions_of(f"{MARK}def act():\n    {body}\n", "tidemark.runs.new")
+    assert unmarked([marked]) == []
 
 
 @pytest.mark.parametrize(
@@ -227,12 +244,31 @@ def test_what_is_no_write_is_none(body: str) -> None:
     assert not function.writes
 
 
-def test_a_function_that_writes_is_covered_when_all_its_callers_are_listed() -> None:
-    source = "def write():\n    write_deltalake(t, r)\n\ndef one():\n    write()\n"
+def test_a_function_that_writes_is_covered_when_all_its_callers_are_marked() -> None:
+    source = f"def write():\n    write_deltalake(t, r)\n\n{MARK}def one():\n    write()\n"
     functions = list(functions_of(source, "m"))
-    assert unlisted(functions, {"m:one"}) == []
+    assert unmarked(functions) == []
     another = "from m import write as w\n\ndef two():\n    w()\n"
     more = [*functions, *functions_of(another, "n")]
-    assert unlisted(more, {"m:one"}) == ["m:write"]
+    assert unmarked(more) == ["m:write"]
     its_own = "def write():\n    pass\n\ndef two():\n    write()\n"
-    assert unlisted([*functions, *functions_of(its_own, "n")], {"m:one"}) == []
+    assert unmarked([*functions, *functions_of(its_own, "n")]) == []
+
+
+def test_a_listener_is_told_before_and_after_a_points_work_and_not_after_it_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[object] = []
+
+    @commit_point.commit_point("divided", after_a_kill="nothing")
+    def divide(one: int, by: int) -> float:
+        told.append("work")
+        return one / by
+
+    assert divide(4, by=2) == 2
+    monkeypatch.setattr(commit_point, "on_reach", lambda *reached: told.append(reached))
+    assert divide(4, by=2) == 2
+    with pytest.raises(ZeroDivisionError):
+        divide(4, by=0)
+    before, after = ("divided", "before", (4, 2)), ("divided", "after", (4, 2))
+    assert told == ["work", before, "work", after, ("divided", "before", (4, 0)), "work"]

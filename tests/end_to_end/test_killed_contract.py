@@ -13,13 +13,12 @@ from tidemark.runs.contract.contract import read_contract
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
-RECORDS = "tidemark.runs.contract.contract:write_contract"
 
 
 def test_a_job_killed_between_two_contracts_leaves_nothing_that_binds(tmp_path: Path) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1, 100)])
-    killed = run_job(place, "killed", KILLED_JOB, ["--kill", "after", RECORDS, "1"])
+    killed = run_job(place, "killed", KILLED_JOB, ["--kill", "after", "contract recorded", "1"])
     assert killed.exit_code == -9, killed.output
     ingest, table = (place.places.contract(query, 1) for query in ("ingest", "per_10m"))
     assert read_contract(ingest, {}) is not None

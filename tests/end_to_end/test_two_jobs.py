@@ -22,7 +22,6 @@ from deltalake import DeltaTable
 from tests.end_to_end.killed_facts import facts_of, runs_of
 from tests.end_to_end.killed_input import MORNING, TABLES
 from tests.end_to_end.killed_runs import (
-    AT,
     SECOND,
     States,
     end_group,
@@ -149,7 +148,7 @@ def test_a_writer_suspended_past_its_lease_commits_nothing_when_it_wakes_beside_
 ) -> None:
     undisturbed = states.undisturbed(SECOND)
     place = states.begin(SECOND)
-    between_read_and_commit = ("--stop", "before", AT["gold"], "1", "--elsewhere")
+    between_read_and_commit = ("--stop", "before", "gold", "1", "--elsewhere")
     with started(place, "first", *between_read_and_commit, at=FIRST_TIME) as first:
         wait_for("the lease", works(place, "first"), first)
         # While the first works, or is silent for no longer than its lease and the margin.
@@ -180,19 +179,15 @@ def assert_ended(end: JobEnd) -> None:
 
 
 STOPS = {
-    "before it appends accepted rows": ("before", AT["accepted rows"], "1"),
-    "between accepted and rejected rows": ("before", AT["rejected rows"], "1"),
-    "before it appends windows": ("before", AT["windows of the stream"], "1"),
-    "after it appended windows": ("after", AT["windows of the stream"], "1"),
-    "between the check and the appending of recomputed windows": (
-        "before",
-        "tidemark.gold.recomputed:append_rows",
-        "1",
-    ),
-    "before the ledger": ("before", AT["ledger"], "1"),
-    "between the publishing of two tables": ("before", AT["gold"], "2"),
-    "before it drops dates": ("before", AT["expired dates dropped"], "1"),
-    "before it releases the lease": ("before", AT["lease released"], "1"),
+    "before it appends accepted rows": ("before", "accepted rows", "1"),
+    "between accepted and rejected rows": ("before", "rejected rows", "1"),
+    "before it appends windows": ("before", "windows of the stream", "1"),
+    "after it appended windows": ("after", "windows of the stream", "1"),
+    "between the check and the appending of recomputed windows": ("before", "checked windows", "1"),
+    "before the ledger": ("before", "ledger", "1"),
+    "between the publishing of two tables": ("before", "gold", "2"),
+    "before it drops dates": ("before", "expired dates dropped", "1"),
+    "before it releases the lease": ("before", "lease released", "1"),
 }
 
 
@@ -249,7 +244,7 @@ def test_a_writer_that_does_not_halt_and_wakes_after_another_has_done_its_batch_
 ) -> None:
     undisturbed = states.undisturbed(SECOND)
     place = states.begin(SECOND)
-    stop = ("--stop", "before", AT[point], "1", "--elsewhere", "--go-on")
+    stop = ("--stop", "before", point, "1", "--elsewhere", "--go-on")
     with started(place, "first", *stop, at=FIRST_TIME) as first:
         wait_for("the stop", is_suspended(first), first)
         wait_until_free(place, "first")
@@ -268,7 +263,7 @@ def test_a_writer_suspended_past_its_lease_on_the_same_host_is_ended_first(
 ) -> None:
     undisturbed = states.undisturbed(SECOND)
     place = states.begin(SECOND)
-    with started(place, "first", "--stop", "before", AT["rejected rows"], "1") as first:
+    with started(place, "first", "--stop", "before", "rejected rows", "1") as first:
         wait_for("the stop", is_suspended(first), first)
         time.sleep(6)
         result = finish(place, "second")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan
@@ -81,6 +82,11 @@ def publish_table(
     )
 
 
+@commit_point(
+    "gold",
+    after_a_kill="before: the next run publishes; after: gold's transactions say what was "
+    "published",
+)
 def _commit(
     gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: Mapping[str, str]
 ) -> None:

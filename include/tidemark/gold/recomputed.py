@@ -7,6 +7,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
+from tidemark.commit_point import commit_point
 from tidemark.gold.plan import GoldState
 from tidemark.gold.window_values import latest, of_dates, same_value, window_keys
 from tidemark.operators.windows.in_duckdb import window_starts
@@ -52,6 +53,10 @@ def differing_windows(
     return pa.table(rows.cast(recomputed.schema))
 
 
+@commit_point(
+    "recomputed windows",
+    after_a_kill="before: the next run finds the same windows; after: they do not differ any more",
+)
 def append_recomputed(
     changes: TablePlace, windows: pa.Table, cause: str, generation: int, run_id: str
 ) -> None:

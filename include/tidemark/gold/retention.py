@@ -15,6 +15,7 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms, instant_of
@@ -69,6 +70,10 @@ def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, 
     return _drop_before(warehouse.bronze, first_kept_date(pipeline, frozen, closed))
 
 
+@commit_point(
+    "expired dates dropped",
+    after_a_kill="before: the next run drops them; after: there is nothing left to drop",
+)
 def _drop_before(bronze: TablePlace, first_kept: date) -> tuple[date, ...]:
     table = bronze.existing()
     held = [date.fromisoformat(part["_event_date"]) for part in table.partitions()]

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
 from tidemark.operators.batches_read import ReadTo, read_to
 from tidemark.pipeline.instants import instant_of
@@ -50,6 +51,11 @@ class Query:
     batches: Sequence[int]
 
 
+@commit_point(
+    "batches copied",
+    after_a_kill="before: housekeeping has removed nothing; after: a repeat finds the batches "
+    "copied",
+)
 def copy_batches(place: TablePlace, queries: Iterable[Query]) -> None:
     """Copy what the offset logs say of batches that are not there yet, in one commit.
 

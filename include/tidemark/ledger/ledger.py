@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
@@ -174,6 +175,11 @@ def last_batch_written(ledger: TablePlace, pipeline: str, source: str) -> int:
     return -1 if written is None else written
 
 
+@commit_point(
+    "ledger",
+    after_a_kill="before: the next run writes the lines; after: the lines are known by their "
+    "batches",
+)
 def write_ledger(
     ledger: TablePlace,
     pipeline: str,
@@ -187,6 +193,11 @@ def write_ledger(
     append_once(ledger, SCHEMA, DESCRIPTION, rows)
 
 
+@commit_point(
+    "ledger rebuilt",
+    after_a_kill="before: the ledger is as it was; after: it is the new one, and a repeat writes "
+    "it again",
+)
 def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine]) -> None:
     """Put these lines in the place of all that the ledger has of a pipeline, in one commit.
 

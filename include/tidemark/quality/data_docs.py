@@ -11,6 +11,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from tidemark.commit_point import commit_point
 from tidemark.quality.expectations import TableExpectations
 from tidemark.storage.files import Options, list_files, remove_files, write_bytes
 from tidemark.storage.warehouse import Warehouse
@@ -26,6 +27,10 @@ nav.sticky-top, footer { display: none !important; }
 """
 
 
+@commit_point(
+    "data docs",
+    after_a_kill="before, after and in between: pages that the next validation writes anew",
+)
 def write_docs(
     warehouse: Warehouse,
     run_id: str,

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
+from tidemark.commit_point import commit_point
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import Verdict
 from tidemark.storage.delta.ops import ensure_ops_table
@@ -55,6 +56,11 @@ class JudgedRun(Protocol):
     def started_at(self) -> datetime: ...
 
 
+@commit_point(
+    "verdicts recorded",
+    after_a_kill="before: the next validation records them; after: what says the same is not "
+    "added again",
+)
 def record_verdicts(
     quality: TablePlace,
     run: JudgedRun,

@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyarrow.dataset import field
 
+from tidemark.commit_point import commit_point
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import TRIGGER
 from tidemark.pipeline.instants import instant_of
@@ -69,11 +70,20 @@ _DESCRIPTION = "The runs of all pipelines"
 _RECENT = 20
 
 
+@commit_point(
+    "run recorded",
+    after_a_kill="before: the next run records what was published as interrupted; after: nothing "
+    "is due",
+)
 def record_run(runs: TablePlace, result: RunResult) -> None:
     """Append the run's row, unless the table has it."""
     _append_missing(runs, result.pipeline, _row(result))
 
 
+@commit_point(
+    "interrupted run recorded",
+    after_a_kill="before: the next run records it; after: the next run finds it recorded",
+)
 def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
     """Append the row of the run that published last, where it was killed before it could."""
     published = _last_publishes(pipeline, warehouse)

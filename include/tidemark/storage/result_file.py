@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import ResultUnreadable, TidemarkError
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 
@@ -40,6 +41,11 @@ class RunError(Facts):
         )
 
 
+@commit_point(
+    "result",
+    after_a_kill="before: whoever started the run finds no result, and starts it again; after: "
+    "nothing is due, and a run that is started again finds nothing to do",
+)
 def write_result(uri: str, result: Facts, options: Mapping[str, str]) -> None:
     """Write a result; an earlier one of the same try is replaced."""
     write_bytes(uri, result.model_dump_json(by_alias=True, indent=2).encode(), options)

@@ -14,6 +14,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tidemark.commit_point import commit_point
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.kept_columns import (
     PLANNED_FROM,
@@ -70,6 +71,10 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     )
 
 
+@commit_point(
+    "columns planned",
+    after_a_kill="before: the next run plans them again; after: it finds them",
+)
 def _keep(
     place: str, columns: PlannedColumns, pipeline: Pipeline, options: Mapping[str, str]
 ) -> None:

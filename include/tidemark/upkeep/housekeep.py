@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidemark.checkpoint.reading.reader import file_place
+from tidemark.commit_point import commit_point
 from tidemark.storage.files import remove_files
 from tidemark.upkeep.plan import Plan
 
@@ -12,6 +13,11 @@ from tidemark.upkeep.plan import Plan
 _BETWEEN_CHECKS = 100
 
 
+@commit_point(
+    "checkpoint files removed",
+    after_a_kill="before, after and in between: no start needs what is gone; a repeat removes "
+    "what is left",
+)
 def carry_out(
     plan: Plan, options: Mapping[str, str], check: Callable[[], None] = lambda: None
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from tidemark.commit_point import commit_point
 from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.checkpoints_in_use import InUse
@@ -114,6 +115,11 @@ def record_upkeep(
     append_rows(upkeep, rows)
 
 
+@commit_point(
+    "upkeep recorded",
+    after_a_kill="before: what was removed is told nowhere; after: a repeat finds nothing to "
+    "remove",
+)
 def append_rows(upkeep: TablePlace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:

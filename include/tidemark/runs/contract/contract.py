@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
@@ -114,6 +115,11 @@ def read_contract(place: str, options: Options) -> Contract | None:
         ) from error
 
 
+@commit_point(
+    "contract recorded",
+    after_a_kill="before and after: no batch was planned since; the next run compares with what "
+    "is there, and records what is missing",
+)
 def write_contract(place: str, contract: Contract, options: Options) -> None:
     """Record a contract, whole or not at all; to repeat it changes nothing."""
     write_bytes(place, contract.model_dump_json(indent=1).encode(), options)

@@ -9,6 +9,7 @@ from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import TableMismatch
 from tidemark.storage.delta.place import TablePlace
 
@@ -50,6 +51,10 @@ def ensure_table(place: TablePlace, spec: TableSpec) -> DeltaTable:
     return table
 
 
+@commit_point(
+    "table made",
+    after_a_kill="before and after: the next run makes the tables that are missing",
+)
 def _create(place: TablePlace, spec: TableSpec) -> DeltaTable:
     transactions = [Transaction(app, version) for app, version in spec.transactions.items()]
     return DeltaTable.create(
@@ -75,6 +80,10 @@ def check_columns(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None
         raise TableMismatch(_mismatch(place.uri, wanted, found, changed, missing, extra))
 
 
+@commit_point(
+    "columns added",
+    after_a_kill="before and after: the next run adds the columns that are missing",
+)
 def _check(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None:
     check_columns(place, table, spec)
     found = _columns(table.schema().to_json())

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.place import TablePlace
@@ -44,6 +45,11 @@ def pipeline_tables(pipeline: Pipeline, warehouse: Warehouse) -> tuple[TablePlac
     return (warehouse.bronze, warehouse.rejects, *of_tables)
 
 
+@commit_point(
+    "table fenced",
+    after_a_kill="before and after: the lease says that a fence is due, and the next run fences "
+    "all tables",
+)
 def _fence(table: DeltaTable, number: int) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:

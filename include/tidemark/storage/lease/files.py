@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import LeaseUnreadable, StorageUnavailable
 from tidemark.storage.files import (
     FileInTheWay,
@@ -114,6 +115,11 @@ class LeaseFolder:
             raise LeaseUnreadable(_unreadable(place, f"it is of number {record.number}"))
         return record
 
+    @commit_point(
+        "lease taken",
+        after_a_kill="before: nothing; after: a lease whose processes are gone, which the next "
+        "run takes over",
+    )
     def create(self, record: LeaseRecord) -> bool:
         """Take the record's number; False where another was first, or already further."""
         try:
@@ -128,6 +134,10 @@ class LeaseFolder:
         """Write the owner's own file anew."""
         write_bytes(self.place(record.number), _json(record), self.options)
 
+    @commit_point(
+        "older leases removed",
+        after_a_kill="before and after: a lease as above; files of lower numbers count for nothing",
+    )
     def remove_below(self, number: int) -> None:
         """Remove what lower numbers left; for the owner of `number` only."""
         lower = [self.place(other) for other in self.numbers() if other < number]

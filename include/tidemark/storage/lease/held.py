@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from threading import Event, Lock, Thread
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import LeaseLost, TidemarkError
 from tidemark.storage.lease.files import LeaseFolder, LeaseRecord, TakenFrom, described, time_text
 
@@ -71,10 +72,18 @@ class Lease:
         """Remove the files of the leases before; for `hold_lease`."""
         self._files.remove_below(self.number)
 
+    @commit_point(
+        "fence noted",
+        after_a_kill="before: the next run fences once more; after: as any lease that was left",
+    )
     def tables_are_fenced(self) -> None:
         """Note that no writer before this lease can commit any more."""
         self._rewrite(fence_due=False)
 
+    @commit_point(
+        "lease released",
+        after_a_kill="before: a lease whose processes are gone; after: a free lease",
+    )
     def give_back(self, in_order: bool) -> None:
         """Stop renewing, and release the lease if it is still this process's.
 
@@ -114,6 +123,11 @@ class Lease:
                 pause = self._record.seconds / 3
         return None
 
+    @commit_point(
+        "lease renewed",
+        after_a_kill="before and after: a lease whose processes are gone; until when it ran does "
+        "not matter",
+    )
     def _renew(self) -> None:
         # The new end counts from before the request, however long it takes.
         began, at = time.monotonic(), self._now()

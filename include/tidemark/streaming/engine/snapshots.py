@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, StoreId
+from tidemark.commit_point import commit_point
 from tidemark.errors import CompactionRefused, SnapshotFailed
 from tidemark.streaming.engine.known import (
     CREATE_SNAPSHOT,
@@ -168,6 +169,11 @@ def _classes(spark: SparkSession) -> Any:
     return jvm.org.apache.spark.sql.execution.streaming.state
 
 
+@commit_point(
+    "snapshot of state",
+    after_a_kill="before and after: each store has its changes, and may have its snapshot: a "
+    "start loads the same version by either; a repeat writes the snapshots that are missing",
+)
 def _write_snapshot(opening: _Opening, store: StoreId, version: int) -> None:
     with opening.provider(store) as provider:
         if provider.getClass().getName() == _HDFS:

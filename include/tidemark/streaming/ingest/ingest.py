@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
 from tidemark.errors import SourceChanging
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -146,11 +147,20 @@ def _files_to_read(ingest: Ingest, number: int, committed: Committed | None) -> 
     return repeated_reading(files, facts, committed.files)
 
 
+@commit_point(
+    "accepted rows",
+    after_a_kill="before: the batch is judged anew, from the files as they are; after: its "
+    "rejects are judged again from the files that have not changed",
+)
 def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
     if judged.accepted is not None and judged.counts.accepted:
         append(judged.accepted, _append(ingest, number, ingest.bronze, note))
 
 
+@commit_point(
+    "rejected rows",
+    after_a_kill="before: as after the accepted rows; after: the batch is known as committed",
+)
 def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
     if judged.counts.rejected:
         append(judged.rejected, _append(ingest, number, ingest.rejects, note))

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -147,6 +148,11 @@ def _emits_few(plan: Aggregate, batch: int) -> bool:
     return rows is not None and rows * -(-window.length // window.slide) <= FEW_ROWS
 
 
+@commit_point(
+    "windows of the stream",
+    after_a_kill="before: the batch runs again; after: it runs again for its state, and appends "
+    "nothing",
+)
 def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str, few: bool) -> None:
     rows = windows.where(_still_open(plan)).select(
         "*",

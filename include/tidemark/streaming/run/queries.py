@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import RunFailed, TidemarkError
 
 _MESSAGE_LENGTH = 2_000
@@ -27,6 +28,12 @@ class Running:
     errors: list[TidemarkError] = field(default_factory=list)
 
 
+@commit_point(
+    "query started",
+    after_a_kill="before: nothing; after: the engine writes its checkpoint (files listed, "
+    "offsets, state, commits) while the query runs, and repeats a batch that has offsets and no "
+    "commit",
+)
 def start_query(writer: DataStreamWriter, write: Callable[[DataFrame, int], None]) -> Running:
     """Start a query that reads what is there now, batch by batch, and then ends by itself."""
     errors: list[TidemarkError] = []

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import Options, remove_files
@@ -44,6 +45,10 @@ def carry_out(pipeline: str, plan: Plan, place: TablePlace) -> None:
         remove(plan.remove[start : start + _BETWEEN_CHECKS], place.options)
 
 
+@commit_point(
+    "old rows dropped",
+    after_a_kill="before: all rows are there; after: a repeat finds none to drop",
+)
 def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
     """Write the rows of a pipeline's partition anew that stay, in one commit.
 
@@ -57,6 +62,10 @@ def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
         write_deltalake(table, rows, mode="overwrite", predicate=own)
 
 
+@commit_point(
+    "small files packed",
+    after_a_kill="before: files that no commit names; after: the same rows in fewer files",
+)
 def compact(table: DeltaTable, column: str, values: tuple[str, ...]) -> None:
     """Pack the small files of these partitions, or of a table without any, in one commit.
 
@@ -66,11 +75,20 @@ def compact(table: DeltaTable, column: str, values: tuple[str, ...]) -> None:
         table.optimize.compact(partition_filters=[(column, "in", list(values))] if column else None)
 
 
+@commit_point(
+    "log checkpoint written",
+    after_a_kill="before: the log is read entry by entry; after: a repeat finds none due",
+)
 def write_checkpoint(table: DeltaTable) -> None:
     """Write a checkpoint of the newest version into the table's log."""
     table.create_checkpoint()
 
 
+@commit_point(
+    "unneeded files removed",
+    after_a_kill="before, after and in between: no reader needs what is gone; a repeat removes "
+    "the rest",
+)
 def remove(places: tuple[str, ...], options: Options) -> None:
     """Remove files that nobody needs."""
     remove_files(places, options)
