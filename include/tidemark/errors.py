@@ -69,6 +69,10 @@ class TableMismatch(TidemarkError):
     """A Delta table does not have the columns that the pipeline file asks for."""
 
 
+class NoteUnreadable(TidemarkError):
+    """A commit's note is of a known kind, but of a newer version; the message shows it."""
+
+
 class PipelineChanged(TidemarkError):
     """A pipeline's file changed in a way that its tables and checkpoints cannot follow."""
 

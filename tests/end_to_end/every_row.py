@@ -23,6 +23,7 @@ from tests.kit.running import Place, query
 from tidemark.pipeline.model import Table
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.notes import IngestNote, note_of
 
 # The columns of the ledger that the model knows, in its order.
 COUNTS = (
@@ -203,12 +204,11 @@ def model_of_batches(
 
 
 def _versions_of_ingest_batches(place: Place) -> dict[int, int]:
-    notes = [
-        (json.loads(commit["userMetadata"]), commit["version"])
+    return {
+        note.batch: commit["version"]
         for commit in DeltaTable(place.places.bronze).history()
-        if "userMetadata" in commit
-    ]
-    return {note["batch"]: version for note, version in notes}
+        if isinstance(note := note_of(commit), IngestNote)
+    }
 
 
 def _is_batch(path: Path) -> bool:

@@ -21,8 +21,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kit.running import Place, run_warm, sorted_rows, succeed
-from tidemark.sources.files.committed import commit_note
+from tidemark.storage.delta.notes import IngestNote
 from tidemark.streaming.ingest import ingest, judged_batch
+from tidemark.streaming.run import append
 from tidemark.streaming.run import steps as stream_run
 
 if TYPE_CHECKING:
@@ -248,15 +249,15 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
 def test_a_note_without_a_scheduled_time_is_read_and_the_repeat_writes_its_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def old_note(*values: Any) -> str:
-        note = json.loads(commit_note(*values))
-        del note["scheduled_ms"]
-        return json.dumps(note)
+    def as_before(note: IngestNote) -> dict[str, str]:
+        """As the first version wrote it, which knew no kinds either."""
+        told = note.model_dump(mode="json", exclude={"kind", "version", "scheduled_ms"})
+        return {"userMetadata": json.dumps(told)}
 
     place = Place(tmp_path)
     place.land("a.json", [row("a"), "bad"])
     with monkeypatch.context() as patch:
-        patch.setattr(ingest, "commit_note", old_note)
+        patch.setattr(append, "as_metadata", as_before)
         fail(spark, place, BETWEEN)
     monkeypatch.setattr(stream_run, "Ingest", scheduled_at(6_000))
     assert succeed(spark, place).rows.read == 2

@@ -34,8 +34,8 @@ from tests.end_to_end.killed_runs import (
 )
 from tests.kit.running import JobEnd, Place, start_job
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.storage.delta.commits import note_of
 from tidemark.storage.delta.fence import PROPERTY
+from tidemark.storage.delta.notes import IngestNote, PublishedNote, note_of
 from tidemark.storage.lease.lease import LeaseRecord, read_lease
 from tidemark.storage.lease.rules import free_for_others_at
 
@@ -125,11 +125,14 @@ def assert_committed_nothing_since_the_fence(place: Place, run_id: str) -> None:
             changes = DeltaTable(places.changes(name))
             rows = changes.load_cdf(starting_version=newer[-1]["version"]).read_all()
             assert run_id not in rows["run"].to_pylist(), name
-        assert run_id not in [commit.get("run") for commit in _since_fence(places.gold(name))]
+        told = [note_of(commit) for commit in _since_fence(places.gold(name))]
+        assert run_id not in [note.run for note in told if isinstance(note, PublishedNote)]
 
 
 def _of_first_run(commits: Sequence[dict[str, object]]) -> bool:
-    return epoch_ms(FIRST_TIME) in [note_of(commit).get("scheduled_ms") for commit in commits]
+    notes = [note_of(commit) for commit in commits]
+    times = [note.scheduled_ms for note in notes if isinstance(note, IngestNote)]
+    return epoch_ms(FIRST_TIME) in times
 
 
 def _since_fence(uri: str) -> list[dict[str, object]]:

@@ -339,7 +339,6 @@ def test_the_range_of_what_a_run_changed_is_told_again_when_its_publish_is_repea
 
 def test_what_the_tries_of_a_backfill_published_is_told_together(windows: Windows) -> None:
     """The first died behind gold's commit, a run published, and the second found more."""
-    asked = {"run": "mend", "trigger": "backfill"}
     for start, run_id, trigger in (
         (8, "mend", "backfill"),
         (9, "run", None),
@@ -348,7 +347,7 @@ def test_what_the_tries_of_a_backfill_published_is_told_together(windows: Window
         windows.change(window(at(start), key="a", total=start))
         windows.publish(windows.pin(at(9)), run_id, trigger)
     expected = Published(windows=2, start_ms=millis(at(7)), end_ms=millis(at(8, 10)))
-    assert published_before(windows.gold_table(), asked) == expected
+    assert published_before(windows.gold_table(), "mend", "backfill") == expected
 
 
 def test_a_run_that_changed_no_window_tells_no_range_though_it_committed(windows: Windows) -> None:

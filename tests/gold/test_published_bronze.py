@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,15 +10,17 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
+from tidemark.storage.delta.notes import IngestNote, as_metadata
+from tidemark.storage.delta.rows import Rows
 
 
 def ingest(uri: str, batch: int) -> None:
-    note = {"query": "q", "batch": batch, "seen_ms": {}, "rows": {}}
+    note = IngestNote(query="q", batch=batch, rows=Rows())
     write_deltalake(
         uri,
         pa.table({"_batch": pa.array([batch], pa.int64())}),
         mode="append",
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(note)}),
+        commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
     )
 
 

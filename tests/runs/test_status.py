@@ -20,6 +20,7 @@ from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses, p
 from tidemark.runs.status.recent_runs import recent_runs
 from tidemark.runs.status.state import State
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
+from tidemark.storage.delta.notes import as_metadata
 from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
 
 NOW = BEGAN + timedelta(minutes=25)
@@ -157,7 +158,7 @@ def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
     gold = DeltaTable(place.places.gold("per_10m"))
     write_deltalake(
         gold, gold.to_pyarrow_table(), mode="overwrite",
-        commit_properties=CommitProperties(custom_metadata=note),
+        commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
     )  # fmt: skip
     record_interrupted_run(place.pipeline, place.warehouse)
     found = told(place)

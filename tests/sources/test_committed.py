@@ -14,6 +14,7 @@ from tidemark.errors import TableMismatch
 from tidemark.sources.files.batch_files import BatchFiles
 from tidemark.sources.files.committed import commit_note, committed_before
 from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.notes import as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 
@@ -35,10 +36,10 @@ def rejects_below(folder: Path) -> TablePlace:
 
 
 def commit(place: str, batch: int) -> None:
-    """As Spark's `userMetadata` and `txnAppId` leave it."""
+    """As ingest leaves it."""
     note = commit_note(QUERY, batch, COUNTS, BatchFiles((), (), {}), 7)
     properties = CommitProperties(
-        app_transactions=[Transaction(QUERY, batch)], custom_metadata={"userMetadata": note}
+        app_transactions=[Transaction(QUERY, batch)], custom_metadata=as_metadata(note)
     )
     write_deltalake(place, ROWS, mode="append", commit_properties=properties)
 

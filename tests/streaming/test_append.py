@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 
 from tests.kit.running import sorted_rows
 from tidemark.errors import LeaseLost, StorageUnavailable
-from tidemark.storage.delta.commits import note_of, rows_appended, rows_between
+from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.notes import EmittedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.run.append import Append, append
 
@@ -46,8 +47,12 @@ def place_for(folder: Path, rows: DataFrame, partition_by: tuple[str, ...] = ())
     return str(folder)
 
 
-def going_to(place: str, batch: int = 3, note: str = '{"query": "q"}') -> Append:
-    return Append(TablePlace(place), "q", batch, note)
+def going_to(place: str, batch: int = 3) -> Append:
+    return Append(TablePlace(place), "q", batch, noted(batch))
+
+
+def noted(batch: int) -> EmittedNote:
+    return EmittedNote(query="q", batch=batch, close_ms=0)
 
 
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
@@ -75,11 +80,11 @@ def test_a_commit_carries_its_transaction_its_note_and_its_number_of_rows(
     place = place_for(tmp_path / "table", rows)
     assert callable(append)
     append(rows, going_to(place))
-    append(rows.where("id > 4"), going_to(place, batch=4, note="{}"))
-    append(rows.where("false"), going_to(place, batch=5, note="{}"))
+    append(rows.where("id > 4"), going_to(place, batch=4))
+    append(rows.where("false"), going_to(place, batch=5))
     table = DeltaTable(place)
     assert (table.version(), table.transaction_version("q")) == (3, 5)
-    assert [note_of(commit) for commit in table.history()] == [{}, {}, {"query": "q"}, {}]
+    assert [note_of(commit) for commit in table.history()] == [noted(5), noted(4), noted(3), None]
     assert rows_appended(table, 0) == 9
     assert rows_between(table, 1, 1) == 7
     assert rows_between(table, 2, 3) == 2

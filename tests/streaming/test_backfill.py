@@ -26,6 +26,7 @@ from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
 from tidemark.runs.backfill.backfill_result import backfill_lines
+from tidemark.storage.delta.notes import as_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,7 +198,8 @@ def test_a_warning_lets_a_backfill_pass_and_is_told_and_so_is_the_range(
     write_deltalake(
         gold, gold.to_pyarrow_table(), mode="overwrite",
         commit_properties=CommitProperties(
-            custom_metadata=note, app_transactions=[Transaction("changes", result.changes or 0)]
+            custom_metadata=as_metadata(note),
+            app_transactions=[Transaction("changes", result.changes or 0)],
         ),
     )  # fmt: skip
     again = backfill(spark, place, at(10), at(10, 40))

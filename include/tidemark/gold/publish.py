@@ -24,6 +24,7 @@ from tidemark.gold.retention import drop_expired_dates
 from tidemark.gold.to_publish import to_publish
 from tidemark.gold.window_values import GoldChange, changed_windows, of_dates
 from tidemark.pipeline.model import Pipeline, Table
+from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -31,13 +32,13 @@ from tidemark.storage.warehouse import Warehouse
 def publish_tables(
     pipeline: Pipeline,
     pinned: Mapping[str, TableResult],
-    note: Mapping[str, str],
+    note: PublishedNote,
     warehouse: Warehouse,
 ) -> dict[str, TableResult]:
     """Publish all tables of a run; they come back with gold's versions in them.
 
     Tables are published one after the other, each in a commit of its own, with `note`
-    (`publish_note`) in its metadata. Safe to repeat: what is published already is left alone,
+    (`publish_note`) and what it changed. Safe to repeat: what is published already is left alone,
     and a later run publishes what this one did not. Then the dates of bronze go that `keep` no
     longer keeps. Raises LeaseLost, before a commit, where another run has taken the lease over.
     """
@@ -56,7 +57,7 @@ def publish_table(
     pinned: TableResult,
     gold_place: TablePlace,
     changes: TablePlace,
-    note: Mapping[str, str],
+    note: PublishedNote,
 ) -> TableResult:
     """Publish one table up to the pins of a run.
 
@@ -66,13 +67,13 @@ def publish_table(
     found = to_publish(pinned, gold_place, changes)
     gold, plan = found.gold, found.plan
     if plan.nothing_to_do:
-        before = published_before(gold, note)
+        before = published_before(gold, note.run, note.trigger, note.started_at)
         return pinned.model_copy(
             update={"gold": gold.version(), "published_windows": 0, "published": before}
         )
-    change = changed_windows(gold, found.changes(), table, plan, note["run"])
+    change = changed_windows(gold, found.changes(), table, plan, note.run)
     gold_place.fence()
-    _commit(gold, change, plan, {**note, **published_note(change.changed)})
+    _commit(gold, change, plan, published_note(note, change.changed))
     return pinned.model_copy(
         update={
             "gold": gold.version(),
@@ -87,13 +88,11 @@ def publish_table(
     after_a_kill="before: the next run publishes; after: gold's transactions say what was "
     "published",
 )
-def _commit(
-    gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: Mapping[str, str]
-) -> None:
+def _commit(gold: DeltaTable, change: GoldChange, plan: PublishPlan, note: PublishedNote) -> None:
     """One commit, on the version that was read: StorageUnavailable when another came first."""
     properties = CommitProperties(
         app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
-        custom_metadata=dict(note),
+        custom_metadata=as_metadata(note),
         # Without a retry delta-rs commits on the version that it read, or not at all.
         max_commit_retries=0,
     )

@@ -1,4 +1,4 @@
-"""What a run published, kept in the metadata of gold's commit.
+"""What a run published, kept in the note of gold's commit.
 
 A publish that is killed behind its commit is tried again, and finds nothing to do: whoever waits
 for the range of windows gets it from there.
@@ -6,41 +6,34 @@ for the range of windows gets it from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 
 from tidemark.gold.pins import Published
 from tidemark.operators.repaired import BACKFILL
+from tidemark.storage.delta.notes import PublishedNote, note_of
 
-# In the metadata of gold's commit.
-TRIGGER = "trigger"
-_WINDOWS, _START, _END = "windows", "windows_start_ms", "windows_end_ms"
 # Fences and what maintenance commits may come behind a publish.
 _RECENT = 20
 
 
-def publish_note(run_id: str, started_at: datetime, trigger: str | None = None) -> dict[str, str]:
-    """What a publish says of its run in the metadata of gold's commit; `trigger` where it is none
-    of the stream's."""
-    told = {"run": run_id, "started_at": started_at.astimezone(UTC).isoformat()}
-    return told | ({TRIGGER: trigger} if trigger else {})
+def publish_note(run_id: str, started_at: datetime, trigger: str | None = None) -> PublishedNote:
+    """What a publish says of its run in gold's commit; `trigger` where it is none of the
+    stream's."""
+    return PublishedNote(run=run_id, started_at=started_at.astimezone(UTC), trigger=trigger)
 
 
-def published_note(changed: Published | None) -> dict[str, str]:
-    """What gold's commit says of the windows that it changed; nothing where it changed none."""
-    if changed is None:
-        return {}
-    return {
-        _WINDOWS: str(changed.windows),
-        _START: str(changed.start_ms),
-        _END: str(changed.end_ms),
-    }
+def published_note(note: PublishedNote, changed: Published | None) -> PublishedNote:
+    """The note (`publish_note`) with the windows that gold's commit changed, where it did any."""
+    return note.model_copy(update=changed.model_dump() if changed else {})
 
 
-def published_before(gold: DeltaTable, note: Mapping[str, str]) -> Published | None:
-    """What the run of this note (`publish_note`, or a part of it) published, by the last commits.
+def published_before(
+    gold: DeltaTable, run_id: str, trigger: str | None = None, started_at: datetime | None = None
+) -> Published | None:
+    """What a run published, by the last commits; None for `started_at`: whenever it was started.
 
     The stream's runs come one after the other, and a backfill between any two of them: a run of
     the stream is looked for up to another one, a backfill in all of the last commits. Several
@@ -50,20 +43,20 @@ def published_before(gold: DeltaTable, note: Mapping[str, str]) -> Published | N
     for limit in (1, _RECENT):
         found: list[Published] = []
         for commit in gold.history(limit):
-            if "run" not in commit:
+            note = note_of(commit)
+            if not isinstance(note, PublishedNote):
                 continue
-            if all(commit.get(key) == value for key, value in note.items()):
-                found += _published(commit)
-            elif BACKFILL not in (note.get(TRIGGER), commit.get(TRIGGER)):
+            is_its = (note.run, note.trigger) == (run_id, trigger)
+            if is_its and started_at in (None, note.started_at):
+                found += _published(note)
+            elif BACKFILL not in (trigger, note.trigger):
                 return _together(found)
     return _together(found)
 
 
-def _published(commit: Mapping[str, str]) -> list[Published]:
-    if _WINDOWS not in commit:
-        return []
-    start, end = int(commit[_START]), int(commit[_END])
-    return [Published(windows=int(commit[_WINDOWS]), start_ms=start, end_ms=end)]
+def _published(note: PublishedNote) -> Iterator[Published]:
+    if note.start_ms is not None and note.end_ms is not None:
+        yield Published(windows=note.windows, start_ms=note.start_ms, end_ms=note.end_ms)
 
 
 def _together(found: Sequence[Published]) -> Published | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from tidemark.errors import StorageUnavailable
-from tidemark.storage.delta.commits import note_of
+from tidemark.storage.delta.notes import IngestNote, note_of
 
 
 @dataclass(frozen=True)
@@ -54,5 +54,6 @@ def published_bronze(bronze: DeltaTable, published: int) -> PublishedBronze:
             "nobody can tell which rows gold stands for. Nothing was written. Run the pipeline: "
             "its publish brings gold up to bronze."
         )
-    notes = [note for commit in commits if "seen_ms" in (note := note_of(commit))]
-    return PublishedBronze(bronze.version(), min((note["batch"] for note in notes), default=None))
+    notes = [note_of(commit) for commit in commits]
+    batches = [note.batch for note in notes if isinstance(note, IngestNote)]
+    return PublishedBronze(bronze.version(), min(batches, default=None))

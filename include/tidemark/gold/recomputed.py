@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 from pyarrow.dataset import Dataset
 
 from tidemark.commit_point import commit_point
@@ -14,6 +14,7 @@ from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.pipeline.model import Table
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.history import changes_between, schema_of
+from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 
 
@@ -69,7 +70,9 @@ def append_recomputed(
     table = changes.existing()
     changes.fence()
     rows = rows_of_changes(schema_of(table), windows, cause, generation, run_id)
-    append_rows(table, rows, "recomputed windows")
+    note = RecomputedNote(cause=cause, run=run_id)
+    properties = CommitProperties(custom_metadata=as_metadata(note))
+    append_rows(table, rows, "recomputed windows", properties)
 
 
 def rows_of_changes(

@@ -20,6 +20,7 @@ from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
+from tidemark.storage.delta.notes import RetentionNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -81,7 +82,8 @@ def _drop_before(bronze: TablePlace, first_kept: date) -> tuple[date, ...]:
     if expired:
         bronze.fence()
         listed = ", ".join(f"'{day}'" for day in expired)
-        properties = CommitProperties(max_commit_retries=0)
+        note = RetentionNote(dates=expired)
+        properties = CommitProperties(custom_metadata=as_metadata(note), max_commit_retries=0)
         try:
             table.delete(f"_event_date IN ({listed})", commit_properties=properties)
         except CommitFailedError as error:

@@ -16,10 +16,10 @@ from pyarrow.dataset import field
 
 from tidemark.commit_point import commit_point
 from tidemark.gold.pins import TableResult
-from tidemark.gold.published import TRIGGER
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.notes import PublishedNote, note_of
 from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -89,18 +89,18 @@ def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
     published = _last_publishes(pipeline, warehouse)
     if not published:
         return
-    last = max(published.values(), key=lambda commit: commit["started_at"])
+    last = max((note for _, note in published.values()), key=lambda note: note.started_at)
     tables = [
-        {"table": name, "gold_version": commit["version"]}
-        for name, commit in published.items()
-        if commit["run"] == last["run"]
+        {"table": name, "gold_version": version}
+        for name, (version, note) in published.items()
+        if note.run == last.run
     ]
     row = {
         "pipeline": pipeline.name,
-        "run": last["run"],
-        "trigger": last.get(TRIGGER),
+        "run": last.run,
+        "trigger": last.trigger,
         "outcome": INTERRUPTED,
-        "started_at": datetime.fromisoformat(last["started_at"]),
+        "started_at": last.started_at,
         "tables": tables,
     }
     _append_missing(warehouse.runs, pipeline.name, row)
@@ -110,26 +110,29 @@ def last_published(pipeline: Pipeline, warehouse: Warehouse) -> datetime | None:
     """When the run that published last was started; its row must stay, or it comes back as that
     of an interrupted run. None before the first publish."""
     published = _last_publishes(pipeline, warehouse).values()
-    return max((datetime.fromisoformat(one["started_at"]) for one in published), default=None)
+    return max((note.started_at for _, note in published), default=None)
 
 
-def _last_publishes(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, dict[str, Any]]:
-    """Gold's last commit of a publish, by table."""
+def _last_publishes(
+    pipeline: Pipeline, warehouse: Warehouse
+) -> dict[str, tuple[int, PublishedNote]]:
+    """Gold's version by its last publish and the note of that, by table."""
     return {
-        name: commit
+        name: last
         for name in pipeline.tables
-        if (commit := _last_publish(warehouse.gold(name))) is not None
+        if (last := _last_publish(warehouse.gold(name))) is not None
     }
 
 
-def _last_publish(gold: TablePlace) -> dict[str, Any] | None:
+def _last_publish(gold: TablePlace) -> tuple[int, PublishedNote] | None:
     table = gold.open()
     if table is None:
         return None
     for limit in (_RECENT, None):
         for commit in table.history(limit):
-            if "run" in commit and "started_at" in commit:
-                return commit
+            note = note_of(commit)
+            if isinstance(note, PublishedNote):
+                return int(commit["version"]), note
     return None
 
 

@@ -1,19 +1,17 @@
 """What an earlier try of an ingest batch has committed: read from the tables themselves.
 
-Each append carries the transaction (query, batch) and a note, as the commit's userMetadata, with
-the batch's counts and its verdicts on whole files. Both are atomic with the rows.
+Each append carries the transaction (query, batch) and a note with the batch's counts and its
+verdicts on whole files. Both are atomic with the rows.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
 from tidemark.sources.files.batch_files import BatchFiles, FileVerdict
-from tidemark.storage.delta.commits import note_of
+from tidemark.storage.delta.notes import IngestNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 
@@ -37,20 +35,21 @@ class Committed:
     is_complete: bool
 
 
-def commit_note(query: str, batch: int, rows: Rows, files: BatchFiles, scheduled_ms: int) -> str:
-    """What the commit of an append says of its batch, as JSON.
+def commit_note(
+    query: str, batch: int, rows: Rows, files: BatchFiles, scheduled_ms: int
+) -> IngestNote:
+    """What the commit of an append says of its batch.
 
     `scheduled_ms` is the scheduled time of the run that committed the accepted rows.
     """
-    note = {
-        "query": query,
-        "batch": batch,
-        "rows": rows.model_dump(),
-        "files": [[v.uri, v.reason, v.detail] for v in files.verdicts],
-        "seen_ms": dict(files.seen_ms),
-        "scheduled_ms": scheduled_ms,
-    }
-    return json.dumps(note)
+    return IngestNote(
+        query=query,
+        batch=batch,
+        rows=rows,
+        files=tuple((v.uri, v.reason, v.detail) for v in files.verdicts),
+        seen_ms=dict(files.seen_ms),
+        scheduled_ms=scheduled_ms,
+    )
 
 
 def committed_before(
@@ -61,13 +60,12 @@ def committed_before(
     note = in_rejects or _note(checkpoint, bronze, batch)
     if note is None:
         return None
-    rows = Rows(**note["rows"])
-    verdicts = tuple(FileVerdict(*entry) for entry in note["files"])
+    verdicts = tuple(FileVerdict(*entry) for entry in note.files)
     return Committed(
-        rows=rows,
-        files=BatchFiles((), verdicts, note["seen_ms"]),
-        scheduled_ms=note.get("scheduled_ms"),
-        is_complete=in_rejects is not None or not sum(rows.rejected.values()),
+        rows=note.rows,
+        files=BatchFiles((), verdicts, note.seen_ms),
+        scheduled_ms=note.scheduled_ms,
+        is_complete=in_rejects is not None or not sum(note.rows.rejected.values()),
     )
 
 
@@ -90,7 +88,7 @@ def check_new_checkpoint(checkpoint: Checkpoint, bronze: TablePlace, rejects: Ta
             )
 
 
-def _note(checkpoint: Checkpoint, place: TablePlace, batch: int) -> dict[str, Any] | None:
+def _note(checkpoint: Checkpoint, place: TablePlace, batch: int) -> IngestNote | None:
     query = str(checkpoint.query_id())
     table = place.open()
     done = table.transaction_version(query) if table is not None else None
@@ -99,7 +97,7 @@ def _note(checkpoint: Checkpoint, place: TablePlace, batch: int) -> dict[str, An
     for limit in (_RECENT, None):
         for commit in table.history(limit):
             note = note_of(commit)
-            if note.get("query") == query and note.get("batch") == batch:
+            if isinstance(note, IngestNote) and (note.query, note.batch) == (query, batch):
                 return note
     raise TableMismatch(
         f"{place.uri} says that batch {batch} of query {query} is committed, but no commit in its "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
 
+from tidemark.storage.delta.notes import EmittedNote, IngestNote, note_of
 from tidemark.storage.delta.rows import Rows
 
 # Entry of a commit's metadata: the rows in files that were written before and added by it.
@@ -84,22 +84,14 @@ def last_ingest_ms(table: DeltaTable) -> int | None:
     return None
 
 
-def emitted_note(query: str, batch: int, close_ms: int, rows: int | None = None) -> str:
-    """What a commit of `changes` says of its batch: the close frontier, in milliseconds, up to
-    which windows were left out, and the sum of `rows` over all that was emitted, those windows
-    included (None: it was not summed)."""
-    note = {"query": query, "batch": batch, "close_ms": close_ms}
-    return json.dumps(note if rows is None else note | {"emitted_rows": rows})
-
-
 def close_frontiers(table: DeltaTable, query: str, after_version: int) -> dict[int, int]:
     """The close frontiers that a query's batches noted in the commits after a version, by batch."""
     newer = table.version() - after_version
     notes = [note_of(commit) for commit in (table.history(newer) if newer > 0 else [])]
     return {
-        note["batch"]: note["close_ms"]
+        note.batch: note.close_ms
         for note in notes
-        if note.get("query") == query and "close_ms" in note
+        if isinstance(note, EmittedNote) and note.query == query and note.close_ms is not None
     }
 
 
@@ -110,32 +102,25 @@ def emitted_rows(table: DeltaTable, query: str, after_version: int) -> dict[int,
     for limit in (_RECENT, None):
         for commit in table.history(limit):
             note = note_of(commit)
-            if note.get("query") == query and "emitted_rows" in note:
-                found[note["batch"]] = note["emitted_rows"]
+            if not isinstance(note, EmittedNote) or note.query != query:
+                continue
+            if note.emitted_rows is not None:
+                found[note.batch] = note.emitted_rows
                 if commit["version"] <= after_version:
                     return found
     return found
 
 
-def note_of(commit: dict[str, Any]) -> dict[str, Any]:
-    """What the writer of a commit noted in its userMetadata; empty where it noted nothing."""
-    try:
-        note = json.loads(commit.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    return note if isinstance(note, dict) else {}
-
-
 def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
     note = note_of(commit)
-    if "seen_ms" in note:
+    if isinstance(note, IngestNote):
         yield IngestCommit(
             version=commit["version"],
-            query=note["query"],
-            batch=note["batch"],
-            rows=Rows(**note["rows"]),
+            query=note.query,
+            batch=note.batch,
+            rows=note.rows,
             appended=_appended(commit),
-            scheduled_ms=note.get("scheduled_ms", 0),
+            scheduled_ms=note.scheduled_ms or 0,
         )
 
 

@@ -25,6 +25,7 @@ from pyarrow.fs import PyFileSystem
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.append import appending
 from tidemark.storage.delta.commits import ROWS_ADDED
+from tidemark.storage.delta.notes import Note, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts, list_files
 
@@ -67,9 +68,9 @@ def written_files(table: DeltaTable, place: TablePlace, folder: str) -> list[Wri
 
 
 def add_files(
-    table: DeltaTable, files: Sequence[WrittenFile], what: str, transaction: Transaction, note: str
+    table: DeltaTable, files: Sequence[WrittenFile], what: str, transaction: Transaction, note: Note
 ) -> None:
-    """One commit that adds these files, which may be none, with a note in `userMetadata`.
+    """One commit that adds these files, which may be none, with a note.
 
     Raises StorageUnavailable where the table was changed in a way that excludes it, as by a
     takeover of the lease, and where a column that is never null holds one; it calls the rows
@@ -83,7 +84,7 @@ def add_files(
                 "null there. None of them was appended. Report this as a defect."
             )
     # delta-rs counts rows for its own writes only.
-    metadata = {"userMetadata": note, ROWS_ADDED: str(sum(file.rows for file in files))}
+    metadata = {**as_metadata(note), ROWS_ADDED: str(sum(file.rows for file in files))}
     properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
     with appending(table, what):
         table.create_write_transaction(

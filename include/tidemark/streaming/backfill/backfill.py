@@ -16,7 +16,6 @@ only what differs from that, and publishes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,7 +27,7 @@ from tidemark.errors import BackfillRefused
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.gold.publish import publish_table
-from tidemark.gold.published import TRIGGER, published_before
+from tidemark.gold.published import published_before
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.recomputed import append_recomputed
 from tidemark.gold.retention import frozen_before_ms
@@ -49,6 +48,7 @@ from tidemark.runs.backfill.backfill_plan import (
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
 from tidemark.storage.delta.history import VERSION
+from tidemark.storage.delta.notes import PublishedNote
 from tidemark.streaming.backfill.compare import compare, differences, differing_values, wide_session
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
@@ -136,7 +136,7 @@ def balanced(plan: Backfill) -> Recomputed:
     return recomputed
 
 
-def apply_backfill(plan: Backfill, recomputed: Recomputed, note: Mapping[str, str]) -> TableResult:
+def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) -> TableResult:
     """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
     run, name = plan.run, plan.table_name
     changes, gold, ledger = (
@@ -153,8 +153,7 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: Mapping[str, st
     if not plan.nothing_to_publish:
         pinned = publish_table(run.pipeline.tables[name], pinned, gold, changes, note)
     # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.
-    own = {"run": run.run_id, TRIGGER: BACKFILL}
-    published = published_before(gold.existing(), own)
+    published = published_before(gold.existing(), run.run_id, BACKFILL)
     return pinned.model_copy(update={"published": published})
 
 

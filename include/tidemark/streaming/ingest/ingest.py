@@ -33,6 +33,7 @@ from tidemark.sources.files.committed import (
     commit_note,
     committed_before,
 )
+from tidemark.storage.delta.notes import IngestNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.files import stat_files
@@ -119,7 +120,9 @@ def _check_steady(ingest: Ingest, number: int, judged: JudgedBatch) -> None:
         )
 
 
-def _note(ingest: Ingest, number: int, judged: JudgedBatch, committed: Committed | None) -> str:
+def _note(
+    ingest: Ingest, number: int, judged: JudgedBatch, committed: Committed | None
+) -> IngestNote:
     """One scheduled time for both commits of a batch: that of the run that made the first."""
     first = committed.scheduled_ms if committed else None
     scheduled_ms = ingest.scheduled_ms if first is None else first
@@ -152,7 +155,7 @@ def _files_to_read(ingest: Ingest, number: int, committed: Committed | None) -> 
     after_a_kill="before: the batch is judged anew, from the files as they are; after: its "
     "rejects are judged again from the files that have not changed",
 )
-def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
+def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: IngestNote) -> None:
     if judged.accepted is not None and judged.counts.accepted:
         append(judged.accepted, _append(ingest, number, ingest.bronze, note))
 
@@ -161,10 +164,10 @@ def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: str) 
     "rejected rows",
     after_a_kill="before: as after the accepted rows; after: the batch is known as committed",
 )
-def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: str) -> None:
+def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: IngestNote) -> None:
     if judged.counts.rejected:
         append(judged.rejected, _append(ingest, number, ingest.rejects, note))
 
 
-def _append(ingest: Ingest, number: int, place: TablePlace, note: str) -> Append:
+def _append(ingest: Ingest, number: int, place: TablePlace, note: IngestNote) -> Append:
     return Append(place, str(ingest.checkpoint.query_id()), number, note)

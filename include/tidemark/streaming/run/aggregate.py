@@ -21,7 +21,8 @@ from tidemark.commit_point import commit_point
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
-from tidemark.storage.delta.commits import emitted_note, rows_appended, rows_between
+from tidemark.storage.delta.commits import rows_appended, rows_between
+from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.run.append import FEW_ROWS, Append, append
@@ -108,7 +109,7 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
         # Nothing to append, but the tasks must run: they write the batch's state.
         windows.write.format("noop").mode("append").save()
     elif plan.table.output_mode == "update":
-        note = emitted_note(query_id, batch, plan.close_ms)
+        note = EmittedNote(query=query_id, batch=batch, close_ms=plan.close_ms)
         _append(plan, windows, batch, note, _emits_few(plan, batch))
         report.windows = rows_appended(changes, changes.version())
     else:
@@ -130,7 +131,9 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
     try:
         is_open = _still_open(plan)
         total, kept = emitted.agg(F.sum("rows"), F.count_if(is_open)).collect()[0]
-        note = emitted_note(query_id, batch, plan.close_ms, total or 0)
+        note = EmittedNote(
+            query=query_id, batch=batch, close_ms=plan.close_ms, emitted_rows=total or 0
+        )
         if kept or plan.table.output_mode == "complete":
             _append(plan, emitted, batch, note, kept <= FEW_ROWS)
         return int(kept)
@@ -153,7 +156,7 @@ def _emits_few(plan: Aggregate, batch: int) -> bool:
     after_a_kill="before: the batch runs again; after: it runs again for its state, and appends "
     "nothing",
 )
-def _append(plan: Aggregate, windows: DataFrame, batch: int, note: str, few: bool) -> None:
+def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, few: bool) -> None:
     rows = windows.where(_still_open(plan)).select(
         "*",
         _constant("stream", "string").alias("cause"),

@@ -4,7 +4,7 @@ Few rows pass through the driver. Many are written by Spark's tasks, as plain Pa
 the table's place, which the commit then adds: so their number is known, and can be compared,
 before anybody sees them. The commit is made by delta-rs either way: Spark's own writer for Delta
 costs a process seconds at its first commit, and half a second at each further one. It carries the
-transaction (query, batch), and a note in `userMetadata`.
+transaction (query, batch), and a note.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.storage.delta.append import append_rows
+from tidemark.storage.delta.notes import Note, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.written_files import WrittenFile, add_files, written_files
 
@@ -54,7 +55,7 @@ class Append:
     place: TablePlace
     query: str
     batch: int
-    note: str
+    note: Note
 
 
 def append(rows: BatchRows, to: Append) -> None:
@@ -74,8 +75,9 @@ def append(rows: BatchRows, to: Append) -> None:
     if isinstance(rows, WrittenRows):
         add_files(table, rows.files, what, transaction, to.note)
     else:
-        metadata = {"userMetadata": to.note}
-        properties = CommitProperties(app_transactions=[transaction], custom_metadata=metadata)
+        properties = CommitProperties(
+            app_transactions=[transaction], custom_metadata=as_metadata(to.note)
+        )
         append_rows(table, rows, what, properties)
 
 

@@ -1,0 +1,168 @@
+"""What a commit says of itself: a note of one kind, as JSON in its `userMetadata`.
+
+Notes are read for the ledger, for the seal, and for what a repeat may leave out, so one that
+cannot be understood must not pass for one that is not there. Hence what is told apart:
+- a known kind whose version or form is not known is a note of a newer Tidemark, and an error: to
+  pass over a batch of ingest, for one, would leave its rows in what gold is held against;
+- an unknown kind is none of ours, or of a newer Tidemark. Nothing here asks for it, so it is no
+  note. A change of what a known kind means raises its version, and is never a new kind;
+- what has no kind and version is a note where it has a form that was written before there were
+  kinds; else it is somebody's text, and no note.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+
+from tidemark.errors import NoteUnreadable
+from tidemark.storage.delta.rows import Rows
+from tidemark.storage.result_file import Facts
+
+_ENTRY = "userMetadata"
+# Of what cannot be read an error shows so much.
+_SHOWN = 300
+
+
+class IngestNote(Facts):
+    """Rows of an ingest batch, in bronze or in rejects: the batch's counts, and its source's
+    verdicts on whole files, as texts that the source reads back.
+
+    `seen_ms` holds the modification times that the source saw, where they were not the listed
+    ones. `scheduled_ms` is the scheduled time of the run that committed the accepted rows; None:
+    the note is older than that entry.
+    """
+
+    kind: Literal["ingest"] = "ingest"
+    version: Literal[1] = 1
+    query: str
+    batch: int
+    rows: Rows
+    files: tuple[tuple[str, ...], ...] = ()
+    seen_ms: dict[str, int] = Field(default_factory=dict)
+    scheduled_ms: int | None = None
+
+
+class EmittedNote(Facts):
+    """Windows that a table's query emitted in a batch, in `changes`.
+
+    `close_ms` is the close frontier, in milliseconds, up to which windows were left out; None:
+    the note is older than that entry. `emitted_rows` is the sum of `rows` over all that was
+    emitted, those windows included; None: it was not summed.
+    """
+
+    kind: Literal["emitted"] = "emitted"
+    version: Literal[1] = 1
+    query: str
+    batch: int
+    close_ms: int | None = None
+    emitted_rows: int | None = None
+
+
+class RecomputedNote(Facts):
+    """Windows that a run computed again from bronze, in `changes`, and why."""
+
+    kind: Literal["recomputed"] = "recomputed"
+    version: Literal[1] = 1
+    cause: str
+    run: str
+
+
+class PublishedNote(Facts):
+    """A publish of a run, in gold: so many windows changed, from the earliest start to the latest
+    end, in milliseconds; no range where none changed. `trigger` is None for a run of the stream.
+    """
+
+    kind: Literal["published"] = "published"
+    version: Literal[1] = 1
+    run: str
+    started_at: AwareDatetime
+    trigger: str | None = None
+    windows: int = 0
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+
+class RetentionNote(Facts):
+    """Dates whose rows `keep` dropped, from bronze."""
+
+    kind: Literal["retention"] = "retention"
+    version: Literal[1] = 1
+    dates: tuple[date, ...]
+
+
+Note = IngestNote | EmittedNote | RecomputedNote | PublishedNote | RetentionNote
+
+_NOTE: TypeAdapter[Note] = TypeAdapter(Annotated[Note, Field(discriminator="kind")])
+_KINDS = [model.model_fields["kind"].default for model in get_args(Note)]
+# Entries of gold's commits before there were kinds, by what they are called now.
+_FORMER_PUBLISH = {
+    "run": "run",
+    "started_at": "started_at",
+    "trigger": "trigger",
+    "windows": "windows",
+    "windows_start_ms": "start_ms",
+    "windows_end_ms": "end_ms",
+}
+
+
+def as_metadata(note: Note) -> dict[str, str]:
+    """A note as what its commit's metadata holds (`custom_metadata`)."""
+    return {_ENTRY: note.model_dump_json(exclude_none=True)}
+
+
+def note_of(commit: Mapping[str, Any]) -> Note | None:
+    """The note of a commit of a table's history; None where it has none of ours.
+
+    Raises NoteUnreadable where it has one of a known kind in another version or form.
+    """
+    told = _told(commit)
+    if "kind" not in told or "version" not in told:
+        return _former(told) or _former_publish(commit)
+    if told["kind"] not in _KINDS:
+        return None
+    try:
+        return _NOTE.validate_python(told)
+    except ValidationError as error:
+        raise NoteUnreadable(
+            f"The commit of version {commit.get('version')} notes {str(told)[:_SHOWN]}: a note of "
+            f"kind `{told['kind']}`, but in no form that this version of Tidemark knows. What "
+            "rests on it was not done. Run the version that wrote it, or a newer one."
+        ) from error
+
+
+def _told(commit: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in its userMetadata; empty where that is not a JSON object."""
+    try:
+        told = json.loads(commit.get(_ENTRY) or "{}")
+    except (TypeError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _former(told: dict[str, Any]) -> Note | None:
+    """A note of a batch from before there were kinds, known by an entry that only it has."""
+    if "seen_ms" in told:
+        return _fitting({"kind": "ingest", **told})
+    if "close_ms" in told or "emitted_rows" in told:
+        return _fitting({"kind": "emitted", **told})
+    return None
+
+
+def _former_publish(commit: Mapping[str, Any]) -> Note | None:
+    """A note of a publish from before there were kinds: entries of their own in the metadata."""
+    if "run" not in commit or "started_at" not in commit:
+        return None
+    told = {name: commit[entry] for entry, name in _FORMER_PUBLISH.items() if entry in commit}
+    return _fitting({"kind": "published", **told})
+
+
+def _fitting(told: dict[str, Any]) -> Note | None:
+    try:
+        return _NOTE.validate_python(told)
+    except ValidationError:
+        return None
