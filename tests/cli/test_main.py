@@ -33,6 +33,12 @@ def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
     )
 
 
+def test_python_runs_it_as_a_module_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tidemark", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert ended.stdout == f"tidemark {tidemark.__version__}\n"
+
+
 def test_help_names_every_command() -> None:
     shown = CliRunner().invoke(app, ["--help"]).output
     assert all(name in shown for name in ("validate", "run", "publish"))
