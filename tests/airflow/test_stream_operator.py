@@ -385,7 +385,7 @@ def _driver(pid_file: Path) -> psutil.Process:
 
 def test_the_job_that_is_submitted_exists_and_pyspark_is_not_loaded_to_find_it() -> None:
     assert Path(job_file(StreamOperator.job)).is_file()
-    assert Path(job_file(StreamOperator.job)).parts[-3:] == ("streaming", "stream", "job.py")
+    assert Path(job_file(StreamOperator.job)).parts[-3:] == ("streaming", "jobs", "stream.py")
     assert os.access(job_file(StreamOperator.job), os.R_OK)
 
 
