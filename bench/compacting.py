@@ -22,13 +22,13 @@ from pyspark.sql import SparkSession
 from bench.contenders import NAME, pipeline_content
 from bench.state_runs import LOADED, MEMORY, ROCKSDB, ROWS, Query, Variant, land, stop_stores
 from bench.warm import warm_session, write_measured
-from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import StateLimits
-from tidemark.streaming.state.compact import compact
+from tidemark.streaming.state.compact import compact_state
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
 KEYS = 20_000
@@ -82,7 +82,7 @@ def measure(
     plan = _plan(made / "compacted")
     found = Measured(store, plan.check.longest)
     begin = time.monotonic()
-    compact(spark, plan, {})
+    compact_state(spark, plan, {})
     found.compaction = round(time.monotonic() - begin, 3)
     stop_stores(spark)
     land(source, chain, ROWS, KEYS)
@@ -104,7 +104,7 @@ def measure(
 def _plan(checkpoint: Path) -> CompactionPlan:
     facts = read_checkpoint(str(checkpoint), {})
     check = check_state(inventory(facts), StateLimits())
-    return plan_compaction(facts, judge(facts, datetime.now(UTC)), check, every=True)
+    return plan_compaction(facts, judge_checkpoint(facts, datetime.now(UTC)), check, every=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.pipeline.settings.state import STATE_DEFAULTS
-from tidemark.upkeep.pipeline_housekeeping import check_none_refused, housekeep_pipeline
+from tidemark.upkeep.pipeline_housekeeping import check_no_housekeeping_refused, housekeep_pipeline
 from tidemark.upkeep.state_check import check_pipeline
 
 _EARLY, _LATE = slice(4, 24), slice(-20, None)
@@ -63,7 +63,9 @@ class Runs:
         loaded, found = load_settings(settings), load_pipeline(pipeline)
         if self.housekept:
             run_id = f"housekeeping-{len(self.costs)}"
-            check_none_refused(NAME, housekeep_pipeline(found, loaded, run_id, datetime.now(UTC)))
+            check_no_housekeeping_refused(
+                NAME, housekeep_pipeline(found, loaded, run_id, datetime.now(UTC))
+            )
         checks = [one.check for one in check_pipeline(found, loaded) if one.check]
         self.replayed.append(max(check.longest for check in checks))
         self.files.append(_files(self.place.root))

@@ -21,8 +21,8 @@ from tests.checkpoint.damaged import diagnosis_of
 from tests.checkpoint.damages import DAMAGES, Damage
 from tests.checkpoint.restarts import restart
 from tests.kit.running import REPOSITORY, session_for_tests
-from tidemark.checkpoint.doctor.findings import Verdict
-from tidemark.checkpoint.doctor.judge import Known
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.doctor.judge import QueryFacts
 
 ANSWERS = Path(__file__).parent / "data" / "damages.json"
 PAGE = REPOSITORY / "docs" / "damage.md"
@@ -68,7 +68,12 @@ DIFFERENT: dict[str, str] = {
     "the distance, as only people know what time the data has.",
 }
 # Verdicts after which a query may be started.
-_GOES_ON = (Verdict.NEW, Verdict.CLEAN_END, Verdict.NO_DATA_BATCH, Verdict.KILLED)
+_GOES_ON = (
+    CheckpointVerdict.NEW,
+    CheckpointVerdict.CLEAN_END,
+    CheckpointVerdict.NO_DATA_BATCH,
+    CheckpointVerdict.KILLED,
+)
 
 
 def main(names: list[str]) -> int:
@@ -98,10 +103,11 @@ def doctors_half(damage: Damage, folder: Path) -> dict[str, Any]:
     checkpoint = unpack(damage.base, folder)
     land_listed(checkpoint)
     damage.act(checkpoint)
-    told = diagnosis_of(checkpoint, Known(query_ids=(archives.answers(damage.base)["id"],)))
+    told = diagnosis_of(checkpoint, QueryFacts(query_ids=(archives.answers(damage.base)["id"],)))
     findings = sorted(f"{one.severity}: {one.kind}" for one in told.findings)
     return {
-        "verdict": f"{told.verdict}" + (f" {told.batch}" if told.verdict is Verdict.KILLED else ""),
+        "verdict": f"{told.verdict}"
+        + (f" {told.batch}" if told.verdict is CheckpointVerdict.KILLED else ""),
         "findings": list(dict.fromkeys(findings)),
     }
 
@@ -114,7 +120,7 @@ def engines_half(spark: Any, damage: Damage, folder: Path) -> dict[str, Any]:
 def agree(said: dict[str, Any]) -> bool:
     """Does the engine go on rightly where the doctor lets a query start, and nowhere else? A
     verdict of unknown agrees with all."""
-    if said["verdict"] == Verdict.UNKNOWN:
+    if said["verdict"] == CheckpointVerdict.UNKNOWN:
         return True
     may_start = any(said["verdict"].startswith(one) for one in _GOES_ON)
     return bool(may_start == (said["engine"]["result"] == "right"))

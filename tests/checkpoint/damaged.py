@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, Kind
-from tidemark.checkpoint.doctor.judge import Known, judge
+from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, FindingKind
+from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import Limits, read_checkpoint
 
@@ -29,17 +29,17 @@ def facts_of(folder: Path, limits: Limits | None = None) -> CheckpointFacts:
     return read_checkpoint(str(folder), {}, limits)
 
 
-def diagnosis_of(folder: Path, known: Known | None = None) -> Diagnosis:
-    return judge(facts_of(folder), NOW, known)
+def diagnosis_of(folder: Path, known: QueryFacts | None = None) -> Diagnosis:
+    return judge_checkpoint(facts_of(folder), NOW, known)
 
 
-def finding_of(diagnosis: Diagnosis, kind: Kind) -> Finding:
+def finding_of(diagnosis: Diagnosis, kind: FindingKind) -> Finding:
     """The only finding of a kind."""
     (found,) = [one for one in diagnosis.findings if one.kind is kind]
     return found
 
 
-def kinds(diagnosis: Diagnosis) -> set[Kind]:
+def kinds(diagnosis: Diagnosis) -> set[FindingKind]:
     return {one.kind for one in diagnosis.findings}
 
 

@@ -23,7 +23,7 @@ from tests.checkpoint.damaged import (
     remove,
     write,
 )
-from tidemark.checkpoint.doctor.findings import Kind, Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, FindingKind
 from tidemark.checkpoint.reading.source_offsets import CountOffset, KafkaOffset
 from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.checkpoint.reading.state_metadata import StateSchema
@@ -63,37 +63,37 @@ def rocksdb(tmp_path: Path) -> Path:
 def test_rocksdb_with_changelog_is_built_from_a_snapshot_and_the_changes_after_it(
     rocksdb: Path,
 ) -> None:
-    assert diagnosis_of(rocksdb).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(rocksdb).verdict is CheckpointVerdict.CLEAN_END
     (operator,) = facts_of(rocksdb).operators
     assert {store.provider for store in operator.stores} == {Provider.ROCKSDB_CHANGELOG}
     remove(rocksdb / "state/0/1/1.changelog")
-    assert diagnosis_of(rocksdb).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(rocksdb).verdict is CheckpointVerdict.CLEAN_END
     remove(rocksdb / "state/0/1/3.changelog")
     told = diagnosis_of(rocksdb)
-    assert told.verdict is Verdict.DAMAGED
-    assert finding_of(told, Kind.STATE).files == ("state/0/1/3.changelog",)
+    assert told.verdict is CheckpointVerdict.DAMAGED
+    assert finding_of(told, FindingKind.STATE).files == ("state/0/1/3.changelog",)
 
 
 def test_a_file_that_a_rocksdb_snapshot_shares_is_needed(rocksdb: Path) -> None:
     (rocksdb / "state/0/0/SSTs" / SST).unlink()
     told = diagnosis_of(rocksdb)
-    assert told.verdict is Verdict.DAMAGED
-    assert finding_of(told, Kind.STATE).files == (f"state/0/0/SSTs/{SST}",)
+    assert told.verdict is CheckpointVerdict.DAMAGED
+    assert finding_of(told, FindingKind.STATE).files == (f"state/0/0/SSTs/{SST}",)
 
 
 def test_a_file_that_a_rocksdb_snapshot_shares_has_the_size_that_it_says(rocksdb: Path) -> None:
     (rocksdb / "state/0/0/SSTs" / SST).write_bytes(b"cut")
-    assert diagnosis_of(rocksdb).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(rocksdb).verdict is CheckpointVerdict.CLEAN_END
     (rocksdb / "state/0/0/SSTs" / SST).write_bytes(b"c")
-    assert diagnosis_of(rocksdb).verdict is Verdict.DAMAGED
+    assert diagnosis_of(rocksdb).verdict is CheckpointVerdict.DAMAGED
 
 
 def test_a_cut_rocksdb_snapshot_is_damage(rocksdb: Path) -> None:
     path = rocksdb / "state/0/0/2.zip"
     path.write_bytes(path.read_bytes()[:40])
     told = diagnosis_of(rocksdb)
-    assert told.verdict is Verdict.DAMAGED
-    assert "2.zip" in finding_of(told, Kind.STATE).files[0]
+    assert told.verdict is CheckpointVerdict.DAMAGED
+    assert "2.zip" in finding_of(told, FindingKind.STATE).files[0]
 
 
 def test_rocksdb_without_changelog_needs_the_versions_own_snapshot(rocksdb: Path) -> None:
@@ -101,10 +101,10 @@ def test_rocksdb_without_changelog_needs_the_versions_own_snapshot(rocksdb: Path
         for path in list((rocksdb / "state/0" / partition).glob("*.changelog")):
             path.unlink()
     told = diagnosis_of(rocksdb)
-    assert finding_of(told, Kind.STATE).files == ("state/0/0/4.zip", "state/0/1/4.zip")
+    assert finding_of(told, FindingKind.STATE).files == ("state/0/0/4.zip", "state/0/1/4.zip")
     for partition in ("0", "1"):
         snapshot(rocksdb / "state/0" / partition / "4.zip")
-    assert diagnosis_of(rocksdb).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(rocksdb).verdict is CheckpointVerdict.CLEAN_END
 
 
 def test_in_format_2_the_commit_names_the_files_of_the_state(rocksdb: Path) -> None:
@@ -114,11 +114,11 @@ def test_in_format_2_the_commit_names_the_files_of_the_state(rocksdb: Path) -> N
     ids = {"0": [[ID.format(0)], [ID.format(1)]]}
     commit = {"nextBatchWatermarkMs": 0, "stateUniqueIds": ids}
     write(rocksdb / "commits/3", f"v2\n{json.dumps(commit)}".encode())
-    assert Kind.STATE not in kinds(diagnosis_of(rocksdb))
+    assert FindingKind.STATE not in kinds(diagnosis_of(rocksdb))
     lost = rocksdb / f"state/0/1/4_{ID.format(1)}.changelog"
     lost.rename(lost.with_name(f"4_{ID.format(7)}.changelog"))
     told = diagnosis_of(rocksdb)
-    assert finding_of(told, Kind.STATE).files == (f"state/0/1/4_{ID.format(1)}.changelog",)
+    assert finding_of(told, FindingKind.STATE).files == (f"state/0/1/4_{ID.format(1)}.changelog",)
 
 
 def test_each_store_of_a_join_needs_its_files(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_each_store_of_a_join_needs_its_files(tmp_path: Path) -> None:
                 (here / name / f"{version}.delta").write_bytes(CHANGES)
         for path in list(here.glob("*.delta")):
             remove(path)
-    assert diagnosis_of(folder).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(folder).verdict is CheckpointVerdict.CLEAN_END
     assert facts_of(folder).operators[0].store_names == names
     (folder / "state/0/1" / names[1] / "2.delta").unlink()
-    found = finding_of(diagnosis_of(folder), Kind.STATE)
+    found = finding_of(diagnosis_of(folder), FindingKind.STATE)
     assert "partition 1, store left-keyWithIndexToValue" in found.known
 
 
@@ -177,7 +177,7 @@ def test_the_first_offsets_of_kafka_have_a_zero_byte_before_them(tmp_path: Path)
     (source,) = facts_of(folder).sources
     assert (source.kind, source.offset) == ("Kafka", KafkaOffset({"clicks": {0: 12, 1: 30}}))
     assert (source.initial, source.file_list) == ('{"clicks":{"0":0,"1":0}}', None)
-    assert diagnosis_of(folder).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(folder).verdict is CheckpointVerdict.CLEAN_END
 
 
 @pytest.mark.parametrize(("began", "kind"), [(True, "rate"), (False, "rate, socket or memory")])
@@ -199,6 +199,6 @@ def test_a_checksum_of_the_engines_own_file_manager_is_compared_by_size(tmp_path
     checksum = {"algorithm": "CRC32C", "value": 1, "mainFileSize": path.stat().st_size}
     twin = path.with_name("4.delta.crc")
     twin.write_text(json.dumps(checksum))
-    assert diagnosis_of(folder).verdict is Verdict.CLEAN_END
+    assert diagnosis_of(folder).verdict is CheckpointVerdict.CLEAN_END
     twin.write_text(json.dumps(checksum | {"mainFileSize": 7}))
-    assert finding_of(diagnosis_of(folder), Kind.CHECKSUM).files == ("state/0/0/4.delta",)
+    assert finding_of(diagnosis_of(folder), FindingKind.CHECKSUM).files == ("state/0/0/4.delta",)

@@ -11,7 +11,7 @@ import pytest
 from tests.checkpoint.archives import answers, land_listed, names, unpack
 from tests.checkpoint.damaged import diagnosis_of, facts_of
 from tests.checkpoint.make_checkpoints import KINDS
-from tidemark.checkpoint.doctor.findings import Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
 from tidemark.checkpoint.reading.source_offsets import UnknownOffset
 from tidemark.checkpoint.reading.state_files import Provider
@@ -52,7 +52,9 @@ def test_a_query_that_ended_well_has_a_clean_end(made: dict[str, Path], name: st
     told = diagnosis_of(made[name])
     # In complete mode no batch applies the last watermark.
     complete = KINDS[name.partition("/")[2]].mode == "complete"
-    assert told.verdict is (Verdict.NO_DATA_BATCH if complete else Verdict.CLEAN_END)
+    assert told.verdict is (
+        CheckpointVerdict.NO_DATA_BATCH if complete else CheckpointVerdict.CLEAN_END
+    )
     assert [one for one in told.findings if "No data" not in one.known][complete:] == []
 
 

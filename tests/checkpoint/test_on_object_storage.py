@@ -9,8 +9,8 @@ import pytest
 
 from tests.checkpoint.damaged import DATA, NOW, facts_of
 from tests.storage.s3 import s3_server
-from tidemark.checkpoint.doctor.findings import Kind, Verdict
-from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, FindingKind
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.errors import NotACheckpoint
 from tidemark.storage.files import remove_files, write_bytes
@@ -36,17 +36,17 @@ def test_a_checkpoint_on_object_storage_is_read_as_a_local_one(
     facts, local = read_checkpoint(place, options), facts_of(DATA / "aggregate")
     sections = {kind: one for kind, one in local.sections.items() if kind != "checksums"}
     assert facts == replace(local, uri=place, sections=sections)
-    assert judge(facts, NOW).verdict is Verdict.CLEAN_END
+    assert judge_checkpoint(facts, NOW).verdict is CheckpointVerdict.CLEAN_END
 
 
 def test_damage_on_object_storage_is_found(options: dict[str, str]) -> None:
     delta = f"{PLACE}/state/0/1/2.delta"
     data = (DATA / "aggregate/state/0/1/2.delta").read_bytes()
     remove_files([delta], options)
-    told = judge(read_checkpoint(PLACE, options), NOW)
+    told = judge_checkpoint(read_checkpoint(PLACE, options), NOW)
     write_bytes(delta, data, options)
-    assert told.verdict is Verdict.DAMAGED
-    assert {one.kind for one in told.findings} == {Kind.STATE}
+    assert told.verdict is CheckpointVerdict.DAMAGED
+    assert {one.kind for one in told.findings} == {FindingKind.STATE}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint.damaged import DATA, copy_of, facts_of, remove, twin, write
-from tidemark.checkpoint.reading.facts import Problem, Unreadable
+from tidemark.checkpoint.reading.facts import FileProblem, Unreadable
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.read import Limits, read_checkpoint
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, FileOffset
@@ -93,15 +93,15 @@ def test_of_long_logs_the_newest_files_are_read_and_the_others_counted(tmp_path:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("offsets/3", b"", Problem.EMPTY),
-        ("offsets/3", b'v1\n{"batchWater', Problem.NOT_THE_FORMAT),
-        ("offsets/3", b"v3\n{}\n{}", Problem.UNKNOWN_FORMAT),
-        ("commits/3", b"v4\n{}", Problem.UNKNOWN_FORMAT),
-        ("commits/3", b"v1\n[]", Problem.NOT_THE_FORMAT),
+        ("offsets/3", b"", FileProblem.EMPTY),
+        ("offsets/3", b'v1\n{"batchWater', FileProblem.NOT_THE_FORMAT),
+        ("offsets/3", b"v3\n{}\n{}", FileProblem.UNKNOWN_FORMAT),
+        ("commits/3", b"v4\n{}", FileProblem.UNKNOWN_FORMAT),
+        ("commits/3", b"v1\n[]", FileProblem.NOT_THE_FORMAT),
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_fact_and_no_error(
-    tmp_path: Path, name: str, content: bytes, problem: Problem
+    tmp_path: Path, name: str, content: bytes, problem: FileProblem
 ) -> None:
     folder = copy_of("aggregate", tmp_path)
     write(folder / name, content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild
+from tidemark.checkpoint.reading.rebuild import Rebuild, plan_rebuild
 from tidemark.checkpoint.reading.state_files import (
     Provider,
     StateFile,
@@ -28,7 +28,7 @@ def store(*names: str, empty: tuple[str, ...] = ()) -> Store:
 
 
 def built(names: str, version: int, *ids: str, empty: tuple[str, ...] = ()) -> Rebuild:
-    return rebuild(store(*names.split(), empty=empty), version, ids)
+    return plan_rebuild(store(*names.split(), empty=empty), version, ids)
 
 
 def test_version_0_is_an_empty_store() -> None:

@@ -1,5 +1,5 @@
 """The inventory of state: what the engine said of real checkpoints of Spark 3.5, 4.0 and 4.2, and
-what the rule of `rebuild` says of each version."""
+what the rule of `plan_rebuild` says of each version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.checkpoint.damages import DAMAGES
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.read import Limits
-from tidemark.checkpoint.reading.rebuild import rebuild, versions_that_build
+from tidemark.checkpoint.reading.rebuild import plan_rebuild, versions_that_build
 from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.checkpoint.state.stores import StateInventory, StoreInventory
@@ -182,7 +182,7 @@ def builds_as_its_rule_says(facts: CheckpointFacts) -> int:
         for store in operator.stores:
             quick = {v for found in versions_that_build(store) for v in found}
             every = range(1, store.newest + 2)
-            assert quick == {v for v in every if rebuild(store, v).possible}
+            assert quick == {v for v in every if plan_rebuild(store, v).possible}
             compared += len(every)
     return compared
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.checkpoint.archives import answers, unpack
 from tests.checkpoint.damaged import diagnosis_of, kinds, remove
-from tidemark.checkpoint.doctor.findings import Kind
+from tidemark.checkpoint.doctor.findings import FindingKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def test_what_the_doctor_calls_whole_is_read_with_all_of_its_rows(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     checkpoint = unpack(name, tmp_path)
-    assert Kind.STATE not in kinds(diagnosis_of(checkpoint))
+    assert FindingKind.STATE not in kinds(diagnosis_of(checkpoint))
     (operator,) = answers(name)["operators"]
     assert rows(spark, checkpoint) == operator["rows"]
 
@@ -58,7 +58,7 @@ def test_the_reader_fails_just_where_the_doctor_says_that_state_is_lost(
         shutil.copytree(whole, copy, dirs_exist_ok=True)
         for file in gone:
             remove(copy / "state/0/0" / file)
-        said = Kind.STATE in kinds(diagnosis_of(copy))
+        said = FindingKind.STATE in kinds(diagnosis_of(copy))
         assert said == _fails(spark, copy), gone
         lost.add(said)
     assert lost == {True, False}

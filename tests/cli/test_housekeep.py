@@ -20,7 +20,7 @@ from tests.kit.running import Place, clicks
 from tests.upkeep.stores import NOW, keep_only, names, plan_of
 from tidemark.cli.main import app
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
-from tidemark.upkeep.plan import Kind, Share
+from tidemark.upkeep.plan import FileKind, Share
 
 # The process ends itself at the Nth removal, once the file is gone.
 DYING = """
@@ -47,7 +47,7 @@ def told(*arguments: str | Path) -> dict[str, Any]:
     return dict(document)
 
 
-def share_of(folder: Path, kind: Kind) -> Share:
+def share_of(folder: Path, kind: FileKind) -> Share:
     return {share.kind: share for share in plan_of(folder, 2).shares}[kind]
 
 
@@ -106,10 +106,14 @@ def test_leftovers_go_once_nobody_can_be_writing_them(checkpoint: Path) -> None:
     written = NOW.timestamp()
     for path in (temporary, orphan):
         os.utime(path, (written, written))
-    young = {share.kind: share for share in plan_of(checkpoint, 100, NOW).shares}[Kind.LEFTOVERS]
+    young = {share.kind: share for share in plan_of(checkpoint, 100, NOW).shares}[
+        FileKind.LEFTOVERS
+    ]
     assert (young.files, young.going) == (2, ())
     later = NOW + timedelta(hours=2)
-    old = {share.kind: share for share in plan_of(checkpoint, 100, later).shares}[Kind.LEFTOVERS]
+    old = {share.kind: share for share in plan_of(checkpoint, 100, later).shares}[
+        FileKind.LEFTOVERS
+    ]
     assert set(old.going) == {"commits/.77.crc", f"offsets/{temporary.name}"}
 
 
@@ -141,9 +145,9 @@ def test_an_old_snapshot_that_does_not_match_its_checksum_keeps_what_is_older(
     store = checkpoint / "state/0/0"
     for version in (2, 3):
         (store / f"{version}.snapshot").write_bytes((store / f"{version}.delta").read_bytes())
-    assert "state/0/0/1.delta" in set(share_of(checkpoint, Kind.STATE).going)
+    assert "state/0/0/1.delta" in set(share_of(checkpoint, FileKind.STATE).going)
     twin(store / "2.snapshot").write_bytes(b"crc\0\0\0\2\0\0\0\0\0")
-    state = share_of(checkpoint, Kind.STATE)
+    state = share_of(checkpoint, FileKind.STATE)
     assert state.going == ()
     assert any("2.snapshot, which is needed, does not match" in why for why in state.reasons)
 

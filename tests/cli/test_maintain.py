@@ -137,7 +137,13 @@ def test_a_plan_changes_nothing_and_the_act_does_what_it_says(place: Place) -> N
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("name", "call"),
-    [("compact", 1), ("compact", 2), ("keep_rows", 1), ("write_checkpoint", 1), ("remove", 1)],
+    [
+        ("compact_table", 1),
+        ("compact_table", 2),
+        ("keep_rows", 1),
+        ("write_checkpoint", 1),
+        ("remove", 1),
+    ],
 )
 def test_killed_at_any_write_nobody_loses_anything_and_a_repetition_finishes(
     place: Place, name: str, call: int, when: str

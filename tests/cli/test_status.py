@@ -17,11 +17,11 @@ from tests.runs.pipelines import BEGAN, bronze, ended, housekept, windows_of
 from tests.storage.leases import leave, left_by_another
 from tidemark.cli.exit_codes import STATES
 from tidemark.cli.main import app
-from tidemark.cli.status_report import print_overview, print_pipeline, span_text
+from tidemark.cli.status_report import print_pipeline, print_status_overview, span_text
 from tidemark.errors import RunFailed, TableMismatch
 from tidemark.gold.pins import Late
 from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 
 NOW = BEGAN + timedelta(minutes=94)
 
@@ -77,7 +77,7 @@ def test_all_pipelines_are_on_one_screen(
     statuses: dict[str, PipelineStatus], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = [statuses[name] for name in ("clicks", "held", "killed", "new", "stopped")]
-    print_overview(shown, "/pipelines", NOW)
+    print_status_overview(shown, "/pipelines", NOW)
     assert screen(capsys) == on_the_page("tidemark status")
 
 
@@ -90,14 +90,14 @@ def test_a_pipeline_is_shown_with_its_tables_and_runs(
 
 def test_the_error_of_the_last_run_is_shown_whole(root: Path) -> None:
     shown = tidemark(root, "stopped")
-    assert shown.exit_code == STATES[State.STOPPED]
+    assert shown.exit_code == STATES[PipelineState.STOPPED]
     assert shown.output.endswith("run: TableMismatch: The table gold does not fit:\n  a: int\n")
 
 
 def test_a_broken_file_is_a_line_of_the_screen_and_told_whole_when_it_is_asked_for(
     root: Path,
 ) -> None:
-    file, code = root / "pipelines" / "broken.yaml", STATES[State.INVALID]
+    file, code = root / "pipelines" / "broken.yaml", STATES[PipelineState.INVALID]
     overview, alone = tidemark(root), tidemark(root, "broken")
     assert (overview.exit_code, alone.exit_code) == (code, code)
     assert f"\nbroken: Mend {file}: watermrk: is not a known key" in overview.output
@@ -119,26 +119,28 @@ def test_json_is_a_list_with_times_in_utc(root: Path) -> None:
 @pytest.mark.parametrize(
     ("pipeline", "state"),
     [
-        ("clicks", State.WELL),
-        ("new", State.NEW),
-        ("held", State.HELD),
-        ("killed", State.KILLED),
-        ("stopped", State.STOPPED),
+        ("clicks", PipelineState.WELL),
+        ("new", PipelineState.NEW),
+        ("held", PipelineState.HELD),
+        ("killed", PipelineState.KILLED),
+        ("stopped", PipelineState.STOPPED),
     ],
 )
-def test_the_exit_code_is_that_of_the_state(root: Path, pipeline: str, state: State) -> None:
+def test_the_exit_code_is_that_of_the_state(
+    root: Path, pipeline: str, state: PipelineState
+) -> None:
     assert tidemark(root, pipeline).exit_code == STATES[state]
 
 
 def test_the_states_that_need_somebody_have_codes_of_their_own_and_grow_worse() -> None:
-    codes = [STATES[state] for state in State]
+    codes = [STATES[state] for state in PipelineState]
     assert codes == sorted(codes)
     assert [code for code in codes if code] == list(range(20, 27))
 
 
 def test_the_page_has_the_code_of_each_state() -> None:
     table = re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page("status.md"), re.MULTILINE)
-    assert table == [(state.value, str(STATES[state])) for state in State]
+    assert table == [(state.value, str(STATES[state])) for state in PipelineState]
 
 
 def test_a_pipeline_that_has_not_run_is_a_sentence(root: Path) -> None:

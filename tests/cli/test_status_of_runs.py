@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.kit.running import Place, succeed
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.status.pipeline_status import PipelineStatus, pipeline_status
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def test_runs_are_told_as_they_went(spark: SparkSession, tmp_path: Path) -> None
     succeed(spark, place, "first")
     found = told(place)
     assert (found.state, found.newest_event, found.watermark) == (
-        State.WELL,
+        PipelineState.WELL,
         at(10, 54),
         at(10, 44),
     )
@@ -39,11 +39,11 @@ def test_runs_are_told_as_they_went(spark: SparkSession, tmp_path: Path) -> None
     place.land("2.json", [{"at": at(10, 1).isoformat(), "key": "a"}])
     held = succeed(spark, place, "late", hold=True)
     found = told(place)
-    assert (found.state, found.tables[0].unpublished) == (State.HELD, 1)
+    assert (found.state, found.tables[0].unpublished) == (PipelineState.HELD, 1)
     uri = place.places.result("late")
     assert publish_and_record(place.pipeline, held, uri, place.settings).error is None
     found = told(place)
-    assert (found.state, found.tables[0].unpublished) == (State.WELL, 0)
+    assert (found.state, found.tables[0].unpublished) == (PipelineState.WELL, 0)
     assert [(run.run, run.outcome) for run in found.runs] == [
         ("late", "succeeded"),
         ("first", "succeeded"),

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.kit.running import Place, clicks, query
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.upkeep.checkpoints_in_use import InUse
-from tidemark.upkeep.record import HOUSEKEEPING, append_rows, row_head
+from tidemark.upkeep.record import HOUSEKEEPING, append_upkeep, row_head
 
 NOW = datetime.now(UTC)
 DAY = NOW.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
@@ -137,8 +137,8 @@ def grow_old(place: Place) -> None:
         fence_tables([place.warehouse.bronze], 1)
     long_ago = NOW - timedelta(days=100)
     head = row_head(place.name, "old", long_ago, HOUSEKEEPING, InUse("ingest", None, ""))
-    append_rows(place.warehouse.upkeep, [head])
-    append_rows(place.warehouse.upkeep, [head | {"time": NOW}])
+    append_upkeep(place.warehouse.upkeep, [head])
+    append_upkeep(place.warehouse.upkeep, [head | {"time": NOW}])
     left = Path(place.places.bronze, "BATCH-1", "part-0.parquet")
     left.parent.mkdir()
     left.write_bytes(b"12345")

@@ -98,7 +98,7 @@ class Airflow:
         return self.folder / "pipelines" / f"{DAG}.yaml"
 
     @property
-    def told(self) -> list[str]:
+    def summary(self) -> list[str]:
         file = self.folder / "told"
         return file.read_text().splitlines() if file.exists() else []
 
@@ -333,7 +333,7 @@ def test_what_fails_its_checks_stays_unpublished_upkeep_runs_and_people_are_told
     assert validate.try_number == 1, "no retry can help"
     assert "mobile > rows" in task_log(run, validate, airflow.home).read_text()
     assert "The run failed, because of: validate" in _watcher_log(airflow, run)
-    airflow.wait_until("An alert", lambda: airflow.told == ["failed not-published validate"])
+    airflow.wait_until("An alert", lambda: airflow.summary == ["failed not-published validate"])
     assert (len(airflow.consumed), _gold_files(airflow)) == (consumed, before)
 
 
@@ -344,8 +344,8 @@ def test_the_next_good_run_publishes_what_was_held_and_people_are_told(airflow: 
     assert run.state == "success", explain(run, airflow.home)
     assert gold(airflow.root) == expected(after_trigger=5)
     airflow.wait_until("The consumer", lambda: len(airflow.consumed) == consumed + 1)
-    airflow.wait_until("An alert", lambda: "recovered well-again succeeded" in airflow.told)
-    assert len(airflow.told) == 2
+    airflow.wait_until("An alert", lambda: "recovered well-again succeeded" in airflow.summary)
+    assert len(airflow.summary) == 2
 
 
 def test_what_a_backfill_mends_is_held_to_the_checks_and_reaches_the_consumer(

@@ -43,7 +43,7 @@ def with_text(body: str) -> str:
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedRun:
     place: Place
     result: RunResult
     bronze: list[dict[str, Any]]
@@ -102,12 +102,12 @@ def _write(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """One run over a folder of every kind of bad file."""
     place = Place(tmp_path_factory.mktemp("bad"))
     _write(place.root / "landing")
     result = succeed(spark, place)
-    return Ended(place, result, place.bronze().to_pylist(), place.rejects().to_pylist())
+    return FinishedRun(place, result, place.bronze().to_pylist(), place.rejects().to_pylist())
 
 
 GOOD = {
@@ -158,12 +158,12 @@ REJECTED = {
 }
 
 
-def test_exactly_the_good_rows_are_in_bronze_each_with_its_file(ended: Ended) -> None:
+def test_exactly_the_good_rows_are_in_bronze_each_with_its_file(ended: FinishedRun) -> None:
     names = {_name(row) for row in ended.bronze}
     assert {name: ended.keys(name) for name in names} == GOOD
 
 
-def test_everything_else_is_a_reject_with_its_reason_detail_and_file(ended: Ended) -> None:
+def test_everything_else_is_a_reject_with_its_reason_detail_and_file(ended: FinishedRun) -> None:
     found = {name: ended.rejected(name) for name in {_name(row) for row in ended.rejects}}
     assert {name: len(rejects) for name, rejects in found.items()} == {
         name: len(rejects) for name, rejects in REJECTED.items()
@@ -176,7 +176,7 @@ def test_everything_else_is_a_reject_with_its_reason_detail_and_file(ended: Ende
             assert found_detail.startswith(detail), name
 
 
-def test_gold_has_the_good_rows_and_read_is_accepted_and_rejected(ended: Ended) -> None:
+def test_gold_has_the_good_rows_and_read_is_accepted_and_rejected(ended: FinishedRun) -> None:
     rows, good = ended.result.rows, sum(map(len, GOOD.values()))
     assert rows.accepted == len(ended.bronze) == good
     assert sum(rows.rejected.values()) == len(ended.rejects)
@@ -188,7 +188,9 @@ def test_gold_has_the_good_rows_and_read_is_accepted_and_rejected(ended: Ended) 
     assert windows == {datetime(2026, 7, 1, 10, tzinfo=UTC)}
 
 
-def test_a_rejected_line_is_kept_as_it_was_and_its_bytes_where_it_is_no_text(ended: Ended) -> None:
+def test_a_rejected_line_is_kept_as_it_was_and_its_bytes_where_it_is_no_text(
+    ended: FinishedRun,
+) -> None:
     raw = {_name(row): row for row in ended.rejects}
     invalid = raw["bytes.json"]
     assert invalid["raw_bytes"] == line("?").rstrip(b"\n").replace(b"?", b"\xff\xfe")
@@ -200,12 +202,12 @@ def test_a_rejected_line_is_kept_as_it_was_and_its_bytes_where_it_is_no_text(end
     assert {1969, 9999} <= years
 
 
-def test_a_rejected_future_row_leaves_the_watermark_alone(ended: Ended) -> None:
+def test_a_rejected_future_row_leaves_the_watermark_alone(ended: FinishedRun) -> None:
     watermark = ended.result.tables["per_10m"].watermark_after_ms
     assert datetime.fromtimestamp(watermark / 1000, UTC) == datetime(2026, 7, 1, 9, 50, tzinfo=UTC)
 
 
-def test_a_run_without_new_files_changes_nothing(spark: SparkSession, ended: Ended) -> None:
+def test_a_run_without_new_files_changes_nothing(spark: SparkSession, ended: FinishedRun) -> None:
     before = _versions(ended.place)
     again = succeed(spark, ended.place, "again")
     assert _versions(ended.place) == before
@@ -275,7 +277,7 @@ def test_a_file_that_vanishes_while_it_is_read_is_a_reject(
 def test_a_row_that_judging_loses_or_doubles_is_missed_in_what_was_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, accepted: int
 ) -> None:
-    original = judged_batch.judge
+    original = judged_batch.judge_lines
 
     def wrong(*arguments: Any) -> Any:
         judged = original(*arguments)
@@ -286,7 +288,7 @@ def test_a_row_that_judging_loses_or_doubles_is_missed_in_what_was_read(
 
     place = Place(tmp_path)
     place.land("a.json", [row("first"), row("second"), row("third")])
-    monkeypatch.setattr(judged_batch, "judge", wrong)
+    monkeypatch.setattr(judged_batch, "judge_lines", wrong)
     # Whether the run ends well is the ledger's to say.
     rows = run_warm(spark, place).rows
     assert (rows.read, rows.accepted, rows.rejected) == (3, accepted, {})

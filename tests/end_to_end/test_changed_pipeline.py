@@ -179,7 +179,7 @@ def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, tmp_path:
     assert table.is_of(place.pipeline)
     # What the checkpoint fixes stays as the first batch had it, and is told with every run.
     assert table.settings == {}
-    told = admit(place.pipeline, place.settings).told
+    told = admit(place.pipeline, place.settings).messages
     assert len(told) == 2
     assert all("safe, without effect until a new generation" in line for line in told)
 

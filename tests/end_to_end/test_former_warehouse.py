@@ -32,7 +32,7 @@ from tidemark.pipeline.model import Table
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 from tidemark.storage.result_file import read_result
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _ledger(place: SamplePlace, kind: str) -> Sequence[dict[str, Any]]:
     return [line for line in lines if (line["pipeline"], line["kind"]) == (place.name, kind)]
 
 
-def state(place: SamplePlace) -> State:
+def state(place: SamplePlace) -> PipelineState:
     return pipeline_status(place.pipeline, place.settings, datetime.now(UTC)).state
 
 
@@ -178,14 +178,14 @@ def check_all(spark: SparkSession, place: SamplePlace) -> None:
     check_gold(place)
     check_rows(place)
     assert audit(spark, place).outcome == "equal"
-    assert state(place) is State.WELL
+    assert state(place) is PipelineState.WELL
 
 
 @pytest.mark.long
 def test_the_next_run_publishes_the_held_one_and_goes_on_with_each_output_mode(
     spark: SparkSession, clicks: SamplePlace
 ) -> None:
-    assert state(clicks) is State.HELD
+    assert state(clicks) is PipelineState.HELD
     assert all("held" not in teams(clicks, name) for name in clicks.pipeline.tables)
     before = queries(clicks)
     land_more(clicks)
@@ -209,7 +209,7 @@ def test_the_next_run_publishes_the_held_one_and_goes_on_with_each_output_mode(
 def test_the_next_run_finishes_the_batch_of_the_killed_one(
     spark: SparkSession, killed: SamplePlace
 ) -> None:
-    assert state(killed) is State.KILLED
+    assert state(killed) is PipelineState.KILLED
     assert "held" in killed.bronze().column("key").to_pylist()
     assert "not JSON" not in killed.rejects().column("raw").to_pylist()
     before = queries(killed)

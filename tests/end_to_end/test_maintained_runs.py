@@ -22,7 +22,7 @@ from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.upkeep.maintenance import log_files, small_files
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
-from tidemark.upkeep.maintenance.plan import Plan
+from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_files, "_MOST_AFTER_A_CHECKPOINT", 1)
 
 
-def maintain(place: Place, keep: Maintenance = AT_ONCE) -> dict[str, Plan]:
+def maintain(place: Place, keep: Maintenance = AT_ONCE) -> dict[str, MaintenancePlan]:
     settings: Settings = place.settings.model_copy(update={"maintenance": keep})
     now = datetime.now(UTC)
     plans = maintain_pipeline(place.pipeline, settings, "maintenance", now)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.pipeline.expressions.functions import AGGREGATES, REFUSED, spark_functions
-from tidemark.pipeline.expressions.names import Known, Scope, spark_type
+from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
 from tidemark.pipeline.expressions.sql import check_derived, check_measure
 
 TYPES = {
@@ -22,7 +22,7 @@ TYPES = {
     "st": "struct<x:int,y:string>",
     "m": "map<string,int>",
 }
-SCOPE: Scope = {name: Known(name, spark_type(text)) for name, text in TYPES.items()}
+SCOPE: Scope = {name: KnownName(name, spark_type(text)) for name, text in TYPES.items()}
 
 
 def measure_faults(text: str) -> list[tuple[int, str, str | None]]:
@@ -101,7 +101,7 @@ def test_names_are_found_whatever_their_case_and_quotes(text: str) -> None:
 
 
 def test_an_unknown_type_is_never_a_wrong_type() -> None:
-    scope = {"x": Known("x", None)}
+    scope = {"x": KnownName("x", None)}
     for text in ("sum(x)", "count_if(x)", "max(x.y)", "sum(x[0] + 1)", "count_if(x > 'a')"):
         assert check_measure(text, scope) == []
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidemark.pipeline.expressions import functions
-from tidemark.pipeline.expressions.functions import AGGREGATES, refusal, spark_functions
-from tidemark.pipeline.expressions.names import Known, Scope, spark_type
+from tidemark.pipeline.expressions.functions import AGGREGATES, function_refusal, spark_functions
+from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
 from tidemark.pipeline.expressions.sql import check_derived, check_measure
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ TYPES = {
     "st": "struct<x:int,y:string>",
     "m": "map<string,int>",
 }
-SCOPE: Scope = {name: Known(name, spark_type(text)) for name, text in TYPES.items()}
+SCOPE: Scope = {name: KnownName(name, spark_type(text)) for name, text in TYPES.items()}
 
 GOOD_MEASURES = """count(*) | count(1) | sum(l) | sum(i) / count(*) | count_if(i >= 400) | min(ts)
 max(m['k']) | avg(d) | approx_count_distinct(s) | bool_or(b) | every(b) | stddev(d) | median(i)
@@ -160,7 +160,7 @@ def test_the_examples_of_sparks_own_documentation_are_accepted(spark: SparkSessi
     refused = []
     count = 0
     for name, info in builtin_functions(spark).items():
-        if spark_functions()[name] != "scalar" or refusal(name):
+        if spark_functions()[name] != "scalar" or function_refusal(name):
             continue
         for example in re.findall(r"> SELECT (.*?);\s*$", info.getExamples(), re.MULTILINE):
             if "VALUES" in example or unread.search(example) or example == "unix_timestamp()":

@@ -12,7 +12,7 @@ from tests.kit.running import Place, clicks
 from tidemark.pipeline.settings.settings import Checks, Settings
 from tidemark.quality.gate import Gated, validate_held
 from tidemark.quality.validate import ManyRows
-from tidemark.quality.verdicts import Verdict
+from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.rows import Rows
@@ -96,9 +96,9 @@ class Held:
         }
 
 
-def verdict_of(gated: Gated, check: str) -> Verdict:
+def verdict_of(gated: Gated, check: str) -> CheckVerdict:
     """The verdict on the check whose text begins so."""
-    (found,) = [one for one in gated.told.verdicts if one.check.startswith(check)]
+    (found,) = [one for one in gated.validation.verdicts if one.check.startswith(check)]
     return found
 
 

@@ -86,7 +86,7 @@ def test_only_rows_that_publish_would_write_are_looked_at(tmp_path: Path) -> Non
 def test_built_in_checks_run_without_being_asked(tmp_path: Path) -> None:
     held = Held(tmp_path, [])
     gated = held.gated(held.run(*bad_and_good(), close=at(10, 10)))
-    told = {one.check: (one.severity, one.passed) for one in gated.told.verdicts}
+    told = {one.check: (one.severity, one.passed) for one in gated.validation.verdicts}
     names = (KEYS_UNIQUE, NONE_OPEN, NO_STEP_BACK, LEDGER_BALANCED)
     assert told == dict.fromkeys(names, ("fail", True))
 
@@ -217,7 +217,7 @@ def test_expectations_are_told_on_pandas_each_for_itself_with_their_pages(tmp_pa
     checks.append({"fail": {"ExpectColumnPairValuesAToBeGreaterThanB": unfit}})
     held = Held(tmp_path, [*checks, {"fail": "rows > 0"}])
     gated = held.gated(held.run(*bad_and_good()))
-    told = [one for one in gated.told.verdicts if one.check.startswith("Expect")]
+    told = [one for one in gated.validation.verdicts if one.check.startswith("Expect")]
     assert [(one.passed, one.unexpected) for one in told[:-1]] == [
         (passed, unexpected) for _, _, passed, unexpected in EXPECTATIONS
     ]
@@ -226,7 +226,7 @@ def test_expectations_are_told_on_pandas_each_for_itself_with_their_pages(tmp_pa
     assert told[4].examples[0]["key"] == "b"
     assert not told[-1].passed
     assert told[-1].observed.startswith("nobody can tell: ")
-    index = gated.told.data_docs
+    index = gated.validation.data_docs
     assert index == held.place.places.docs_of("run") + "/index.html"
     assert "5 of 9 expectations met" in Path(index).read_text()
     page = Path(index).with_name("per_10m.html").read_text()

@@ -14,7 +14,7 @@ from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.gate import accept
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 from tidemark.storage.result_file import read_result
 
 KNOWN = Acceptance("known", "ada")
@@ -64,7 +64,7 @@ def test_the_result_file_and_ops_runs_say_that_the_run_failed_and_is_held(held: 
 def test_the_status_says_which_check_failed_and_what_to_do(held: Held) -> None:
     held.gated(held.run(*bad_and_good()))
     told = pipeline_status(held.place.pipeline, held.settings, at(13))
-    assert told.state is State.STOPPED
+    assert told.state is PipelineState.STOPPED
     assert told.next_step == (
         "Mend this, then `tidemark run clicks`: ChecksFailed: Run run of `clicks` is not "
         "published. Failed: per_10m: total > 0.…"
@@ -173,5 +173,5 @@ def test_a_run_with_nothing_to_publish_is_not_judged_and_writes_no_verdict(held:
     published = held.publish(held.run(window(at(9), key="a", total=-1), run_id="first"))
     assert published.error is None
     gated = held.gated(held.run(run_id="empty"))
-    assert gated.told.verdicts == ()
+    assert gated.validation.verdicts == ()
     assert not Path(held.place.places.quality).exists()

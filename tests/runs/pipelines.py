@@ -11,15 +11,15 @@ from deltalake import write_deltalake
 
 from tests.gold.windows import Windows, at, millis, window
 from tests.kit.running import Place
-from tidemark.checkpoint.doctor.findings import Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.gold.pins import Late, TableResult
 from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError
 from tidemark.upkeep.checkpoints_in_use import InUse
-from tidemark.upkeep.plan import Kind, Plan, Share
-from tidemark.upkeep.record import STATE_CHECK, Kept, append_rows, record_upkeep, row_head
+from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
+from tidemark.upkeep.record import STATE_CHECK, Kept, append_upkeep, record_upkeep, row_head
 
 BEGAN = at(12)
 TABLE = TableResult(
@@ -89,11 +89,14 @@ def housekept(place: Place, time: datetime, **state: int) -> None:
     kept = [
         Kept(
             InUse(table, 1, f"{place.places.checkpoints}/{table}/1"),
-            Plan(
+            HousekeepingPlan(
                 "",
-                Verdict.CLEAN_END,
+                CheckpointVerdict.CLEAN_END,
                 range(2),
-                (Share(Kind.STATE, 4, left + 7, ("1.delta",), 7), Share(Kind.OFFSETS, 2, 300)),
+                (
+                    Share(FileKind.STATE, 4, left + 7, ("1.delta",), 7),
+                    Share(FileKind.OFFSETS, 2, 300),
+                ),
             ),
         )
         for table, left in state.items()
@@ -105,4 +108,4 @@ def checked(place: Place, time: datetime, *stores: int) -> None:
     """A state check that found stores of these bytes."""
     query = InUse("per_10m", 1, "")
     head = row_head(place.name, "run", time, STATE_CHECK, query) | {"verdict": "healthy"}
-    append_rows(place.warehouse.upkeep, [head | {"state": {"bytes": size}} for size in stores])
+    append_upkeep(place.warehouse.upkeep, [head | {"state": {"bytes": size}} for size in stores])

@@ -22,8 +22,8 @@ from tidemark.runs.contract.contract import (
     read_contract,
     write_contract,
 )
-from tidemark.runs.contract.difference import Difference, Verdict
-from tidemark.runs.contract.differences import differences
+from tidemark.runs.contract.difference import ChangeVerdict, Difference
+from tidemark.runs.contract.differences import contract_differences
 from tidemark.runs.kept_columns import fingerprint
 
 DATA = Path(__file__).parents[1] / "checkpoint" / "data"
@@ -58,7 +58,7 @@ def found(change: Change, settings: Settings = SETTINGS) -> list[Difference]:
     changed = copy.deepcopy(content())
     change(changed)
     pairs = zip(contracts(content()), contracts(changed, settings), strict=True)
-    return [one for old, new in pairs for one in differences(old, new)]
+    return [one for old, new in pairs for one in contract_differences(old, new)]
 
 
 def source(**changes: Any) -> Change:
@@ -152,15 +152,17 @@ def test_what_no_query_knows_is_no_difference(change: Change) -> None:
     [
         (verdict, what, change)
         for verdict, changes in (
-            (Verdict.SAFE, SAFE),
-            (Verdict.NO_EFFECT, NO_EFFECT),
-            (Verdict.NEW_GENERATION, NEW_GENERATION),
-            (Verdict.NOT_ALLOWED, NOT_ALLOWED),
+            (ChangeVerdict.SAFE, SAFE),
+            (ChangeVerdict.NO_EFFECT, NO_EFFECT),
+            (ChangeVerdict.NEW_GENERATION, NEW_GENERATION),
+            (ChangeVerdict.NOT_ALLOWED, NOT_ALLOWED),
         )
         for what, change in changes.items()
     ],
 )
-def test_each_change_alone_has_its_verdict(verdict: Verdict, what: str, change: Change) -> None:
+def test_each_change_alone_has_its_verdict(
+    verdict: ChangeVerdict, what: str, change: Change
+) -> None:
     assert [(one.what, one.verdict) for one in found(change)] == [(what, verdict)]
 
 
@@ -178,7 +180,7 @@ def test_other_keys_and_measures_need_a_new_generation(
     keys: list[str], measures: dict[str, str]
 ) -> None:
     (one,) = found(table(group_by=keys, measures=measures))
-    assert one.verdict is Verdict.NEW_GENERATION
+    assert one.verdict is ChangeVerdict.NEW_GENERATION
     assert one.reason.startswith("The state and the table hold")
 
 
@@ -191,32 +193,32 @@ def test_swapped_measures_are_told_as_a_matter_of_position() -> None:
 def test_a_watermark_delay_is_safe_and_moves_the_bound_on_the_future_with_it() -> None:
     told = {(one.query, one.what, one.verdict) for one in found(top(watermark={"delay": "1 hour"}))}
     assert told == {
-        ("per_10m", "watermark.delay", Verdict.SAFE),
-        ("ingest", "source.event_time.max_future", Verdict.SAFE),
+        ("per_10m", "watermark.delay", ChangeVerdict.SAFE),
+        ("ingest", "source.event_time.max_future", ChangeVerdict.SAFE),
     }
 
 
 @pytest.mark.parametrize(
     ("files", "verdict"),
     [
-        ("landing/**/*.json", Verdict.SAFE),
-        ("landing/clicks/**/*.json", Verdict.SAFE),
-        ("landing/click/**/*.json", Verdict.NOT_ALLOWED),
-        ("landing/*.json", Verdict.NOT_ALLOWED),
-        ("s3://other/clicks/*.json", Verdict.NOT_ALLOWED),
+        ("landing/**/*.json", ChangeVerdict.SAFE),
+        ("landing/clicks/**/*.json", ChangeVerdict.SAFE),
+        ("landing/click/**/*.json", ChangeVerdict.NOT_ALLOWED),
+        ("landing/*.json", ChangeVerdict.NOT_ALLOWED),
+        ("s3://other/clicks/*.json", ChangeVerdict.NOT_ALLOWED),
     ],
 )
 def test_a_pattern_may_change_where_it_still_reaches_the_old_folder(
-    files: str, verdict: Verdict
+    files: str, verdict: ChangeVerdict
 ) -> None:
     assert [one.verdict for one in found(source(files=files))] == [verdict]
 
 
 def test_a_keep_that_goes_is_not_allowed_and_one_that_comes_is_safe() -> None:
-    assert [one.verdict for one in found(without("keep"))] == [Verdict.NOT_ALLOWED]
+    assert [one.verdict for one in found(without("keep"))] == [ChangeVerdict.NOT_ALLOWED]
     kept = contracts(content())[0]
     for_ever = contracts({name: of for name, of in content().items() if name != "keep"})[0]
-    assert [one.verdict for one in differences(for_ever, kept)] == [Verdict.SAFE]
+    assert [one.verdict for one in contract_differences(for_ever, kept)] == [ChangeVerdict.SAFE]
 
 
 def test_settings_of_the_project_count_like_the_pipelines_own() -> None:
@@ -235,7 +237,7 @@ def test_a_contract_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         assert read is not None
         assert read.model_dump_json() == typed.model_dump_json()
         assert read.is_of(contract.pipeline)
-        assert differences(read, contract) == ()
+        assert contract_differences(read, contract) == ()
 
 
 def test_swapped_measures_are_another_content_though_mappings_compare_equal() -> None:

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 
 from tests.kit.running import Place, clicks
 from tidemark.errors import PipelineChanged
-from tidemark.runs.contract.check import Admitted, admit, compare, record
+from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
 from tidemark.runs.contract.contract import read_contract
 
 MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
@@ -73,7 +73,7 @@ def started(place: Place, of: Mapping[str, Any] | None = None) -> Admitted:
     """A run up to where its first batch would be planned."""
     place.content = of or place.content
     admitted = admit(place.pipeline, place.settings)
-    record(admitted, place.settings)
+    record_contracts(admitted, place.settings)
     return admitted
 
 
@@ -118,7 +118,7 @@ def test_settings_that_a_checkpoint_fixes_are_told_with_every_run(place: Place) 
     started(place)
     plan_all(place)
     for _ in range(2):
-        (told,) = started(place, content(advanced={"shuffle_partitions": 3})).told
+        (told,) = started(place, content(advanced={"shuffle_partitions": 3})).messages
         assert "shuffle_partitions: the default → 3: safe, without effect" in told
 
 
@@ -130,10 +130,10 @@ def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(plac
     admitted = started(place, longer("1 hour"))
     assert admitted.pipeline.model_dump_json() == before.model_dump_json()
     assert admitted.to_record == ()
-    assert "per_10m repeats batch 1" in admitted.told[0]
+    assert "per_10m repeats batch 1" in admitted.messages[0]
     plan(place, "per_10m", 1, committed=True)
     assert started(place).pipeline == place.pipeline
-    assert not compare(place.pipeline, place.settings).differences
+    assert not compare_contracts(place.pipeline, place.settings).differences
 
 
 def test_a_batch_that_the_change_does_not_concern_needs_no_run_of_its_own(place: Place) -> None:
@@ -164,7 +164,7 @@ def test_without_a_contract_gold_tells_keys_measures_and_length(place: Place) ->
     window = {"length": "20 minutes", "slide": "10 minutes"}
     table = {"window": window, "group_by": [], "measures": SWAPPED | {"amount": "max(amount)"}}
     asked = Place(place.root, clicks(tables={"per_10m": table}))
-    found = compare(asked.pipeline, asked.settings).differences
+    found = compare_contracts(asked.pipeline, asked.settings).differences
     assert [one.what for one in found] == [
         "window.length",
         "group_by",

@@ -18,7 +18,7 @@ from tidemark.gold.published import publish_note
 from tidemark.runs.recorded_runs import SCHEMA, record_interrupted_run
 from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses, pipeline_status
 from tidemark.runs.status.recent_runs import recent_runs
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.delta.notes import as_metadata
 from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
@@ -36,13 +36,13 @@ def told(place: Place, now: datetime = NOW) -> PipelineStatus:
     return pipeline_status(place.pipeline, place.settings, now)
 
 
-def state(place: Place, now: datetime = NOW) -> State:
+def state(place: Place, now: datetime = NOW) -> PipelineState:
     return told(place, now).state
 
 
 def test_a_pipeline_that_has_not_run_is_told_how_to_run_it(place: Place) -> None:
     found = told(place)
-    assert (found.state, found.runs) == (State.NEW, ())
+    assert (found.state, found.runs) == (PipelineState.NEW, ())
     assert found.next_step == "It has not run yet: `tidemark run clicks` runs it."
     assert list(place.root.iterdir()) == []
 
@@ -52,7 +52,7 @@ def test_a_pipeline_is_told_by_what_its_runs_left(place: Place) -> None:
     bronze(place, at(10, 12), at(10, 50))
     ended(place)
     found = told(place)
-    assert (found.state, found.next_step) == (State.WELL, "Nothing.")
+    assert (found.state, found.next_step) == (PipelineState.WELL, "Nothing.")
     assert (found.newest_event, found.watermark) == (at(10, 50), at(10, 40))
     (table,) = found.tables
     assert (table.closed_to, table.open_windows, table.unpublished) == (at(10, 40), 1, 0)
@@ -64,17 +64,17 @@ def test_a_pipeline_is_told_by_what_its_runs_left(place: Place) -> None:
 def test_a_run_that_was_held_and_then_published_is_one_run(place: Place) -> None:
     windows_of(place)
     ended(place, held=True)
-    assert state(place) is State.HELD
+    assert state(place) is PipelineState.HELD
     ended(place, seconds=9)
     assert [run.outcome for run in told(place).runs] == ["succeeded"]
-    assert state(place) is State.WELL
+    assert state(place) is PipelineState.WELL
 
 
 def test_a_publish_that_failed_and_then_went_well_is_told_by_its_end(place: Place) -> None:
     windows_of(place)
     ended(place, held=True)
     ended(place, error=RunFailed("no"), seconds=9)
-    assert state(place) is State.FAILED
+    assert state(place) is PipelineState.FAILED
     ended(place, seconds=12)
     assert [run.outcome for run in told(place).runs] == ["succeeded"]
 
@@ -84,10 +84,10 @@ def test_a_run_whose_row_the_next_one_wrote_is_not_held(place: Place) -> None:
     windows.change(window(at(10), key="a", total=1))
     ended(place, held=True)
     windows.publish_at(None)
-    assert state(place) is State.HELD
+    assert state(place) is PipelineState.HELD
     record_interrupted_run(place.pipeline, place.warehouse)
     assert [run.outcome for run in told(place).runs] == ["interrupted"]
-    assert state(place) is State.WELL
+    assert state(place) is PipelineState.WELL
 
 
 def test_changes_that_no_publish_took_are_told(place: Place) -> None:
@@ -95,7 +95,7 @@ def test_changes_that_no_publish_took_are_told(place: Place) -> None:
     ended(place)
     windows.change(*(window(at(11, minute), key="a", total=1) for minute in (0, 10)))
     found = told(place)
-    assert found.state is State.HELD
+    assert found.state is PipelineState.HELD
     assert found.next_step == (
         "2 changed windows are not published. The next run (`tidemark run clicks`) publishes them."
     )
@@ -106,7 +106,7 @@ def test_the_commits_of_a_fence_are_no_changes(place: Place) -> None:
     bronze(place, at(10))
     ended(place)
     fence_tables(pipeline_tables(place.pipeline, place.warehouse), 3)
-    assert state(place) is State.WELL
+    assert state(place) is PipelineState.WELL
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,20 @@ def test_the_commits_of_a_fence_are_no_changes(place: Place) -> None:
     [
         (
             RunFailed("query x: boom\nat y"),
-            State.FAILED,
+            PipelineState.FAILED,
             "The next run (`tidemark run clicks`) can mend it; the last one failed: RunFailed: "
             "query x: boom…",
         ),
-        (KeyError("k"), State.FAILED, None),
+        (KeyError("k"), PipelineState.FAILED, None),
         (
             TableMismatch("gold lacks a column"),
-            State.STOPPED,
+            PipelineState.STOPPED,
             "Mend this, then `tidemark run clicks`: TableMismatch: gold lacks a column",
         ),
     ],
 )
 def test_a_failed_run_is_told_by_whether_a_retry_can_help(
-    place: Place, error: Exception, expected: State, step: str | None
+    place: Place, error: Exception, expected: PipelineState, step: str | None
 ) -> None:
     ended(place, error=error)
     found = told(place)
@@ -139,7 +139,7 @@ def test_a_run_that_found_the_lease_taken_says_nothing_of_the_pipeline(place: Pl
     windows_of(place)
     ended(place)
     ended(place, "second", BEGAN + timedelta(seconds=2), error=LeaseHeld("held"))
-    assert state(place) is State.WELL
+    assert state(place) is PipelineState.WELL
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -170,7 +170,7 @@ def test_a_run_at_work_is_told(place: Place) -> None:
     with HoldingProcess(place.places.lease, "nightly", 60) as holding:
         assert holding.heard() == "held 1"
         found = told(place, datetime.now(tz=BEGAN.tzinfo))
-    assert found.state is State.WORKING
+    assert found.state is PipelineState.WORKING
     assert found.next_step.startswith("Nothing: run nightly (stream) on ")
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_was_killed_is_told_by_the_lease_that_it_left(place: Place) -
     ended(place)
     leave(place.places.lease, left_by_another())
     found = told(place, T0)
-    assert found.state is State.KILLED
+    assert found.state is PipelineState.KILLED
     assert found.next_step == (
         "run other (stream) on elsewhere did not come to its end (its processes are gone). The "
         "next run (`tidemark run clicks`) finishes what it left."
@@ -190,7 +190,7 @@ def test_a_lease_that_nobody_can_read_leaves_the_status_unknown(place: Place) ->
     Path(place.places.lease).mkdir(parents=True)
     Path(place.places.lease, f"{7:020}.json").write_text("{")
     found = told(place)
-    assert found.state is State.UNKNOWN
+    assert found.state is PipelineState.UNKNOWN
     assert found.problem is not None
     assert found.problem.startswith("LeaseUnreadable: ")
 
@@ -198,13 +198,13 @@ def test_a_lease_that_nobody_can_read_leaves_the_status_unknown(place: Place) ->
 @pytest.mark.parametrize(
     ("trigger", "minutes", "expected"),
     [
-        ("scheduled", 19, State.WELL),
-        ("scheduled", 25, State.OVERDUE),
-        ("manual", 25, State.WELL),
+        ("scheduled", 19, PipelineState.WELL),
+        ("scheduled", 25, PipelineState.OVERDUE),
+        ("manual", 25, PipelineState.WELL),
     ],
 )
 def test_a_scheduled_pipeline_is_overdue_when_a_time_of_its_schedule_passed_without_a_run(
-    tmp_path: Path, trigger: str, minutes: int, expected: State
+    tmp_path: Path, trigger: str, minutes: int, expected: PipelineState
 ) -> None:
     pytest.importorskip("croniter")
     place = Place(tmp_path, EVERY_TEN_MINUTES)
@@ -212,7 +212,7 @@ def test_a_scheduled_pipeline_is_overdue_when_a_time_of_its_schedule_passed_with
     ended(place, trigger=trigger)
     found = told(place, BEGAN + timedelta(minutes=minutes))
     assert found.state is expected
-    if expected is State.OVERDUE:
+    if expected is PipelineState.OVERDUE:
         assert found.next_step == (
             "Is its Dag paused, or Airflow down? No run began since 2026-07-01T12:00:00Z, though "
             "its schedule names 2026-07-01T12:10:00Z and a time after that."
@@ -224,7 +224,7 @@ def test_a_failed_run_that_no_other_follows_is_overdue(tmp_path: Path) -> None:
     place = Place(tmp_path, EVERY_TEN_MINUTES)
     ended(place, trigger="scheduled", error=RunFailed("boom"))
     found = told(place)
-    assert found.state is State.OVERDUE
+    assert found.state is PipelineState.OVERDUE
     assert found.next_step.endswith("the last one failed: RunFailed: boom")
 
 
@@ -240,7 +240,7 @@ def test_the_last_ten_runs_count_as_recent(place: Place) -> None:
 def test_pipelines_do_not_see_the_runs_of_others(tmp_path: Path) -> None:
     one, other = Place(tmp_path), Place(tmp_path, name="words")
     ended(one)
-    assert state(other) is State.NEW
+    assert state(other) is PipelineState.NEW
     ended(other, error=TableMismatch("x"))
     assert (len(told(one).runs), len(told(other).runs)) == (1, 1)
 
@@ -267,7 +267,7 @@ def test_rows_in_one_large_file_are_found_as_well(place: Place) -> None:
 
 def test_a_table_of_runs_without_a_row_tells_of_none(place: Place) -> None:
     ensure_ops_table(place.warehouse.runs, SCHEMA, "")
-    assert state(place) is State.NEW
+    assert state(place) is PipelineState.NEW
 
 
 def test_open_windows_are_looked_for_in_the_newest_dates_only(place: Place) -> None:
@@ -304,8 +304,8 @@ def test_a_broken_file_and_a_broken_table_keep_no_other_pipeline_from_being_told
     bad.write_file().write_text("source: [\n")
     found = {one.name: one for one in all_statuses(good.settings, NOW)}
     assert [(name, one.state) for name, one in found.items()] == [
-        ("bad", State.INVALID),
-        ("good", State.WELL),
-        ("torn", State.UNKNOWN),
+        ("bad", PipelineState.INVALID),
+        ("good", PipelineState.WELL),
+        ("torn", PipelineState.UNKNOWN),
     ]
     assert found["bad"].next_step.startswith(f"Mend {tmp_path}/pipelines/bad.yaml: ")

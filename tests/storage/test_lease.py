@@ -253,41 +253,41 @@ def test_a_lease_is_renewed_while_it_is_held(folder: str) -> None:
 
 
 def test_a_lease_that_was_taken_over_is_noticed_by_check_and_by_the_renewal(folder: str) -> None:
-    told: list[LeaseLost] = []
-    with lost_at_its_end(folder, "number 8 is of run other", 0.6, on_lapse=told.append) as lease:
+    lapses: list[LeaseLost] = []
+    with lost_at_its_end(folder, "number 8 is of run other", 0.6, on_lapse=lapses.append) as lease:
         leave(folder, left_by_another(number=8))
         with pytest.raises(LeaseLost, match="may write nothing more: its lease"):
             lease.check()
-        wait_until(lambda: told)
-    assert len(told) == 1
+        wait_until(lambda: lapses)
+    assert len(lapses) == 1
     assert found(folder) == left_by_another(number=8), "the loser releases nothing"
     assert LeaseLost.retry_can_help
 
 
 def test_a_lease_whose_folder_was_cleared_is_lost(folder: str) -> None:
-    told: list[LeaseLost] = []
-    with lost_at_its_end(folder, "number 1, has no file any more", 0.6, on_lapse=told.append):
+    lapses: list[LeaseLost] = []
+    with lost_at_its_end(folder, "number 1, has no file any more", 0.6, on_lapse=lapses.append):
         Path(folder, f"{1:020}.json").unlink()
-        wait_until(lambda: told)
+        wait_until(lambda: lapses)
     assert names(folder) == []
 
 
 def test_a_store_that_is_away_ends_the_lease_and_the_error_says_so(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[LeaseLost] = []
+    lapses: list[LeaseLost] = []
 
     def fail(*_: Any) -> None:
         raise StorageUnavailable("the store is away")
 
     match = "without being renewed. The last renewal failed: the store is away"
-    with lost_at_its_end(folder, match, 0.5, on_lapse=told.append) as lease:
+    with lost_at_its_end(folder, match, 0.5, on_lapse=lapses.append) as lease:
         monkeypatch.setattr(LeaseFolder, "rewrite", fail)
-        wait_until(lambda: told)
+        wait_until(lambda: lapses)
         monkeypatch.undo()
         with pytest.raises(LeaseLost):
             lease.check()
-    assert len(told) == 1
+    assert len(lapses) == 1
 
 
 def test_a_store_that_comes_back_in_time_costs_nothing(
@@ -323,12 +323,12 @@ def test_a_store_that_does_not_answer_does_not_hide_the_end_of_the_lease(
 
 def test_a_wall_clock_that_jumps_past_the_end_ends_the_lease(folder: str) -> None:
     clock: list[datetime] = [T0]
-    told: list[LeaseLost] = []
-    with lost_at_its_end(folder, "ran out", on_lapse=told.append, now=lambda: clock[0]) as lease:
+    lapses: list[LeaseLost] = []
+    with lost_at_its_end(folder, "ran out", on_lapse=lapses.append, now=lambda: clock[0]) as lease:
         clock[0] = at(60)
         with pytest.raises(LeaseLost, match="ran out at 2026-03-01T12:01:00Z"):
             lease.check()
-        wait_until(lambda: told)
+        wait_until(lambda: lapses)
 
 
 def test_a_wall_clock_that_goes_back_does_not_make_the_lease_longer(
@@ -338,24 +338,24 @@ def test_a_wall_clock_that_goes_back_does_not_make_the_lease_longer(
         raise StorageUnavailable("away")
 
     clock: list[datetime] = [T0]
-    told: list[LeaseLost] = []
-    with lost_at_its_end(folder, "ran out", 0.5, on_lapse=told.append, now=lambda: clock[0]):
+    lapses: list[LeaseLost] = []
+    with lost_at_its_end(folder, "ran out", 0.5, on_lapse=lapses.append, now=lambda: clock[0]):
         monkeypatch.setattr(LeaseFolder, "rewrite", fail)
         clock[0] = at(-3600)
-        wait_until(lambda: told, 2)
+        wait_until(lambda: lapses, 2)
 
 
 def test_an_error_of_the_work_is_not_hidden_by_a_lost_lease(folder: str) -> None:
-    told: list[LeaseLost] = []
+    lapses: list[LeaseLost] = []
 
     def work() -> None:
         leave(folder, left_by_another(number=8))
-        wait_until(lambda: told)
+        wait_until(lambda: lapses)
         raise ZeroDivisionError
 
     with (
         pytest.raises(ZeroDivisionError),
-        hold_lease(folder, holder(), {}, 0.3, on_lapse=told.append),
+        hold_lease(folder, holder(), {}, 0.3, on_lapse=lapses.append),
     ):
         work()
 
@@ -447,13 +447,13 @@ def test_releasing_what_is_free_does_nothing_also_twice(folder: str) -> None:
 def test_a_lease_of_another_host_is_released_by_force_only_and_its_owner_finds_out(
     folder: str,
 ) -> None:
-    told: list[LeaseLost] = []
+    lapses: list[LeaseLost] = []
     fenced: list[int] = []
     other = holder("other", ELSEWHERE)
-    with lost_at_its_end(folder, "number 2 is of run mine", 0.6, other, told.append):
+    with lost_at_its_end(folder, "number 2 is of run mine", 0.6, other, lapses.append):
         with pytest.raises(LeaseHeld):
             release_lease(folder, holder(), {}, fenced.append)
         assert release_lease(folder, holder(), {}, fenced.append, force=True) is not None
-        wait_until(lambda: told)
+        wait_until(lambda: lapses)
     assert fenced == [2]
     assert found(folder).released

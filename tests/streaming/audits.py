@@ -37,7 +37,7 @@ def audit(
 ) -> AuditResult:
     """An audit that could tell."""
     from tidemark.runs.run import Run
-    from tidemark.streaming.backfill.audit import Asked
+    from tidemark.streaming.backfill.audit import AuditRequest
     from tidemark.streaming.jobs.audit import audit_once
     from tidemark.streaming.progress import Progress
 
@@ -46,7 +46,7 @@ def audit(
     result = audit_once(
         run,
         list(place.pipeline.tables),
-        Asked(start, end),
+        AuditRequest(start, end),
         progress,
         datetime.now(UTC),
         session=lambda *_: spark,
@@ -67,12 +67,12 @@ def backfill_warm(
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
     from tidemark.runs.run import Run
-    from tidemark.streaming.jobs.backfill import Asked, backfill_once
+    from tidemark.streaming.jobs.backfill import BackfillRequest, backfill_once
     from tidemark.streaming.progress import Progress
 
     return backfill_once(
         Run(place.pipeline, place.settings, run_id, 0, "backfill"),
-        Asked(table, start, end, dry_run, accepted),
+        BackfillRequest(table, start, end, dry_run, accepted),
         Progress(place.name, out=io.StringIO()),
         datetime.now(UTC),
         session=lambda *_: spark,

@@ -42,7 +42,7 @@ def judge_lines(
     """The verdict on each line, in order, with the columns that are not null."""
     from pyspark.sql import functions as F
 
-    from tidemark.streaming.ingest.judge import judge, rules_of
+    from tidemark.streaming.ingest.judge import judge_lines, rules_of
 
     data = [
         (number, line if isinstance(line, bytes) else line.encode())
@@ -50,7 +50,9 @@ def judge_lines(
     ]
     rows = spark.createDataFrame(data, "number int, bytes binary")
     text = rows.select("number", F.col("bytes").cast("string").alias("_value"))
-    judged = judge(text, rules_of(pipeline), int(BATCH_TIME.timestamp() * 1000)).drop("_value")
+    judged = judge_lines(text, rules_of(pipeline), int(BATCH_TIME.timestamp() * 1000)).drop(
+        "_value"
+    )
     judged = judged.withColumnsRenamed({"_reason": "reason", "_detail": "detail"})
     verdicts = sorted(judged.toArrow().to_pylist(), key=lambda row: row.pop("number"))
     assert len(verdicts) == len(lines)

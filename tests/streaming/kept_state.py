@@ -20,7 +20,7 @@ from tests.checkpoint.make_checkpoints import (
 )
 from tests.upkeep.made import Made
 from tests.upkeep.stores import names
-from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateCheck, check_state
 from tidemark.checkpoint.state.inventory import inventory
@@ -93,7 +93,7 @@ def check_of(checkpoint: Path) -> StateCheck:
 
 def plan_of(checkpoint: Path, every: bool = True) -> CompactionPlan:
     facts = read_checkpoint(str(checkpoint), {})
-    return plan_compaction(facts, judge(facts, NOW), check_of(checkpoint), every)
+    return plan_compaction(facts, judge_checkpoint(facts, NOW), check_of(checkpoint), every)
 
 
 def last_batch(checkpoint: Path) -> int:

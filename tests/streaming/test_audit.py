@@ -228,7 +228,7 @@ def test_a_table_that_never_published_equals_bronze(spark: SparkSession, tmp_pat
 def test_doubles_are_equal_within_a_relative_billionth(
     spark: SparkSession, gold: Any, bronze: Any, same: bool
 ) -> None:
-    from tidemark.streaming.backfill.compare import compare, differences
+    from tidemark.streaming.backfill.compare import compare_windows, window_differences
 
     table = replace(Place(Path("/unused")), content=clicks(tables={"t": MEANS})).pipeline.tables[
         "t"
@@ -238,7 +238,7 @@ def test_doubles_are_equal_within_a_relative_billionth(
         spark.createDataFrame([(at(10), at(11), None, value, 1)], columns)
         for value in (gold, bronze)
     ]
-    found = differences(compare(*sides, table), table)
+    found = window_differences(compare_windows(*sides, table), table)
     assert (found.equal, found.different) == ((1, 0) if same else (0, 1))
 
 

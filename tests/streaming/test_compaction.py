@@ -26,7 +26,7 @@ from tidemark.checkpoint.state.check import StateVerdict
 from tidemark.errors import CompactionRefused, EngineChanged, SnapshotFailed, StateDiffers
 from tidemark.streaming.engine.known import CALLED, Called, check_engine
 from tidemark.streaming.engine.snapshots import write_snapshots
-from tidemark.streaming.state.compact import compact
+from tidemark.streaming.state.compact import compact_state
 from tidemark.streaming.state.stored import digest, stored_rows
 
 # The slice of the matrix that every test run takes.
@@ -55,7 +55,7 @@ def test_the_engine_has_all_that_is_called(spark: SparkSession) -> None:
 def test_what_the_engine_has_moved_is_named(spark: SparkSession, moved: Called) -> None:
     with pytest.raises(EngineChanged) as raised:
         check_engine(spark, (*CALLED, moved))
-    assert moved.told in str(raised.value)
+    assert moved.summary in str(raised.value)
     assert "Nothing was changed" in str(raised.value)
     assert "unloadOnCommit" in str(raised.value)
 
@@ -69,7 +69,7 @@ def test_a_compacted_query_goes_on_as_one_that_was_left_alone(
     plan = plan_of(compacted)
     assert len(plan.stores) == 2
 
-    figures = compact(spark, plan, {})
+    figures = compact_state(spark, plan, {})
     assert (figures.before.longest, figures.after.longest) == (8, 0)
     assert (figures.before.changes, figures.after.changes) == (16, 0)
     assert figures.rows == stored_rows(spark, str(control), plan.batch, 0).count()
@@ -109,7 +109,7 @@ def test_a_compaction_that_is_repeated_finds_nothing_to_do(
     spark: SparkSession, query: Query, tmp_path: Path
 ) -> None:
     checkpoint = query.copy(tmp_path / "copy")
-    compact(spark, plan_of(checkpoint), {})
+    compact_state(spark, plan_of(checkpoint), {})
     assert plan_of(checkpoint).stores == ()
     assert plan_of(checkpoint).refused is None
 
@@ -133,7 +133,7 @@ def test_dying_after_one_of_two_snapshots_a_start_and_a_repetition_go_on_as_usua
     repeated = Path(shutil.copytree(killed, tmp_path / "repeated"))
     again = plan_of(repeated)
     assert again.stores == plan.stores[1:]
-    assert compact(spark, again, {}).after.changes == 0
+    assert compact_state(spark, again, {}).after.changes == 0
     wanted = query.go_on(control)
     assert query.go_on(killed) == wanted
     assert query.go_on(repeated) == wanted
@@ -155,7 +155,7 @@ def test_state_that_differs_afterwards_leaves_the_checkpoint_as_it_was(
             to.with_name(f".{to.name}.crc").unlink(missing_ok=True)
 
     with pytest.raises(StateDiffers, match="state/0/0"):
-        compact(spark, plan_of(checkpoint), {}, write=write)
+        compact_state(spark, plan_of(checkpoint), {}, write=write)
     assert files_of(checkpoint) == before
 
 
@@ -170,7 +170,7 @@ def test_a_snapshot_that_the_engine_did_not_write_is_told_and_the_others_go_agai
         write_snapshots(session, *what, stores[:1])
 
     with pytest.raises(SnapshotFailed, match="state/0/1"):
-        compact(spark, plan_of(checkpoint), {}, write=write)
+        compact_state(spark, plan_of(checkpoint), {}, write=write)
     assert files_of(checkpoint) == before
 
 
@@ -186,7 +186,7 @@ def test_a_delta_that_goes_in_between_is_an_error_of_the_engine_and_nothing_is_l
         write_snapshots(session, *values)
 
     with pytest.raises(SnapshotFailed, match="state/0/1, version 6"):
-        compact(spark, plan, {}, write=write)
+        compact_state(spark, plan, {}, write=write)
     assert not [name for name in names(checkpoint) if name.endswith((".snapshot", ".zip", ".sst"))]
 
 

@@ -535,14 +535,14 @@ def test_derived_columns_are_computed_for_accepted_rows_only(spark: SparkSession
 def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_future(
     spark: SparkSession,
 ) -> None:
-    from tidemark.streaming.ingest.judge import judge, rules_of
+    from tidemark.streaming.ingest.judge import judge_lines, rules_of
 
     lines = spark.createDataFrame(
         [('{"at":"2030-01-01T00:00:00Z"}', "a")], "_value string, _f string"
     )
     year_2030 = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
     early, late = (
-        judge(lines, rules_of(pipeline_of({})), year_2030 - before).first()
+        judge_lines(lines, rules_of(pipeline_of({})), year_2030 - before).first()
         for before in (600_001, 600_000)
     )
     assert early is not None
@@ -552,7 +552,7 @@ def test_columns_of_the_input_stay_and_the_batch_time_alone_decides_what_is_futu
 
 
 def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSession) -> None:
-    from tidemark.streaming.ingest.judge import judge, rules_of
+    from tidemark.streaming.ingest.judge import judge_lines, rules_of
 
     texts = [f'{{"at":"2026-01-0{day}T00:00:00Z"}}' for day in (1, 2, 3)]
     lines = spark.createDataFrame([(text,) for text in texts], "_value string")
@@ -560,7 +560,7 @@ def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSessio
 
     def judged(batch_time: datetime) -> list[tuple[str | None, str | None]]:
         rows = (
-            judge(lines, rules_of(pipeline), int(batch_time.timestamp() * 1000))
+            judge_lines(lines, rules_of(pipeline), int(batch_time.timestamp() * 1000))
             .orderBy("at")
             .collect()
         )
@@ -576,12 +576,12 @@ def test_a_batch_that_runs_again_judges_the_same_rows_too_old(spark: SparkSessio
 
 
 def test_without_keep_no_row_is_asked_for_its_age(spark: SparkSession) -> None:
-    from tidemark.streaming.ingest.judge import judge, rules_of
+    from tidemark.streaming.ingest.judge import judge_lines, rules_of
 
     lines = spark.createDataFrame([('{"at":"2026-01-01T00:00:00Z"}',)], "_value string")
 
     def plan(keep: str | None) -> str:
-        judged: Any = judge(lines, rules_of(pipeline_of({}, keep=keep)), 0)
+        judged: Any = judge_lines(lines, rules_of(pipeline_of({}, keep=keep)), 0)
         return str(judged._jdf.queryExecution().optimizedPlan())
 
     assert "too old" in plan("90 days")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.streaming.ingest.line_count import LineCount, count_lines, count_plain
-from tidemark.streaming.sources.files import read_lines
+from tidemark.streaming.sources.files import read_source_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,10 @@ def test_lines_and_bytes_of_plain_files_are_counted_as_spark_counts_them(
 ) -> None:
     for content in CONTENTS:
         (uri,) = landed(tmp_path, (content,))
-        plain, by_spark = count_plain([uri], {}, 1_000_000), count_lines(read_lines(spark, [uri]))
+        plain, by_spark = (
+            count_plain([uri], {}, 1_000_000),
+            count_lines(read_source_lines(spark, [uri])),
+        )
         assert plain is not None
         assert plain.lines == by_spark.lines, content[:20]
         # Line ends count here: what is bounded is what passes through the driver.
@@ -49,7 +52,7 @@ def test_lines_and_bytes_of_plain_files_are_counted_as_spark_counts_them(
     uris = landed(tmp_path, CONTENTS)
     together = count_plain(uris, {}, 1_000_000)
     assert together is not None
-    assert together.lines == count_lines(read_lines(spark, uris)).lines
+    assert together.lines == count_lines(read_source_lines(spark, uris)).lines
 
 
 def test_compressed_large_and_missing_files_are_left_to_spark(
@@ -57,7 +60,7 @@ def test_compressed_large_and_missing_files_are_left_to_spark(
 ) -> None:
     packed = landed(tmp_path, (gzip.compress(b"a\nb\n"),), ".json.gz")
     assert count_plain(packed, {}, 1_000) is None
-    assert count_lines(read_lines(spark, packed)) == LineCount(2, 2)
+    assert count_lines(read_source_lines(spark, packed)) == LineCount(2, 2)
     plain = landed(tmp_path, (b"a\n", b"b\n"))
     assert count_plain(plain, {}, 4) == LineCount(2, 4)
     assert count_plain(plain, {}, 3) is None

@@ -152,8 +152,8 @@ def test_all_rows_become_a_delta_table_and_one_that_is_there_is_refused(
     assert DeltaTable(place).version() == table.version()
 
 
-def _keys(told: StateRows) -> dict[tuple[str, str], str]:
-    rows = [json.loads(text) for text in told.rows]
+def _keys(found: StateRows) -> dict[tuple[str, str], str]:
+    rows = [json.loads(text) for text in found.rows]
     return {_key(row): row["_value"] for row in rows}
 
 

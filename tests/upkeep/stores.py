@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidemark.checkpoint.doctor.judge import judge
-from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild
-from tidemark.upkeep.housekeep import carry_out
-from tidemark.upkeep.plan import Plan
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.reading.rebuild import Rebuild, plan_rebuild
+from tidemark.upkeep.housekeep import carry_out_housekeeping
+from tidemark.upkeep.plan import HousekeepingPlan
 from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
-from tidemark.upkeep.taken import Taken, take_stock
+from tidemark.upkeep.stock import CheckpointStock, take_stock
 
 # Long after any checkpoint that a test makes, so that leftovers are old.
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
@@ -21,15 +21,15 @@ class Stopped(Exception):
     """The process died here."""
 
 
-def plan_of(folder: Path, keep: int, now: datetime = NOW) -> Plan:
+def plan_of(folder: Path, keep: int, now: datetime = NOW) -> HousekeepingPlan:
     taken = take_stock(str(folder), {}, keep)
-    return plan_housekeeping(taken, judge(taken.facts, now), Keep(keep), now)
+    return plan_housekeeping(taken, judge_checkpoint(taken.facts, now), Keep(keep), now)
 
 
-def keep_only(folder: Path, keep: int) -> Plan:
+def keep_only(folder: Path, keep: int) -> HousekeepingPlan:
     """Plan, and carry it out to its end."""
     plan = plan_of(folder, keep)
-    carry_out(plan, {})
+    carry_out_housekeeping(plan, {})
     return plan
 
 
@@ -48,9 +48,9 @@ def builds(folder: Path, keep: int) -> dict[str, Rebuild]:
     return dict(_builds(take_stock(str(folder), {}, keep), keep))
 
 
-def _builds(taken: Taken, keep: int) -> Iterator[tuple[str, Rebuild]]:
-    last = taken.facts.commits.newest
+def _builds(stock: CheckpointStock, keep: int) -> Iterator[tuple[str, Rebuild]]:
+    last = stock.facts.commits.newest
     assert last is not None
-    for store in taken.layout.stores.values():
+    for store in stock.layout.stores.values():
         for version in range(max(last - keep + 1, 1), last + 2):
-            yield f"{store.id.folder} {version}", rebuild(store, version)
+            yield f"{store.id.folder} {version}", plan_rebuild(store, version)

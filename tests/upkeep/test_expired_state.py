@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.checkpoint.reading.rebuild import rebuild
+from tidemark.checkpoint.reading.rebuild import plan_rebuild
 from tidemark.checkpoint.reading.state_files import Store, StoreId, state_file
 from tidemark.upkeep.expired_state import (
     Expired,
@@ -113,4 +113,4 @@ def test_any_part_of_what_goes_changes_nothing_for_a_kept_version(
     left = {v: tuple(f for f in fs if f.name not in removed) for v, fs in of.files.items()}
     after = replace(of, files={version: files for version, files in left.items() if files})
     for version in range(oldest, of.newest + 1):
-        assert rebuild(after, version) == rebuild(of, version)
+        assert plan_rebuild(after, version) == plan_rebuild(of, version)

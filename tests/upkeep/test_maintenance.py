@@ -26,13 +26,13 @@ from tidemark.storage.delta.history import changes_between
 from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
-from tidemark.upkeep.maintenance.carry_out import carry_out
+from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
 from tidemark.upkeep.maintenance.carry_out import keep_rows as keep_rows_of
 from tidemark.upkeep.maintenance.log_files import plan_log
-from tidemark.upkeep.maintenance.maintain import check_none_refused, maintain_pipeline
-from tidemark.upkeep.maintenance.plan import Plan, Work
-from tidemark.upkeep.maintenance.plan_table import Target, plan_table
-from tidemark.upkeep.maintenance.readers import Reader
+from tidemark.upkeep.maintenance.maintain import check_no_maintenance_refused, maintain_pipeline
+from tidemark.upkeep.maintenance.plan import MaintenancePlan, Work
+from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
+from tidemark.upkeep.maintenance.readers import TableReader
 from tidemark.upkeep.maintenance.result_files import plan_results
 
 KEEP = Maintenance()
@@ -62,20 +62,22 @@ def append(
     write_deltalake(uri, rows, mode="append", partition_by=["_event_date"], **made, **options)
 
 
-def plan_of(uri: str, *readers: Reader, keep: Maintenance = KEEP) -> Plan:
-    return plan_table(Target("bronze", TablePlace(uri), readers), DeltaTable(uri), keep, now())
+def plan_of(uri: str, *readers: TableReader, keep: Maintenance = KEEP) -> MaintenancePlan:
+    return plan_table(
+        MaintainedTable("bronze", TablePlace(uri), readers), DeltaTable(uri), keep, now()
+    )
 
 
-def nothing_is_due(plan: Plan) -> bool:
+def nothing_is_due(plan: MaintenancePlan) -> bool:
     return not (plan.compact or plan.checkpoint or plan.remove or plan.keep_rows is not None)
 
 
-def part(plan: Plan, work: Work) -> Any:
+def part(plan: MaintenancePlan, work: Work) -> Any:
     return {part.work: part for part in plan.parts}[work]
 
 
-def act(plan: Plan) -> None:
-    carry_out("clicks", plan, TablePlace(plan.uri))
+def act(plan: MaintenancePlan) -> None:
+    carry_out_maintenance("clicks", plan, TablePlace(plan.uri))
 
 
 def aged(path: Path, days: float) -> None:
@@ -170,19 +172,21 @@ def test_a_table_is_left_as_it_is_while_a_reader_waits_for_longer_than_half_the_
     uri: str,
 ) -> None:
     waiting = now() - KEEP.retention / 2
-    behind = Reader("the query of per_10m", 3, waiting - timedelta(minutes=1), "Run it.")
+    behind = TableReader("the query of per_10m", 3, waiting - timedelta(minutes=1), "Run it.")
     plan = plan_of(uri, behind)
     assert nothing_is_due(plan)
     assert plan.refused is not None
     assert "the query of per_10m has yet to read from version 3 on" in plan.refused
     with pytest.raises(MaintenanceRefused, match=r"left 1 of 1 places.*Run it\."):
-        check_none_refused("clicks", (plan,))
-    assert plan_of(uri, Reader("q", 3, waiting + timedelta(minutes=1), "Run it.")).refused is None
-    assert plan_of(uri, Reader("q", 3, None, "Run it.")).refused is None
+        check_no_maintenance_refused("clicks", (plan,))
+    assert (
+        plan_of(uri, TableReader("q", 3, waiting + timedelta(minutes=1), "Run it.")).refused is None
+    )
+    assert plan_of(uri, TableReader("q", 3, None, "Run it.")).refused is None
     # What only lags behind until a later run is no reason to call anybody.
-    lagging = plan_of(uri, Reader("the repair", 3, waiting - timedelta(days=1)))
+    lagging = plan_of(uri, TableReader("the repair", 3, waiting - timedelta(days=1)))
     assert lagging.refused is not None
-    check_none_refused("clicks", (lagging,))
+    check_no_maintenance_refused("clicks", (lagging,))
 
 
 def test_entries_of_the_log_go_below_a_checkpoint_that_no_reader_is_behind_of(uri: str) -> None:
@@ -191,8 +195,8 @@ def test_entries_of_the_log_go_below_a_checkpoint_that_no_reader_is_behind_of(ur
         fence_tables([TablePlace(uri)], 1)
     append(uri, [7])
     age_log(uri)
-    assert part(plan_of(uri, Reader("q", 3, None, "")), Work.LOG).going == 0
-    plan = plan_of(uri, Reader("q", 9, None, ""))
+    assert part(plan_of(uri, TableReader("q", 3, None, "")), Work.LOG).going == 0
+    plan = plan_of(uri, TableReader("q", 9, None, ""))
     assert part(plan, Work.LOG).going == 4
     assert plan.checkpoint
     act(plan)
@@ -242,10 +246,10 @@ def test_a_checkpoint_that_cannot_be_read_keeps_the_entries_before_it(uri: str) 
     for version in (4, 6):
         DeltaTable(uri, version=version).create_checkpoint()
     age_log(uri)
-    assert part(plan_of(uri, Reader("q", 5, None, "")), Work.LOG).going == 4
+    assert part(plan_of(uri, TableReader("q", 5, None, "")), Work.LOG).going == 4
     checkpoint = Path(uri) / "_delta_log" / f"{4:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    plan = plan_of(uri, Reader("q", 5, None, ""))
+    plan = plan_of(uri, TableReader("q", 5, None, ""))
     assert part(plan, Work.LOG).going == 0
     assert "checkpoint 4 cannot be read" in part(plan, Work.LOG).reason
     assert plan.remove == ()
@@ -258,7 +262,7 @@ def test_a_compaction_of_who_lost_the_lease_commits_nothing(uri: str) -> None:
         fence_tables([TablePlace(uri)], 2)
 
     with pytest.raises(StorageUnavailable, match=r"or take the lease over"):
-        carry_out("clicks", plan, TablePlace(uri, fence=taken_over))
+        carry_out_maintenance("clicks", plan, TablePlace(uri, fence=taken_over))
     assert len(DeltaTable(uri).file_uris()) == 7
 
 

@@ -9,7 +9,7 @@ from tests.storage.s3 import s3_server
 from tests.upkeep.stores import NOW, names, plan_of
 from tidemark.storage.files import list_files, write_bytes
 from tidemark.upkeep.foreign_checkpoint import plan_checkpoint
-from tidemark.upkeep.housekeep import carry_out
+from tidemark.upkeep.housekeep import carry_out_housekeeping
 
 PLACE = "s3://lake/ä%20b/checkpoints/one"
 
@@ -27,7 +27,7 @@ def test_the_same_files_go_on_object_storage(tmp_path: Path) -> None:
         here = {name for name in plan_of(local, 2).going if not name.endswith(".crc")}
         assert set(plan.going) == here
         assert "state/0/1/1.delta" in here
-        carry_out(plan, options)
+        carry_out_housekeeping(plan, options)
         left = {place.partition("/one/")[2] for place in list_files(PLACE, options)}
         assert left == {name for name in names(local) if not name.endswith(".crc")} - here
         assert plan_checkpoint(PLACE, options, 2, NOW).going_files == 0

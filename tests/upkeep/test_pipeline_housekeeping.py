@@ -17,7 +17,7 @@ from tidemark.ledger.ledger import STREAM, check_balance
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.upkeep.pipeline_housekeeping import housekeep_pipeline
-from tidemark.upkeep.plan import Kind
+from tidemark.upkeep.plan import FileKind
 from tidemark.upkeep.record import Kept
 
 KEEP = 2
@@ -65,7 +65,7 @@ def test_a_pipeline_that_is_housekept_gives_what_one_gives_that_is_not(
     checkpoint = Path(kept.places.query_checkpoint("per_10m", 1))
     assert all(one.possible for one in builds(checkpoint, KEEP).values())
     assert len(names(checkpoint)) < len(names(Path(twin.places.query_checkpoint("per_10m", 1))))
-    state = [of(one["per_10m"], Kind.STATE) for one in told]
+    state = [of(one["per_10m"], FileKind.STATE) for one in told]
     assert any(share.going for share in state), state
     for number in (6, 7):
         run(session, kept, number)
@@ -117,7 +117,7 @@ def test_batches_of_a_held_run_are_kept_until_they_are_published(
     assert sorted_rows(place.gold(), differing) == sorted_rows(twin.gold(), differing)
 
 
-def of(kept: Kept, kind: Kind) -> Any:
+def of(kept: Kept, kind: FileKind) -> Any:
     assert kept.plan is not None
     return {share.kind: share for share in kept.plan.shares}[kind]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.checkpoint.archives import unpack
 from tests.checkpoint.damaged import copy_of, edit_offsets, remove
-from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
@@ -22,7 +22,7 @@ NOW = datetime(2100, 1, 1, tzinfo=UTC)
 def plan_of(checkpoint: Path, every: bool = True, max_changes: int = 50) -> CompactionPlan:
     facts = read_checkpoint(str(checkpoint), {})
     check = check_state(inventory(facts), StateLimits(max_changes=max_changes))
-    return plan_compaction(facts, judge(facts, NOW), check, every)
+    return plan_compaction(facts, judge_checkpoint(facts, NOW), check, every)
 
 
 @pytest.mark.parametrize("name", ["aggregate-hdfs", "dedup-hdfs", "dedup-within-changelog"])

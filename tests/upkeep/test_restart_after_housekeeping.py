@@ -21,7 +21,7 @@ from tests.checkpoint.make_checkpoints import (
 )
 from tests.upkeep.made import UNLOAD, Made
 from tests.upkeep.stores import builds, keep_in_part, keep_only, names, plan_of
-from tidemark.upkeep.plan import Kind
+from tidemark.upkeep.plan import FileKind
 
 # A sixth round still fits into the hour that the rows are of.
 RUNS = 5
@@ -125,7 +125,7 @@ def test_a_query_goes_on_as_if_nothing_had_been_removed(ran: Query, tmp_path: Pa
 
 def test_old_versions_of_state_go_where_a_snapshot_allows_it(ran: Query, tmp_path: Path) -> None:
     kept = copy(ran.made.checkpoint, tmp_path / "kept")
-    state = {share.kind: share for share in keep_only(kept, ran.keep).shares}[Kind.STATE]
+    state = {share.kind: share for share in keep_only(kept, ran.keep).shares}[FileKind.STATE]
     assert bool(state.going) == (ran.kind in OLD_SNAPSHOTS), state
     if ran.kind == "rocksdb":
         assert any("/SSTs/" in name for name in state.going), state
@@ -158,7 +158,7 @@ def test_state_in_checkpoint_format_2_is_left_with_the_reason(
     query = run_some_times(spark, tmp_path, "rocksdb", FORMAT_2 | UNLOAD)
     before = names(query.made.checkpoint)
     plan = keep_only(query.made.checkpoint, 3)
-    state = {share.kind: share for share in plan.shares}[Kind.STATE]
+    state = {share.kind: share for share in plan.shares}[FileKind.STATE]
     assert state.going == ()
     assert "checkpoint format 2" in state.reasons[0]
     gone = before - names(query.made.checkpoint)

@@ -41,12 +41,12 @@ class RunFacts:
     def text(self) -> str:
         """The facts for people, some lines."""
         happened = f"failed: {', '.join(self.failed)}" if self.failed else "succeeded again"
-        told = [f"{self.pipeline}: run {self.run_id} {happened}"]
+        lines = [f"{self.pipeline}: run {self.run_id} {happened}"]
         if self.result and self.result.error:
-            told.append(f"{self.result.error.type}: {self.result.error.message}")
+            lines.append(f"{self.result.error.type}: {self.result.error.message}")
         elif self.result:
-            told += log_lines(self.result)
-        return "\n".join(told)
+            lines += log_lines(self.result)
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

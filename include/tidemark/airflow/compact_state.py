@@ -42,8 +42,8 @@ class CompactStateOperator(JobOperator):
 
         wanted = (StateVerdict.DUE, StateVerdict.OVERDUE)
         # Nothing where the check failed: it runs whatever became of the tasks before.
-        told: Mapping[str, Mapping[str, Any] | None] = self.checked or {}
-        due = [name for name, one in told.items() if one and one["verdict"] in wanted]
+        checks: Mapping[str, Mapping[str, Any] | None] = self.checked or {}
+        due = [name for name, one in checks.items() if one and one["verdict"] in wanted]
         if not due:
             raise AirflowSkipException("No state is due for compaction.")
         self.log.info("Spark is started: the state of %s is due for compaction", ", ".join(due))

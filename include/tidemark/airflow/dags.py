@@ -62,11 +62,11 @@ def pipeline_dags(
         return {}
     arguments = {**task_defaults(used), **(default_args or {})}
     file = str(Path(settings).absolute()) if settings else None
-    told = (as_callbacks(on_failure), as_callbacks(on_recovery))
+    alerts = (as_callbacks(on_failure), as_callbacks(on_recovery))
     made = [
         dag
         for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id), told)
+        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id), alerts)
     ]
     return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
@@ -91,13 +91,13 @@ def _dags_of(
     settings: Settings,
     default_args: Mapping[str, Any],
     task: dict[str, Any],
-    told: _Told,
+    alerts: _Told,
 ) -> tuple[DAG, ...]:
     arguments = _dag_arguments(pipeline, default_args)
     files = {name: task[name] for name in ("pipeline_file", "settings_file")}
     places = Places(settings.root, pipeline.name)
     return (
-        _stream_dag(pipeline, places, arguments, task, told),
+        _stream_dag(pipeline, places, arguments, task, alerts),
         backfill_dag(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
@@ -123,10 +123,10 @@ def _stream_dag(
     places: Places,
     dag_arguments: dict[str, Any],
     task: dict[str, Any],
-    told: _Told,
+    alerts: _Told,
 ) -> DAG:
     on_failure, on_recovery = (
-        Alert(then, pipeline.name, task["settings_file"]) if then else None for then in told
+        Alert(then, pipeline.name, task["settings_file"]) if then else None for then in alerts
     )
     with DAG(
         dag_id=pipeline.name,

@@ -25,7 +25,10 @@ class CheckpointHousekeepingOperator(PipelineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove what may go; a repeat removes what is left."""
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
-        from tidemark.upkeep.pipeline_housekeeping import check_none_refused, housekeep_pipeline
+        from tidemark.upkeep.pipeline_housekeeping import (
+            check_no_housekeeping_refused,
+            housekeep_pipeline,
+        )
 
         with as_task_failure("Housekeeping"):
             pipeline, settings = self.load()
@@ -33,7 +36,7 @@ class CheckpointHousekeepingOperator(PipelineOperator):
             kept = housekeep_pipeline(pipeline, settings, run_id, datetime.now(UTC))
             for one in kept:
                 self._tell(one)
-            check_none_refused(pipeline.name, kept)
+            check_no_housekeeping_refused(pipeline.name, kept)
         return {one.checkpoint.table: _summary(one) for one in kept}
 
     def _tell(self, kept: Kept) -> None:

@@ -11,7 +11,7 @@ from tidemark.airflow.outcome import as_task_failure
 from tidemark.airflow.pipeline_operator import PipelineOperator
 
 if TYPE_CHECKING:
-    from tidemark.upkeep.maintenance.plan import Plan
+    from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
 
 class MaintenanceOperator(PipelineOperator):
@@ -29,7 +29,7 @@ class MaintenanceOperator(PipelineOperator):
         """Do what is due; a repeat does what is left."""
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.upkeep.maintenance.maintain import (
-            check_none_refused,
+            check_no_maintenance_refused,
             maintain_pipeline,
             plan_maintenance,
         )
@@ -45,10 +45,10 @@ class MaintenanceOperator(PipelineOperator):
                 plans = maintain_pipeline(pipeline, settings, run_id, now)
             for plan in plans:
                 self._tell(plan)
-            check_none_refused(pipeline.name, plans)
+            check_no_maintenance_refused(pipeline.name, plans)
         return {plan.name: _summary(plan) for plan in plans}
 
-    def _tell(self, plan: Plan) -> None:
+    def _tell(self, plan: MaintenancePlan) -> None:
         if plan.refused:
             self.log.warning("%s is left as it is: %s", plan.name, plan.refused)
         for part in plan.parts:
@@ -64,7 +64,7 @@ class MaintenanceOperator(PipelineOperator):
             )
 
 
-def _summary(plan: Plan) -> dict[str, Any]:
+def _summary(plan: MaintenancePlan) -> dict[str, Any]:
     return {
         "refused": plan.refused,
         **{str(part.work): part.going for part in plan.parts},

@@ -73,7 +73,7 @@ def log_lines(result: RunResult) -> list[str]:
     rejected = ", ".join(f"{count} {reason}" for reason, count in result.rows.rejected.items())
     taken = [f"the lease was taken over: {result.took_over}"] if result.took_over else []
     spared = [f"no Spark was started: {result.without_spark}"] if result.without_spark else []
-    told = [
+    lines = [
         *taken,
         *spared,
         f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
@@ -82,8 +82,8 @@ def log_lines(result: RunResult) -> list[str]:
     for name, table in result.tables.items():
         before = instant_text(table.watermark_before_ms)
         after = instant_text(table.watermark_after_ms)
-        told.append(f"{name}: {table.windows_changed} windows changed")
-        told.append(f"{name}: watermark before {before}, after {after}")
-        told += [f"{name}: {line}" for line in repair_lines(table)]
+        lines.append(f"{name}: {table.windows_changed} windows changed")
+        lines.append(f"{name}: watermark before {before}, after {after}")
+        lines += [f"{name}: {line}" for line in repair_lines(table)]
     seconds = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in result.seconds.items())
-    return [*told, *([seconds] if seconds else [])]
+    return [*lines, *([seconds] if seconds else [])]

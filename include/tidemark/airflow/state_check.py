@@ -35,8 +35,10 @@ class StateCheckOperator(PipelineOperator):
             checked = check_pipeline(pipeline, settings)
             record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked)
             for one in checked:
-                told = f"{one.check.verdict}: {one.check.reason}" if one.check else "no query yet"
-                self.log.info("%s: %s", one.checkpoint.name, told)
+                summary = (
+                    f"{one.check.verdict}: {one.check.reason}" if one.check else "no query yet"
+                )
+                self.log.info("%s: %s", one.checkpoint.name, summary)
                 if one.check:
                     gauge_state(pipeline.name, one.checkpoint.table, one.check.held.size)
             check_none_lost(pipeline.name, checked)

@@ -69,8 +69,8 @@ class ValidateOperator(JobOperator):
             if isinstance(gated, ManyRows):
                 self.log.info("Spark is started: %s", gated)
                 return None
-            write_result(uri, gated.told, options)
-        return gated.told
+            write_result(uri, gated.validation, options)
+        return gated.validation
 
     def ended(self, context: Context, result: ValidationResult) -> None:
         # Also where the task fails then: a failed check is what people want to look at.

@@ -45,15 +45,15 @@ def validated(
         print(f"{pipeline.name}: Spark is started: {gated}", file=sys.stderr)
         asked = ["--pipeline", named, "--held", uri]
         asked += ["--settings", str(settings_file)] if settings_file else []
-        told = _by_job(pipeline.name, run.run_id, asked, settings, master)
+        validation = _by_job(pipeline.name, run.run_id, asked, settings, master)
         after = read_result(RunResult, uri, settings.storage_options)
-        after = after.model_copy(update={"error": told.error})
+        after = after.model_copy(update={"error": validation.error})
     else:
-        told, after = gated.told, gated.run
-    for warning in warnings(told.verdicts):
+        validation, after = gated.validation, gated.run
+    for warning in warnings(validation.verdicts):
         print(f"warning: {verdict_line(warning)}", file=sys.stderr)
-    if told.data_docs:
-        print(f"Data Docs: {told.data_docs}", file=sys.stderr)
+    if validation.data_docs:
+        print(f"Data Docs: {validation.data_docs}", file=sys.stderr)
     return after
 
 

@@ -32,8 +32,8 @@ _FORCED = (
 )
 
 
-@lease.command()
-def show(pipeline: PipelineName, settings: SettingsFile = None) -> None:
+@lease.command("show")
+def show_lease(pipeline: PipelineName, settings: SettingsFile = None) -> None:
     """Show who holds the lease, since when and until when, and what a run from here would do."""
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -44,8 +44,8 @@ def show(pipeline: PipelineName, settings: SettingsFile = None) -> None:
     print(f"{found.name}: lease {record.number}")
     now = datetime.now(UTC)
     table = Table(box=SIMPLE, show_edge=False, show_header=False)
-    for name, told in lease_lines(record, this_process("show", "show"), now).items():
-        table.add_row(name, told)
+    for name, shown in lease_lines(record, this_process("show", "show"), now).items():
+        table.add_row(name, shown)
     console = Console(highlight=False, markup=False)
     # A file or pipe has no width; a line that is cut would lose names.
     width = console.width if console.is_terminal else 10_000

@@ -31,8 +31,8 @@ _UNBALANCED = (
 _TEXTS = ("kind", "table", "run", "account")
 
 
-@ledger.command()
-def show(
+@ledger.command("show")
+def show_ledger(
     pipeline: PipelineName,
     settings: SettingsFile = None,
     last: Annotated[int, typer.Option(metavar="N", min=1, help="The newest lines shown.")] = 20,
@@ -44,17 +44,17 @@ def show(
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    told = read_ledger(Warehouse.of(found.name, loaded).ledger, found.name, last)
-    if told is None:
+    report = read_ledger(Warehouse.of(found.name, loaded).ledger, found.name, last)
+    if report is None:
         print(f"The ledger has no line of {found.name} yet: it has not run.")
         return
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
-    console.print(f"{found.name}: {told.verdict}")
-    console.print(_table(told.totals_header, told.totals))
-    console.print(_table(told.lines_header, told.lines))
-    if told.unbalanced:
+    console.print(f"{found.name}: {report.verdict}")
+    console.print(_table(report.totals_header, report.totals))
+    console.print(_table(report.lines_header, report.lines))
+    if report.unbalanced:
         raise typer.Exit(FAILED)
 
 

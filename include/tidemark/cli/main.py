@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from tidemark import __version__
 from tidemark.cli.checkpoint.commands import checkpoint
-from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
 from tidemark.cli.maintain import maintain
@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except TidemarkError as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            raise typer.Exit(exit_code(error)) from None
+            raise typer.Exit(failure_exit_code(error)) from None
 
 
 app = typer.Typer(

@@ -30,7 +30,7 @@ def maintain(
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.cli.maintain_report import plans_as_json, print_plans
     from tidemark.upkeep.maintenance.maintain import (
-        check_none_refused,
+        check_no_maintenance_refused,
         maintain_pipeline,
         plan_maintenance,
     )
@@ -44,4 +44,4 @@ def maintain(
         print(plans_as_json(plans, apply))
     else:
         print_plans(plans, apply)
-    check_none_refused(found.name, plans)
+    check_no_maintenance_refused(found.name, plans)

@@ -9,10 +9,10 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from tidemark.cli.checkpoint.show import report_console
-from tidemark.upkeep.maintenance.plan import Part, Plan, Work
+from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 
 
-def print_plans(plans: Sequence[Plan], applied: bool) -> None:
+def print_plans(plans: Sequence[MaintenancePlan], applied: bool) -> None:
     """A row for each kind of work that is due, and a sentence for all of it."""
     console = report_console()
     due = [(plan, part) for plan in plans for part in plan.parts if part.going]
@@ -24,12 +24,12 @@ def print_plans(plans: Sequence[Plan], applied: bool) -> None:
     console.print(_sentence(plans, applied), soft_wrap=True)
 
 
-def plans_as_json(plans: Sequence[Plan], applied: bool) -> str:
+def plans_as_json(plans: Sequence[MaintenancePlan], applied: bool) -> str:
     """All parts of all plans, those without anything to do as well."""
     return json.dumps([_plan(plan, applied) for plan in plans], indent=2, ensure_ascii=False)
 
 
-def _plan(plan: Plan, applied: bool) -> dict[str, object]:
+def _plan(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
     return {
         "name": plan.name,
         "uri": plan.uri,
@@ -51,7 +51,7 @@ def _plan(plan: Plan, applied: bool) -> dict[str, object]:
     }
 
 
-def _table(due: Sequence[tuple[Plan, Part]], applied: bool) -> Table:
+def _table(due: Sequence[tuple[MaintenancePlan, Part]], applied: bool) -> Table:
     table = Table(box=SIMPLE, show_edge=False)
     table.add_column("of")
     table.add_column("work")
@@ -60,12 +60,12 @@ def _table(due: Sequence[tuple[Plan, Part]], applied: bool) -> Table:
     table.add_column("which")
     for plan, part in due:
         numbers = (part.number, part.size, part.going, part.going_size)
-        told = ("" if number is None else f"{number:,}" for number in numbers)
-        table.add_row(plan.name, str(part.work), *told, part.reason)
+        cells = ("" if number is None else f"{number:,}" for number in numbers)
+        table.add_row(plan.name, str(part.work), *cells, part.reason)
     return table
 
 
-def _sentence(plans: Sequence[Plan], applied: bool) -> str:
+def _sentence(plans: Sequence[MaintenancePlan], applied: bool) -> str:
     packed, files, size, rows = 0, 0, 0, 0
     for part in (part for plan in plans for part in plan.parts):
         if part.work is Work.COMPACTION:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import validated
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
@@ -79,8 +79,8 @@ def publish(
         held = validated(found, pipeline, held, uri, loaded, settings, master)
         if held.error:
             print_result(held, uri)
-            raise typer.Exit(exit_code(held.error))
+            raise typer.Exit(failure_exit_code(held.error))
     published = publish_and_record(found, held, uri, loaded)
     print_result(published, uri)
     if published.error:
-        raise typer.Exit(exit_code(published.error))
+        raise typer.Exit(failure_exit_code(published.error))

@@ -25,8 +25,8 @@ def print_result(result: RunResult, uri: str) -> None:
     console.print(rows_table(result))
     if result.tables:
         console.print(windows_table(result))
-    for name, told in result.tables.items():
-        for line in repair_lines(told):
+    for name, table in result.tables.items():
+        for line in repair_lines(table):
             console.print(f"{name}: {line}", soft_wrap=True)
     if result.without_spark:
         console.print(f"no Spark was started: {result.without_spark}", soft_wrap=True)
@@ -68,19 +68,19 @@ def windows_table(result: RunResult) -> Table:
         table.add_column(name, justify="right")
     for name in ("watermark", "windows closed\nup to"):
         table.add_column(name)
-    for name, told in result.tables.items():
-        table.add_row(name, *_cells(told))
+    for name, one in result.tables.items():
+        table.add_row(name, *_cells(one))
     return table
 
 
-def _cells(told: TableResult) -> list[str]:
-    published = told.gold is not None
+def _cells(table: TableResult) -> list[str]:
+    published = table.gold is not None
     return [
-        f"{told.windows_changed:,}",
-        f"{told.published_windows:,}" if told.published_windows is not None else "held",
-        f"{told.gold}" if published else "as before",
-        instant_text(told.watermark_after_ms),
-        instant_text(told.close_after_ms if published else told.close_before_ms),
+        f"{table.windows_changed:,}",
+        f"{table.published_windows:,}" if table.published_windows is not None else "held",
+        f"{table.gold}" if published else "as before",
+        instant_text(table.watermark_after_ms),
+        instant_text(table.close_after_ms if published else table.close_before_ms),
     ]
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import validated
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
-from tidemark.cli.spare_pandas import spare_pandas
 from tidemark.cli.submit import job_environment
+from tidemark.cli.without_pandas import leave_pandas_out
 from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
@@ -79,7 +79,7 @@ def run(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     if not any(table.names_expectations for table in found.tables.values()):
-        spare_pandas()
+        leave_pandas_out()
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.publish_held import publish_and_record
@@ -105,7 +105,7 @@ def run(
         outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)
     if outcome.error:
-        raise typer.Exit(exit_code(outcome.error))
+        raise typer.Exit(failure_exit_code(outcome.error))
     if hold:
         print(f"To publish it:\n  {shlex.join(['tidemark', 'publish', *named])}")
 

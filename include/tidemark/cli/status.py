@@ -41,18 +41,18 @@ def status(
     with 0 where nothing is amiss, else from 20 on, by the pipeline that is worst off.
     """
     # delta-rs and Arrow, which the other commands do without.
-    from tidemark.cli.status_report import print_json, print_overview, print_pipeline
+    from tidemark.cli.status_report import print_pipeline, print_status_overview, print_statuses
     from tidemark.runs.status.pipeline_status import all_statuses
 
     loaded, now = load_settings(settings), datetime.now(UTC)
-    told = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now)
+    statuses = (_of_one(pipeline, loaded, now),) if pipeline else all_statuses(loaded, now)
     if json:
-        print_json(told)
+        print_statuses(statuses)
     elif pipeline is None:
-        print_overview(told, loaded.pipelines, now)
+        print_status_overview(statuses, loaded.pipelines, now)
     else:
-        print_pipeline(told[0])
-    if code := max((STATES[one.state] for one in told), default=0):
+        print_pipeline(statuses[0])
+    if code := max((STATES[one.state] for one in statuses), default=0):
         raise typer.Exit(code)
 
 

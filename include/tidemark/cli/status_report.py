@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
 from tidemark.storage.lease.files import time_text
 
@@ -30,74 +30,78 @@ _RECENTLY = f"read to corrected: of the last {RECENT} runs; state bytes: after t
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
-def print_overview(told: Sequence[PipelineStatus], folder: str, now: datetime) -> None:
+def print_status_overview(statuses: Sequence[PipelineStatus], folder: str, now: datetime) -> None:
     """A line for each pipeline, and below it what is to be done about those not well."""
     console = _console()
-    if not told:
+    if not statuses:
         console.print(f"There is no pipeline yet: {folder} holds no pipeline file.", soft_wrap=True)
         return
-    console.print(_table([_overview(one, now) for one in told]))
+    console.print(_table([_overview(one, now) for one in statuses]))
     console.print(f"{_WORDS}\n{_RECENTLY}", soft_wrap=True)
-    for one in told:
-        if one.state is not State.WELL:
+    for one in statuses:
+        if one.state is not PipelineState.WELL:
             console.print(f"{one.name}: {one.next_step}", soft_wrap=True)
 
 
-def print_pipeline(told: PipelineStatus) -> None:
+def print_pipeline(status: PipelineStatus) -> None:
     """What to do, the tables, and the recent runs."""
     console = _console()
-    console.print(f"{told.name}: {told.state}\nTo do: {told.next_step}", soft_wrap=True)
-    if told.problem is not None:
-        console.print(f"\n{told.problem}", soft_wrap=True)
-    if not told.runs:
+    console.print(f"{status.name}: {status.state}\nTo do: {status.next_step}", soft_wrap=True)
+    if status.problem is not None:
+        console.print(f"\n{status.problem}", soft_wrap=True)
+    if not status.runs:
         return
-    size = "not known" if told.state_bytes is None else f"{told.state_bytes:,} bytes"
-    console.print(f"Newest event: {_time(told.newest_event)}. State: {size}.\n", soft_wrap=True)
-    console.print(_table([_of_table(table, told.newest_event) for table in told.tables]))
+    size = "not known" if status.state_bytes is None else f"{status.state_bytes:,} bytes"
+    console.print(f"Newest event: {_time(status.newest_event)}. State: {size}.\n", soft_wrap=True)
+    console.print(_table([_of_table(table, status.newest_event) for table in status.tables]))
     console.print()
-    console.print(_table([_of_run(run) for run in told.runs]))
+    console.print(_table([_of_run(run) for run in status.runs]))
     console.print(_WORDS, soft_wrap=True)
-    if error := told.runs[0].error:
-        console.print(f"\n{told.runs[0].run}: {told.runs[0].error_class}: {error}", soft_wrap=True)
+    if error := status.runs[0].error:
+        console.print(
+            f"\n{status.runs[0].run}: {status.runs[0].error_class}: {error}", soft_wrap=True
+        )
 
 
-def print_json(told: Sequence[PipelineStatus]) -> None:
+def print_statuses(statuses: Sequence[PipelineStatus]) -> None:
     """A list, also of one pipeline, so that a reader needs no second case. Times are ISO 8601."""
-    print(json.dumps([_document(one) for one in told], indent=2, ensure_ascii=False, default=_iso))
+    print(
+        json.dumps([_document(one) for one in statuses], indent=2, ensure_ascii=False, default=_iso)
+    )
 
 
-def _document(told: PipelineStatus) -> dict[str, Any]:
+def _document(status: PipelineStatus) -> dict[str, Any]:
     lag = None
-    if told.watermark and told.newest_event:
-        lag = (told.newest_event - told.watermark).total_seconds()
-    last = told.runs[0] if told.runs else None
+    if status.watermark and status.newest_event:
+        lag = (status.newest_event - status.watermark).total_seconds()
+    last = status.runs[0] if status.runs else None
     behind_schedule = None
-    if last and last.scheduled_at and told.watermark:
-        behind_schedule = (last.scheduled_at - told.watermark).total_seconds()
-    return asdict(told) | {
-        "watermark": told.watermark,
+    if last and last.scheduled_at and status.watermark:
+        behind_schedule = (last.scheduled_at - status.watermark).total_seconds()
+    return asdict(status) | {
+        "watermark": status.watermark,
         "seconds_behind_newest_event": lag,
         "seconds_behind_scheduled_time": behind_schedule,
     }
 
 
-def _overview(told: PipelineStatus, now: datetime) -> dict[str, str]:
-    last = told.runs[0] if told.runs else None
-    read = sum(run.read for run in told.runs)
-    rejected = sum(run.rejected for run in told.runs)
-    ran = bool(told.runs)
+def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
+    last = status.runs[0] if status.runs else None
+    read = sum(run.read for run in status.runs)
+    rejected = sum(run.rejected for run in status.runs)
+    ran = bool(status.runs)
     return {
-        "pipeline": told.name,
-        "state": told.state,
+        "pipeline": status.name,
+        "state": status.state,
         "last run": f"{span_text(now - last.started_at)} ago" if last else _NONE,
-        "watermark": _time(told.watermark),
-        "behind": _between(told.watermark, told.newest_event),
-        "open": _sum(ran, (table.open_windows for table in told.tables)),
+        "watermark": _time(status.watermark),
+        "behind": _between(status.watermark, status.newest_event),
+        "open": _sum(ran, (table.open_windows for table in status.tables)),
         "read": _sum(ran, [read]),
         "rejected": _share(rejected, read) if ran else _NONE,
-        "late": _sum(ran, (run.late_rows for run in told.runs)),
-        "corrected": _sum(ran, (run.corrected_windows for run in told.runs)),
-        "state bytes": _NONE if told.state_bytes is None else f"{told.state_bytes:,}",
+        "late": _sum(ran, (run.late_rows for run in status.runs)),
+        "corrected": _sum(ran, (run.corrected_windows for run in status.runs)),
+        "state bytes": _NONE if status.state_bytes is None else f"{status.state_bytes:,}",
     }
 
 

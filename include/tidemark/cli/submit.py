@@ -74,17 +74,17 @@ def submit(command: Sequence[str], environment: Mapping[str, str]) -> int:
 def variables_of(file: Path) -> dict[str, str]:
     """What a file of `export NAME=VALUE` lines sets, as a POSIX shell reads it."""
     names = set(re.findall(r"^export (\w+)=", file.read_text(encoding="utf-8"), re.MULTILINE))
-    told = subprocess.run(
+    printed = subprocess.run(
         ["sh", "-c", '. "$1" && env -0', "sh", str(file)],
         capture_output=True, text=True, check=False,
         env={"PATH": os.environ.get("PATH", os.defpath)},
     )  # fmt: skip
-    if told.returncode:
+    if printed.returncode:
         raise EngineMissing(
-            f"{file} cannot be read by a shell: {told.stderr.strip()} Nothing was started. "
+            f"{file} cannot be read by a shell: {printed.stderr.strip()} Nothing was started. "
             "Remove it and run `make setup`."
         )
-    pairs = (entry.partition("=") for entry in told.stdout.split("\0") if entry)
+    pairs = (entry.partition("=") for entry in printed.stdout.split("\0") if entry)
     return {name: value for name, _, value in pairs if name in names}
 
 

@@ -93,11 +93,11 @@ def _tell_changes(pipeline: Pipeline, file: Path | None) -> bool:
         if not list_folder(places.checkpoints, settings.storage_options):
             return True
         # delta-rs, which files alone do without.
-        from tidemark.runs.contract.check import compare, refusal
+        from tidemark.runs.contract.check import compare_contracts, contract_refusal
 
-        compared = compare(pipeline, settings)
+        compared = compare_contracts(pipeline, settings)
         if compared.refused:
-            print(refusal(pipeline, settings, compared.refused))
+            print(contract_refusal(pipeline, settings, compared.refused))
             return False
     except SettingsInvalid:
         # A file can be checked where there is no project yet.

@@ -22,7 +22,7 @@ from tidemark.gold.plan import PublishPlan
 from tidemark.gold.published import published_before, published_note
 from tidemark.gold.retention import drop_expired_dates
 from tidemark.gold.to_publish import to_publish
-from tidemark.gold.window_values import GoldChange, changed_windows, of_dates
+from tidemark.gold.window_values import GoldChange, changed_windows, dates_predicate
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -119,6 +119,6 @@ def _write(gold: DeltaTable, change: GoldChange, properties: CommitProperties) -
         gold,
         change.rows,
         mode="overwrite",
-        predicate=of_dates(change.replaced_dates),
+        predicate=dates_predicate(change.replaced_dates),
         commit_properties=properties,
     )

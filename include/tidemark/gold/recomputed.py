@@ -9,7 +9,7 @@ from pyarrow.dataset import Dataset
 
 from tidemark.commit_point import commit_point
 from tidemark.gold.plan import GoldState
-from tidemark.gold.window_values import latest, of_dates, same_value, window_keys
+from tidemark.gold.window_values import dates_predicate, latest, same_value, window_keys
 from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.pipeline.model import Table
 from tidemark.storage.delta.append import append_rows
@@ -89,4 +89,4 @@ def rows_of_changes(
 
 def _of_same_dates(gold: DeltaTable, windows: pa.Table) -> Dataset:
     dates = tuple(sorted({start.date() for start in window_starts(windows)}))
-    return gold.to_pyarrow_dataset(file_pruning_predicate=of_dates(dates))
+    return gold.to_pyarrow_dataset(file_pruning_predicate=dates_predicate(dates))

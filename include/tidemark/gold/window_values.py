@@ -122,7 +122,7 @@ def _touched(
     closed = instant_of(plan.close_after_ms).date()
     predicate = f"window_date BETWEEN DATE '{opened}' AND DATE '{closed}'"
     if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
-        predicate = f"{predicate} OR {of_dates(changed)}"
+        predicate = f"{predicate} OR {dates_predicate(changed)}"
     return gold.to_pyarrow_dataset(file_pruning_predicate=predicate)
 
 
@@ -186,11 +186,11 @@ def _rows(columns: list[str], keys: tuple[str, ...], dates: tuple[date, ...]) ->
     if dates:
         same_key = " AND ".join(f'b."{key}" IS NOT DISTINCT FROM w."{key}"' for key in keys)
         kept = f"SELECT {names} FROM before b ANTI JOIN written w ON {same_key}"
-        written = f"{written} UNION ALL {kept} WHERE {of_dates(dates)}"
+        written = f"{written} UNION ALL {kept} WHERE {dates_predicate(dates)}"
     return f"SELECT * FROM ({written}) ORDER BY {_list(keys)}"
 
 
-def of_dates(dates: tuple[date, ...]) -> str:
+def dates_predicate(dates: tuple[date, ...]) -> str:
     """The predicate of gold's partitions of these dates, for delta-rs and DuckDB; one at least."""
     return "window_date IN (" + ", ".join(f"DATE '{day}'" for day in dates) + ")"
 

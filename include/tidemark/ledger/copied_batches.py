@@ -39,7 +39,7 @@ _DESCRIPTION = "What the offset logs said of each batch of the tables' queries"
 
 
 @dataclass(frozen=True)
-class Query:
+class CopiedQuery:
     """The query of a table: whose it is, its id, its checkpoint, and the committed batches whose
     offsets are still there, in order."""
 
@@ -56,7 +56,7 @@ class Query:
     after_a_kill="before: housekeeping has removed nothing; after: a repeat finds the batches "
     "copied",
 )
-def copy_batches(place: TablePlace, queries: Iterable[Query]) -> None:
+def copy_batches(place: TablePlace, queries: Iterable[CopiedQuery]) -> None:
     """Copy what the offset logs say of batches that are not there yet, in one commit.
 
     Repeating it after a crash writes nothing twice. Offsets that cannot be used are left out.
@@ -85,14 +85,14 @@ def copied_batches(place: TablePlace, pipeline: str, query: str) -> dict[int, Re
     return {batch: ReadTo(end, watermark) for batch, end, watermark in rows}
 
 
-def _rows(query: Query, after_batch: int) -> Iterator[Row]:
+def _rows(query: CopiedQuery, after_batch: int) -> Iterator[Row]:
     for batch in query.batches:
         if batch > after_batch:
             with suppress(CheckpointUnreadable):
                 yield _row(query, batch)
 
 
-def _row(query: Query, batch: int) -> Row:
+def _row(query: CopiedQuery, batch: int) -> Row:
     known = read_to(query.checkpoint, batch)
     time_ms = query.checkpoint.offsets(batch).batch_time_ms
     columns = {

@@ -9,7 +9,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.window_values import of_dates, window_keys
+from tidemark.gold.window_values import dates_predicate, window_keys
 from tidemark.pipeline.model import Table
 from tidemark.storage.delta.commits import emitted_rows
 from tidemark.storage.delta.history import VERSION, changes_between
@@ -53,7 +53,7 @@ def _of_update(gold: DeltaTable, changes: DeltaTable, state: GoldState, table: T
         dates = tuple(sorted(day for (day,) in days))
         if not dates:
             return {}
-        known = gold.to_pyarrow_dataset(file_pruning_predicate=of_dates(dates))
+        known = gold.to_pyarrow_dataset(file_pruning_predicate=dates_predicate(dates))
         connection.register("gold", known)
         found = connection.execute(
             f"""

@@ -152,7 +152,7 @@ def check_ledger(ledger: TablePlace, pipeline: str) -> None:
 def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]], advice: str) -> None:
     if not wrong:
         return
-    shown = "\n".join(f"  {_told(row)}" for row in wrong[:_SHOWN])
+    shown = "\n".join(f"  {_summary(row)}" for row in wrong[:_SHOWN])
     more = f"\n  … and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     raise LedgerUnbalanced(
         f"The ledger of {pipeline} does not balance in {len(wrong)} lines:\n{shown}{more}\n"
@@ -160,12 +160,12 @@ def _refuse(pipeline: str, wrong: Sequence[Mapping[str, Any]], advice: str) -> N
     )
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _summary(row: Mapping[str, Any]) -> str:
     """A line for people, with its difference."""
     place = f"{row['table']}, " if row["table"] else ""
     batch = f"batch {row['batch']}" if row["batch"] is not None else "recomputed windows"
-    told = ", ".join(f"{name} {row[name]}" for name in _COUNTS if row[name] is not None)
-    return f"{place}{row['kind']}, {batch}: {told}; difference {row['difference']}"
+    counts = ", ".join(f"{name} {row[name]}" for name in _COUNTS if row[name] is not None)
+    return f"{place}{row['kind']}, {batch}: {counts}; difference {row['difference']}"
 
 
 def last_batch_written(ledger: TablePlace, pipeline: str, source: str) -> int:
@@ -188,8 +188,8 @@ def write_ledger(
     lines: Sequence[LedgerLine],
 ) -> None:
     """Append the lines that the ledger lacks, in one commit. A line is never written twice."""
-    told = {"pipeline": pipeline, "run": run_id, "scheduled_at": instant_of(scheduled_ms)}
-    rows = [(f"{pipeline}/{line.source}", line.position, told | _row(line)) for line in lines]
+    shared = {"pipeline": pipeline, "run": run_id, "scheduled_at": instant_of(scheduled_ms)}
+    rows = [(f"{pipeline}/{line.source}", line.position, shared | _row(line)) for line in lines]
     append_once(ledger, SCHEMA, DESCRIPTION, rows)
 
 

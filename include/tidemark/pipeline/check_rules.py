@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.pipeline.expectations import expectation_faults
-from tidemark.pipeline.expressions.names import Known, Scope, spark_type
+from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
 from tidemark.pipeline.expressions.sql import check_row, measure_type
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, section
@@ -39,13 +39,13 @@ def find_broken_checks(
                 yield from _expectation(document, place, asked, gold)
 
 
-def _gold_scope(table: Section, scope: Scope) -> dict[str, Known]:
-    found = {name: Known(name, spark_type(kind)) for name, kind in _OF_GOLD.items()}
+def _gold_scope(table: Section, scope: Scope) -> dict[str, KnownName]:
+    found = {name: KnownName(name, spark_type(kind)) for name, kind in _OF_GOLD.items()}
     for key in table.get("group_by") or ():
         if isinstance(key, str) and (known := scope.get(key.lower())):
-            found[key.lower()] = Known(key, known.type)
+            found[key.lower()] = KnownName(key, known.type)
     for name, expression in section(table, "measures").items():
-        found[name.lower()] = Known(name, measure_type(expression, scope))
+        found[name.lower()] = KnownName(name, measure_type(expression, scope))
     return found
 
 

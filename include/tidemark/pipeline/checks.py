@@ -47,7 +47,7 @@ RowOrExpectation = Annotated[
 ]
 
 
-class _Model(BaseModel):
+class _CheckModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def _names_one(self, *names: str) -> Self:
@@ -56,7 +56,7 @@ class _Model(BaseModel):
         return self
 
 
-class Check(_Model):
+class Check(_CheckModel):
     """A check of a table's changed rows: `fail` keeps the run from being published, `warn` does
     not."""
 
@@ -79,13 +79,13 @@ class Check(_Model):
         return self._names_one("fail", "warn")
 
 
-class RejectedShare(_Model):
+class RejectedShare(_CheckModel):
     """How many of a run's rows may be rejected."""
 
     at_most: float = Field(ge=0, le=1, description="A share: 0.05 is five of a hundred rows")
 
 
-class RowsPerRun(_Model):
+class RowsPerRun(_CheckModel):
     """How many rows a run may read, beside the mean of the last runs that read any."""
 
     last_runs: int = Field(default=10, ge=1)
@@ -99,13 +99,13 @@ class RowsPerRun(_Model):
         return self
 
 
-class Freshness(_Model):
+class Freshness(_CheckModel):
     """How far the newest event may lie before the time that a run stands for."""
 
     at_most: PositiveDuration
 
 
-class SourceRule(_Model):
+class SourceRule(_CheckModel):
     """One rule about a run's source."""
 
     rejected_share: RejectedShare | None = None
@@ -123,7 +123,7 @@ class SourceRule(_Model):
         return self._names_one("rejected_share", "rows_per_run", "freshness")
 
 
-class SourceCheck(_Model):
+class SourceCheck(_CheckModel):
     """A check of what a run read: `fail` keeps the run from being published, `warn` does not."""
 
     fail: SourceRule | None = None

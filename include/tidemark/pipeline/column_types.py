@@ -31,7 +31,7 @@ class TypeText:
 
 def parse_type(text: str) -> TypeText:
     """Read `long`, `long not null`, `array<struct<a: int>>`; ValueError says what is wrong."""
-    reader = _Reader(_tokens(text), text)
+    reader = _TypeReader(_tokens(text), text)
     spark_type = reader.read_type()
     nullable = not reader.read_not_null()
     if reader.tokens:
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-class _Reader:
+class _TypeReader:
     """Takes a type off the front of its tokens."""
 
     def __init__(self, tokens: list[str], text: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tidemark.pipeline import names
 from tidemark.pipeline.check_rules import find_broken_checks
 from tidemark.pipeline.column_types import parse_type
-from tidemark.pipeline.expressions.names import Fault, Known, Scope, spark_type
+from tidemark.pipeline.expressions.names import Fault, KnownName, Scope, spark_type
 from tidemark.pipeline.expressions.sql import check_derived, check_measure
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
@@ -46,21 +46,21 @@ def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
         yield document.problem(("source", "files"), message, value=files)
 
 
-def _scope(document: Document, source: Section) -> tuple[dict[str, Known], list[Problem]]:
+def _scope(document: Document, source: Section) -> tuple[dict[str, KnownName], list[Problem]]:
     """The names that keys and measures can use: columns, then derived ones in their order."""
-    scope: dict[str, Known] = {}
+    scope: dict[str, KnownName] = {}
     problems: list[Problem] = []
     for name in section(section(document.content, "source"), "columns"):
         path = ("source", "columns", name)
         problems += _twice(document, path, name, scope, "column")
         text = _type_text(section(source, "columns").get(name))
-        scope[name.lower()] = Known(name, spark_type(text) if text else None)
+        scope[name.lower()] = KnownName(name, spark_type(text) if text else None)
     for name, expression in section(source, "derive").items():
         path = ("source", "derive", name)
         problems += _twice(document, path, name, scope, "column or derived name")
         faults, found = check_derived(expression, scope)
         problems += [_fault(document, path, expression, fault) for fault in faults]
-        scope[name.lower()] = Known(name, found)
+        scope[name.lower()] = KnownName(name, found)
     return scope, problems
 
 
@@ -71,7 +71,7 @@ def _type_text(column: object) -> str | None:
 
 
 def _twice(
-    document: Document, path: KeyPath, name: str, scope: dict[str, Known], what: str
+    document: Document, path: KeyPath, name: str, scope: dict[str, KnownName], what: str
 ) -> Iterator[Problem]:
     if other := scope.get(name.lower()):
         message = f"has the name of the {what} `{other.name}`; Spark does not tell cases apart"
@@ -158,7 +158,7 @@ def _compared(document: Document, path: KeyPath, name: str, scope: Scope) -> Ite
         yield document.problem(path, message, value=name)
 
 
-def _has_map(known: Known) -> bool:
+def _has_map(known: KnownName) -> bool:
     parts = known.type.find_all(type(known.type)) if known.type else ()
     return any(part.is_type("map") for part in parts)
 

@@ -13,7 +13,7 @@ from tidemark.gold.state import PROVISIONAL
 from tidemark.ledger.ledger import check_ledger
 from tidemark.pipeline.instants import instant_of
 from tidemark.quality.planned_rows import PlannedRows
-from tidemark.quality.verdicts import Verdict
+from tidemark.quality.verdicts import CheckVerdict
 from tidemark.storage.delta.place import TablePlace
 
 KEYS_UNIQUE = "each window and key is there once"
@@ -22,7 +22,7 @@ NO_STEP_BACK = "no revision is lower than before"
 LEDGER_BALANCED = "the ledger balances"
 
 
-def judge_table(rows: PlannedRows) -> Iterator[Verdict]:
+def judge_table(rows: PlannedRows) -> Iterator[CheckVerdict]:
     """What publish promises of gold, held to what it would write."""
     after = _after(rows)
     keys = _list(rows.keys)
@@ -47,21 +47,23 @@ def judge_table(rows: PlannedRows) -> Iterator[Verdict]:
         yield _verdict(rows, check, looked_at, unexpected, sql)
 
 
-def judge_ledger(ledger: TablePlace, pipeline: str) -> Verdict:
+def judge_ledger(ledger: TablePlace, pipeline: str) -> CheckVerdict:
     """Each line of the ledger that has an equation fulfils it."""
-    told = "each line adds up"
+    message = "each line adds up"
     try:
         check_ledger(ledger, pipeline)
     except LedgerUnbalanced as error:
-        told = str(error)
-    passed = told == "each line adds up"
-    return Verdict(
-        table=None, check=LEDGER_BALANCED, severity="fail", passed=passed, observed=told, rows=0
+        message = str(error)
+    passed = message == "each line adds up"
+    return CheckVerdict(
+        table=None, check=LEDGER_BALANCED, severity="fail", passed=passed, observed=message, rows=0
     )
 
 
-def _verdict(rows: PlannedRows, check: str, looked_at: int, unexpected: int, sql: str) -> Verdict:
-    return Verdict(
+def _verdict(
+    rows: PlannedRows, check: str, looked_at: int, unexpected: int, sql: str
+) -> CheckVerdict:
+    return CheckVerdict(
         table=rows.name,
         check=check,
         severity="fail",

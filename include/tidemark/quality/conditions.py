@@ -14,10 +14,10 @@ import duckdb
 from tidemark.pipeline.checks import Severity
 from tidemark.pipeline.expressions.in_duckdb import condition_in_duckdb
 from tidemark.quality.planned_rows import ROWS, PlannedRows
-from tidemark.quality.verdicts import Verdict
+from tidemark.quality.verdicts import CheckVerdict
 
 
-def judge_conditions(rows: PlannedRows) -> Iterator[Verdict]:
+def judge_conditions(rows: PlannedRows) -> Iterator[CheckVerdict]:
     """A verdict for each condition of a table."""
     looked_at = rows.count(f"SELECT count(*) FROM {ROWS}")
     for check in rows.table.checks:
@@ -25,14 +25,14 @@ def judge_conditions(rows: PlannedRows) -> Iterator[Verdict]:
             yield _judge(rows, check.asked, check.severity, looked_at)
 
 
-def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> Verdict:
+def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> CheckVerdict:
     bad = f"FROM {ROWS} WHERE NOT ({condition_in_duckdb(text)})"
     try:
         unexpected = rows.count(f"SELECT count(*) {bad}")
         examples = rows.examples(f"SELECT {rows.columns} {bad}") if unexpected else ()
     except duckdb.Error as error:
         # A value that cannot be cast, or a number too large: Spark would raise too.
-        return Verdict(
+        return CheckVerdict(
             table=rows.name,
             check=text,
             severity=severity,
@@ -40,7 +40,7 @@ def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> 
             observed=f"nobody can tell: {error}",
             rows=looked_at,
         )
-    return Verdict(
+    return CheckVerdict(
         table=rows.name,
         check=text,
         severity=severity,

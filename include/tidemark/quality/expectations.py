@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidemark.gold.window_values import window_keys
 from tidemark.pipeline.model import Table
-from tidemark.quality.verdicts import MOST_EXAMPLES, Verdict, example
+from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, example
 
 # Bad rows whose keys are worth asking for.
 _FEW = 1_000
@@ -38,7 +38,7 @@ class TableExpectations:
     """The verdicts on one table, and the results of Great Expectations that its page is made of."""
 
     name: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CheckVerdict, ...]
     results: tuple[Any, ...]
 
 
@@ -75,7 +75,7 @@ def _judge(source: Any, asked: RowsOfTable, to_frame: ToFrame) -> TableExpectati
     )
 
 
-def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[Verdict, Any]]:
+def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[CheckVerdict, Any]]:
     import great_expectations.expectations as gxe
 
     keys = window_keys(asked.table)
@@ -83,7 +83,7 @@ def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[Verdict, Any]]:
         if isinstance(check.asked, str):
             continue
         ((name, arguments),) = check.asked.items()
-        told: dict[str, Any] = {
+        details: dict[str, Any] = {
             "table": asked.name,
             "check": expectation_text(name, arguments),
             "severity": check.severity,
@@ -92,11 +92,14 @@ def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[Verdict, Any]]:
             result = _result(batch, getattr(gxe, name)(**arguments), keys)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody can tell then
             reason = f"nobody can tell: {type(error).__name__}: {error}"
-            yield Verdict(passed=False, observed=reason, rows=asked.rows.num_rows, **told), None
+            yield (
+                CheckVerdict(passed=False, observed=reason, rows=asked.rows.num_rows, **details),
+                None,
+            )
             continue
         # Its values are numpy's and pandas' own, which neither JSON nor its own pages take.
         result.success, result.result = bool(result.success), _plain(result.result)
-        yield _verdict(result, asked.rows.num_rows, told), result
+        yield _verdict(result, asked.rows.num_rows, details), result
 
 
 def _result(batch: Any, expectation: Any, keys: Sequence[str]) -> Any:
@@ -120,18 +123,18 @@ def _plain_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def _verdict(result: Any, rows: int, told: Mapping[str, Any]) -> Verdict:
+def _verdict(result: Any, rows: int, details: Mapping[str, Any]) -> CheckVerdict:
     found = result.result
     bad = found.get("partial_unexpected_index_list") or [
         {"value": value} for value in found.get("partial_unexpected_list") or ()
     ]
-    return Verdict(
+    return CheckVerdict(
         passed=result.success,
         observed=_observed(result),
         rows=found.get("element_count", rows),
         unexpected=found.get("unexpected_count"),
         examples=tuple(example(row) for row in bad[:MOST_EXAMPLES]),
-        **told,
+        **details,
     )
 
 

@@ -13,8 +13,8 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.expectations import ToFrame
 from tidemark.quality.record import last_failures, record_verdicts
-from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate
-from tidemark.quality.verdicts import ValidationResult, Verdict
+from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate_result
+from tidemark.quality.verdicts import CheckVerdict, ValidationResult
 from tidemark.runs.publish_held import check_publishable
 from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
@@ -32,7 +32,7 @@ class Gated:
     """
 
     run: RunResult
-    told: ValidationResult
+    validation: ValidationResult
 
 
 def validate_held(
@@ -53,7 +53,7 @@ def validate_held(
     begin, found = time.monotonic(), Validated(())
     failure: Exception | None = None
     try:
-        judged = validate(pipeline, run, settings, now, to_spark)
+        judged = validate_result(pipeline, run, settings, now, to_spark)
         if isinstance(judged, ManyRows):
             return judged
         found = judged
@@ -73,12 +73,12 @@ def validate_held(
         _record(result, settings)
     if failure and not isinstance(failure, TidemarkError):
         raise failure
-    return Gated(result, _told(result, found, now))
+    return Gated(result, _message(result, found, now))
 
 
 def accept(
     pipeline: Pipeline, run: RunResult, settings: Settings, accepted: Acceptance, now: datetime
-) -> tuple[Verdict, ...]:
+) -> tuple[CheckVerdict, ...]:
     """Record in `ops/quality` that the failed checks of a run are overridden, why and by whom.
 
     They are those of its last validation: nothing is judged again, so that a check which cannot be
@@ -102,7 +102,7 @@ def _record(result: RunResult, settings: Settings) -> None:
         _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
 
 
-def _told(run: RunResult, found: Validated, now: datetime) -> ValidationResult:
+def _message(run: RunResult, found: Validated, now: datetime) -> ValidationResult:
     return ValidationResult(
         pipeline=run.pipeline,
         run_id=run.run_id,

@@ -18,7 +18,7 @@ from deltalake import write_deltalake
 
 from tidemark.commit_point import commit_point
 from tidemark.quality.acceptance import Acceptance
-from tidemark.quality.verdicts import Verdict
+from tidemark.quality.verdicts import CheckVerdict
 from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 
@@ -65,7 +65,7 @@ def record_verdicts(
     quality: TablePlace,
     run: JudgedRun,
     time: datetime,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[CheckVerdict],
     data_docs: str | None = None,
     accepted: Acceptance | None = None,
 ) -> None:
@@ -77,19 +77,19 @@ def record_verdicts(
         return
     table = ensure_ops_table(quality, SCHEMA, _DESCRIPTION)
     named = {"pipeline": run.pipeline, "run": run.run_id, "started_at": run.started_at}
-    told = [_row(verdict) for verdict in verdicts]
+    written = [_row(verdict) for verdict in verdicts]
     reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
-    validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *told])
+    validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *written])
     known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))
     if known.count_rows(filter=ds.field("validation") == validation):
         return
     same = {"time": time, "validation": validation, "data_docs": data_docs}
     same |= {"accepted": reason, "accepted_by": by}
-    rows = [named | same | row for row in told]
+    rows = [named | same | row for row in written]
     write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
 
 
-def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[Verdict, ...]:
+def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[CheckVerdict, ...]:
     """The checks that kept a run from being published when it was validated last; none where it
     was not, or kept all of them."""
     table = quality.open()
@@ -111,18 +111,18 @@ def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[Verdict, ...]:
     )
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
-    told = verdict.model_dump()
-    return told | {"examples": json.dumps(told["examples"], ensure_ascii=False)}
+def _row(verdict: CheckVerdict) -> dict[str, Any]:
+    values = verdict.model_dump()
+    return values | {"examples": json.dumps(values["examples"], ensure_ascii=False)}
 
 
-def _verdict(row: Mapping[str, Any]) -> Verdict:
-    told = {name: row[name] for name in Verdict.model_fields}
-    return Verdict.model_validate(told | {"examples": json.loads(row["examples"])})
+def _verdict(row: Mapping[str, Any]) -> CheckVerdict:
+    values = {name: row[name] for name in CheckVerdict.model_fields}
+    return CheckVerdict.model_validate(values | {"examples": json.loads(row["examples"])})
 
 
-def _digest(told: Sequence[Mapping[str, Any]]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+def _digest(rows: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _of_run(run: JudgedRun) -> str:

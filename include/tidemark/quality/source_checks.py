@@ -15,7 +15,7 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.quality.verdicts import Verdict
+from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.ops import newest_rows
@@ -24,7 +24,7 @@ from tidemark.storage.warehouse import Warehouse
 _FIRST_LOOK = 4
 
 
-def judge_source(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterator[Verdict]:
+def judge_source(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterator[CheckVerdict]:
     """A verdict for each check of the source; none where there is nothing to hold it to."""
     for check in pipeline.source.checks:
         rule, severity = check.asked, check.severity
@@ -36,10 +36,10 @@ def judge_source(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iter
             yield _rows_per_run(rule, severity, pipeline, run, settings)
 
 
-def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> Verdict:
+def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> CheckVerdict:
     rejected = sum(run.rows.rejected.values())
     share = rejected / run.rows.read if run.rows.read else 0.0
-    return Verdict(
+    return CheckVerdict(
         table=None,
         check=f"rejected_share at most {rule.at_most:g}",
         severity=severity,
@@ -52,7 +52,7 @@ def _rejected(rule: RejectedShare, severity: Severity, run: RunResult) -> Verdic
 
 def _rows_per_run(
     rule: RowsPerRun, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
-) -> Verdict:
+) -> CheckVerdict:
     runs = Warehouse.of(pipeline.name, settings).runs.open()
     before = _rows_before(runs, run, rule.last_runs) if runs is not None else []
     mean = sum(before) / len(before) if before else None
@@ -66,7 +66,7 @@ def _rows_per_run(
         observed = (
             f"{run.rows.read:,} rows, {times:.4g} times the mean {mean:,.1f} of {len(before)}"
         )
-    return Verdict(
+    return CheckVerdict(
         table=None,
         check=f"rows_per_run {', '.join(bounds)} times the mean of the last {rule.last_runs}",
         severity=severity,
@@ -94,7 +94,7 @@ def _rows_before(runs: DeltaTable, run: RunResult, number: int) -> list[int]:
 
 def _freshness(
     rule: Freshness, severity: Severity, pipeline: Pipeline, run: RunResult, settings: Settings
-) -> Verdict:
+) -> CheckVerdict:
     bronze = Warehouse.of(pipeline.name, settings).bronze.open()
     column = pipeline.source.event_time.column
     newest = newest_event_ms(bronze, column) if bronze is not None else None
@@ -103,8 +103,8 @@ def _freshness(
     if newest is not None:
         behind = now - instant_of(newest)
         passed = behind <= rule.at_most
-        observed = f"newest event {instant_text(newest)}, {_told(behind)}"
-    return Verdict(
+        observed = f"newest event {instant_text(newest)}, {_message(behind)}"
+    return CheckVerdict(
         table=None,
         check=f"freshness at most {duration_text(rule.at_most)}",
         severity=severity,
@@ -114,6 +114,6 @@ def _freshness(
     )
 
 
-def _told(behind: timedelta) -> str:
+def _message(behind: timedelta) -> str:
     seconds = round(behind.total_seconds())
     return f"{seconds:,} s before the run's time" if seconds >= 0 else "after the run's time"

@@ -23,8 +23,8 @@ from tidemark.quality.planned_rows import ROWS, PlannedRows, TablePublish, plann
 from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.source_checks import judge_source
 from tidemark.quality.verdicts import (
-    Verdict,
-    example_lines,
+    CheckVerdict,
+    bad_row_lines,
     failures,
     verdict_line,
     verdict_name,
@@ -55,7 +55,7 @@ class ManyRows:
 class Judged:
     """Verdicts that nobody has recorded yet, and what the pages of expectations are made of."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CheckVerdict, ...]
     expectations: tuple[TableExpectations, ...] = ()
 
 
@@ -63,11 +63,11 @@ class Judged:
 class Validated:
     """The verdicts on a run, and where its Data Docs begin (None: no expectation ran)."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CheckVerdict, ...]
     data_docs: str | None = None
 
 
-def validate(
+def validate_result(
     pipeline: Pipeline,
     run: RunResult,
     settings: Settings,
@@ -85,7 +85,9 @@ def validate(
     if isinstance(judged, ManyRows):
         return judged
     of_source = judge_source(pipeline, run, settings)
-    return record(run, replace(judged, verdicts=(*judged.verdicts, *of_source)), settings, now)
+    return record_validation(
+        run, replace(judged, verdicts=(*judged.verdicts, *of_source)), settings, now
+    )
 
 
 def judge_tables(
@@ -95,8 +97,8 @@ def judge_tables(
     to_spark: ToFrame | None = None,
 ) -> Judged | ManyRows:
     """Judge what these publishes would write, and the ledger where there are any. Nothing is
-    written. Without `to_spark` as `validate`."""
-    verdicts: list[Verdict] = []
+    written. Without `to_spark` as `validate_result`."""
+    verdicts: list[CheckVerdict] = []
     asked: list[RowsOfTable] = []
     most = None if to_spark else settings.checks.max_rows
     for table in tables:
@@ -113,7 +115,9 @@ def judge_tables(
     return Judged(tuple(verdicts), judged)
 
 
-def record(run: JudgedRun, judged: Judged, settings: Settings, now: datetime) -> Validated:
+def record_validation(
+    run: JudgedRun, judged: Judged, settings: Settings, now: datetime
+) -> Validated:
     """Write verdicts into `ops/quality`, and the pages of expectations. `now` is in UTC."""
     warehouse = Warehouse.of(run.pipeline, settings)
     data_docs = None
@@ -125,7 +129,7 @@ def record(run: JudgedRun, judged: Judged, settings: Settings, now: datetime) ->
 
 
 def check_none_failed(
-    pipeline: str, run_id: str, verdicts: Sequence[Verdict], advice: str | None = None
+    pipeline: str, run_id: str, verdicts: Sequence[CheckVerdict], advice: str | None = None
 ) -> None:
     """Raise ChecksFailed where a check keeps the run from being published.
 
@@ -138,7 +142,7 @@ def check_none_failed(
     names = "; ".join(verdict_name(verdict) for verdict in failed[:_MOST_TOLD])
     lines = [f"Run {run_id} of `{pipeline}` is not published. Failed: {names}{more}."]
     for verdict in failed[:_MOST_TOLD]:
-        lines += [verdict_line(verdict), *example_lines(verdict)]
+        lines += [verdict_line(verdict), *bad_row_lines(verdict)]
     lines.append(advice or _ADVICE.format(pipeline=pipeline))
     raise ChecksFailed("\n".join(lines))
 

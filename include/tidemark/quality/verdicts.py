@@ -17,7 +17,7 @@ _LONGEST_VALUE = 200
 _SHOWN = 3
 
 
-class Verdict(Facts):
+class CheckVerdict(Facts):
     """What one check said of one run.
 
     `table` is None where the check is of the source or the ledger. `rows` were looked at, and
@@ -45,34 +45,34 @@ class ValidationResult(Facts):
     pipeline: str
     run_id: str
     outcome: Literal["passed", "failed"]
-    verdicts: tuple[Verdict, ...] = Field(default=())
+    verdicts: tuple[CheckVerdict, ...] = Field(default=())
     data_docs: str | None = None
     started_at: datetime
     ended_at: datetime
     error: RunError | None = None
 
 
-def failures(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+def failures(verdicts: Sequence[CheckVerdict]) -> tuple[CheckVerdict, ...]:
     """Those that keep a run from being published."""
     return tuple(one for one in verdicts if not one.passed and one.severity == "fail")
 
 
-def warnings(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+def warnings(verdicts: Sequence[CheckVerdict]) -> tuple[CheckVerdict, ...]:
     """Those that are only told."""
     return tuple(one for one in verdicts if not one.passed and one.severity == "warn")
 
 
-def verdict_line(verdict: Verdict) -> str:
+def verdict_line(verdict: CheckVerdict) -> str:
     """A verdict for people, on one line; examples are left out."""
     return f"{verdict_name(verdict)}: {verdict.observed}"
 
 
-def verdict_name(verdict: Verdict) -> str:
+def verdict_name(verdict: CheckVerdict) -> str:
     """What was checked."""
     return f"{verdict.table}: {verdict.check}" if verdict.table else verdict.check
 
 
-def example_lines(verdict: Verdict) -> list[str]:
+def bad_row_lines(verdict: CheckVerdict) -> list[str]:
     """The first bad rows, a line each."""
     shown = [f"  {_row(example)}" for example in verdict.examples[:_SHOWN]]
     more = (verdict.unexpected or 0) - len(shown)

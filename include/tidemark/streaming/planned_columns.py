@@ -24,7 +24,7 @@ from tidemark.runs.kept_columns import (
 )
 from tidemark.runs.run import Run
 from tidemark.storage.files import write_bytes
-from tidemark.streaming.ingest.judge import judge, rules_of
+from tidemark.streaming.ingest.judge import judge_lines, rules_of
 from tidemark.streaming.run.aggregate import aggregate, with_event_time
 from tidemark.streaming.schemas import (
     bronze_schema,
@@ -59,7 +59,7 @@ def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
 def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
     """Bronze's columns, as judging a line types them."""
     lines = spark.createDataFrame([], "_value string, _file string")
-    return bronze_schema(pipeline, judge(lines, rules_of(pipeline), 0).schema)
+    return bronze_schema(pipeline, judge_lines(lines, rules_of(pipeline), 0).schema)
 
 
 def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:

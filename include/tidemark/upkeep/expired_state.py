@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.checkpoint.reading.rebuild import rebuild
+from tidemark.checkpoint.reading.rebuild import plan_rebuild
 from tidemark.checkpoint.reading.state_files import StateFile, Store
 
 
@@ -72,7 +72,7 @@ def _base(store: Store, oldest: int) -> StateFile | str:
             "checkpoint format 2 may have several files of a version, and which one counts stands "
             "in compressed headers that are not read here"
         )
-    built = rebuild(store, oldest)
+    built = plan_rebuild(store, oldest)
     if not built.possible:
         gone = (*built.missing, *built.empty)
         return f"version {oldest}, the oldest that is kept, cannot be built: {gone[0]} is unusable"

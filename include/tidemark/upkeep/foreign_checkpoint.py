@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.errors import HousekeepingRefused
 from tidemark.storage.files import list_folder
-from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.plan import HousekeepingPlan
 from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
-from tidemark.upkeep.taken import take_stock
+from tidemark.upkeep.stock import take_stock
 
 _OURS = "/checkpoints/"
 
 
-def plan_checkpoint(uri: str, options: Mapping[str, str], batches: int, now: datetime) -> Plan:
+def plan_checkpoint(
+    uri: str, options: Mapping[str, str], batches: int, now: datetime
+) -> HousekeepingPlan:
     """What may go from the checkpoint at a place, with its newest `batches` batches kept.
 
     Whether a query works on it cannot be known. One that does is not disturbed: what goes is older
     than all that it reads. `now` is in UTC. Raises as `take_stock` does.
     """
     taken = take_stock(uri, options, batches)
-    return plan_housekeeping(taken, judge(taken.facts, now), Keep(batches), now)
+    return plan_housekeeping(taken, judge_checkpoint(taken.facts, now), Keep(batches), now)
 
 
 def check_foreign(uri: str, options: Mapping[str, str]) -> None:

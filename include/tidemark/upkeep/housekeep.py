@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tidemark.checkpoint.reading.reader import file_place
 from tidemark.commit_point import commit_point
 from tidemark.storage.files import remove_files
-from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.plan import HousekeepingPlan
 
 # So many files take some milliseconds on a disk, and seconds on object storage.
 _BETWEEN_CHECKS = 100
@@ -18,8 +18,8 @@ _BETWEEN_CHECKS = 100
     after_a_kill="before, after and in between: no start needs what is gone; a repeat removes "
     "what is left",
 )
-def carry_out(
-    plan: Plan, options: Mapping[str, str], check: Callable[[], None] = lambda: None
+def carry_out_housekeeping(
+    plan: HousekeepingPlan, options: Mapping[str, str], check: Callable[[], None] = lambda: None
 ) -> None:
     """Remove what the plan says may go; a file that is gone already is no error.
 

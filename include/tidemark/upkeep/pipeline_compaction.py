@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tidemark.checkpoint.doctor.judge import Known, judge
+from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
@@ -22,7 +22,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_folder
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
-from tidemark.upkeep.record import COMPACTION, append_rows, row_head
+from tidemark.upkeep.record import COMPACTION, append_upkeep, row_head
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,21 @@ def _plan(
     facts = read_checkpoint(one.uri, settings.storage_options)
     mode = pipeline.tables[one.table].output_mode if one.table in pipeline.tables else None
     check = check_state(inventory(facts), pipeline.advanced.state.limits)
-    return plan_compaction(facts, judge(facts, now, Known(output_mode=mode)), check, every)
+    return plan_compaction(
+        facts, judge_checkpoint(facts, now, QueryFacts(output_mode=mode)), check, every
+    )
 
 
-def check_none_refused(pipeline: str, planned: Sequence[Planned]) -> None:
+def check_no_compaction_refused(pipeline: str, planned: Sequence[Planned]) -> None:
     """Raise CompactionRefused where it was refused for a checkpoint."""
     refused = [(one, one.plan.refused) for one in planned if one.plan and one.plan.refused]
     if refused:
-        told = " ".join(
+        messages = " ".join(
             f"{one.checkpoint.name} ({one.checkpoint.uri}): {why}" for one, why in refused
         )
         raise CompactionRefused(
             f"The state of {len(refused)} of {len(planned)} queries of `{pipeline}` was left as "
-            f"it is. {told}"
+            f"it is. {messages}"
         )
 
 
@@ -83,7 +85,7 @@ def record_compactions(
         row_head(pipeline, run_id, time, COMPACTION, one) | _figures(figures)
         for one, figures in compacted
     ]
-    append_rows(upkeep, rows)
+    append_upkeep(upkeep, rows)
 
 
 def _figures(one: QueryCompaction) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemark.checkpoint.doctor.judge import Known, judge
+from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, HousekeepingRefused
-from tidemark.ledger.copied_batches import Query, copy_batches
+from tidemark.ledger.copied_batches import CopiedQuery, copy_batches
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import kept_batches
 from tidemark.pipeline.settings.settings import Settings
@@ -27,11 +27,11 @@ from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
-from tidemark.upkeep.housekeep import carry_out
-from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.housekeep import carry_out_housekeeping
+from tidemark.upkeep.plan import HousekeepingPlan
 from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
 from tidemark.upkeep.record import Kept, record_upkeep
-from tidemark.upkeep.taken import Taken, take_stock
+from tidemark.upkeep.stock import CheckpointStock, take_stock
 
 
 def plan_pipeline(pipeline: Pipeline, settings: Settings, now: datetime) -> tuple[Kept, ...]:
@@ -48,8 +48,8 @@ def housekeep_pipeline(
     """Remove what may go, under the pipeline's lease; what was planned for each checkpoint.
 
     A checkpoint for which it is refused is left as it is, and the others are kept all the same
-    (`check_none_refused` tells of it). LeaseHeld where another works on the pipeline or ended
-    without giving the lease back: the next run takes it over, this never does.
+    (`check_no_housekeeping_refused` tells of it). LeaseHeld where another works on the pipeline or
+    ended without giving the lease back: the next run takes it over, this never does.
     """
     with pipeline_lease(pipeline, settings, run_id, "housekeeping", repairs=True) as lease:
         return keep_checkpoints(pipeline, settings, run_id, now, lease)
@@ -64,23 +64,23 @@ def keep_checkpoints(
     copy_batches(warehouse.batches, [query for _, query in planned if query])
     for kept, _ in planned:
         if kept.plan is not None:
-            carry_out(kept.plan, options, lease.check)
+            carry_out_housekeeping(kept.plan, options, lease.check)
     found = tuple(kept for kept, _ in planned)
     lease.check()
     record_upkeep(warehouse.upkeep, pipeline.name, run_id, now, found)
     return found
 
 
-def check_none_refused(pipeline: str, kept: tuple[Kept, ...]) -> None:
+def check_no_housekeeping_refused(pipeline: str, kept: tuple[Kept, ...]) -> None:
     """Raise HousekeepingRefused where it was refused for a checkpoint."""
     refused = [(one, one.plan.refused) for one in kept if one.plan and one.plan.refused]
     if refused:
-        told = " ".join(
+        messages = " ".join(
             f"{one.checkpoint.name} ({one.checkpoint.uri}): {why}" for one, why in refused
         )
         raise HousekeepingRefused(
             f"Housekeeping of `{pipeline}` left {len(refused)} of {len(kept)} checkpoints as they "
-            f"are. {told} The others were kept."
+            f"are. {messages} The others were kept."
         )
 
 
@@ -92,28 +92,34 @@ class _Planning:
     settings: Settings
     now: datetime
 
-    def all(self) -> list[tuple[Kept, Query | None]]:
+    def all(self) -> list[tuple[Kept, CopiedQuery | None]]:
         return [self._kept(one) for one in checkpoints_in_use(self.pipeline, self.settings)]
 
-    def _kept(self, one: InUse) -> tuple[Kept, Query | None]:
+    def _kept(self, one: InUse) -> tuple[Kept, CopiedQuery | None]:
         taken = self._taken(one.uri)
         if taken is None:
             return Kept(one, None), None
         if one.generation is None:
-            return Kept(one, self._plan(taken, Known(), None)), None
+            return Kept(one, self._plan(taken, QueryFacts(), None)), None
         checkpoint, batches = Checkpoint(one.uri, self._options), _committed(taken)
-        known = Known(output_mode=self.pipeline.tables[one.table].output_mode)
+        known = QueryFacts(output_mode=self.pipeline.tables[one.table].output_mode)
         plan = self._plan(taken, known, first_unpublished(checkpoint, batches, one.published))
         query_id = str(taken.facts.query_id)
-        query = Query(self.pipeline.name, one.table, one.generation, query_id, checkpoint, batches)
+        query = CopiedQuery(
+            self.pipeline.name, one.table, one.generation, query_id, checkpoint, batches
+        )
         return Kept(one, plan), None if plan.refused else query
 
-    def _plan(self, taken: Taken, known: Known, logs_from: int | None) -> Plan:
+    def _plan(
+        self, stock: CheckpointStock, known: QueryFacts, logs_from: int | None
+    ) -> HousekeepingPlan:
         # The lease says that no run works, so a batch that is not committed is of a dead one.
         keep = Keep(self._batches, logs_from, nothing_runs=True)
-        return plan_housekeeping(taken, judge(taken.facts, self.now, known), keep, self.now)
+        return plan_housekeeping(
+            stock, judge_checkpoint(stock.facts, self.now, known), keep, self.now
+        )
 
-    def _taken(self, uri: str) -> Taken | None:
+    def _taken(self, uri: str) -> CheckpointStock | None:
         """None where no query has started."""
         if not list_folder(uri, self._options):
             return None
@@ -143,6 +149,6 @@ def first_unpublished(checkpoint: Checkpoint, batches: Sequence[int], published:
     return batches[0] if batches else None
 
 
-def _committed(taken: Taken) -> tuple[int, ...]:
-    last = taken.facts.commits.newest
-    return tuple(b for b in taken.facts.offsets.batches if last is not None and b <= last)
+def _committed(stock: CheckpointStock) -> tuple[int, ...]:
+    last = stock.facts.commits.newest
+    return tuple(b for b in stock.facts.offsets.batches if last is not None and b <= last)

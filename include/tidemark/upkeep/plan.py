@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidemark.checkpoint.doctor.findings import Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """The files of a checkpoint, as a plan counts them; a file's checksums count with it."""
 
     OFFSETS = "offsets"
@@ -26,7 +26,7 @@ class Share:
     checkpoint's folder, in the order in which they are removed; `reasons` say why they may, and
     why the others stay."""
 
-    kind: Kind
+    kind: FileKind
     files: int
     size: int
     going: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HousekeepingPlan:
     """What may go from the checkpoint at `uri`. Removing any part of it, in its order, leaves a
     checkpoint on which a query starts as before, and that can be taken back to any kept batch.
 
@@ -44,7 +44,7 @@ class Plan:
     """
 
     uri: str
-    verdict: Verdict
+    verdict: CheckpointVerdict
     kept: range
     shares: tuple[Share, ...] = ()
     refused: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.checkpoint.doctor.findings import Diagnosis, Severity, Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Severity
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, Provider, StoreId
 from tidemark.checkpoint.state.check import StateCheck, StateVerdict
@@ -51,15 +51,15 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    facts: CheckpointFacts, told: Diagnosis, check: StateCheck, every: bool = False
+    facts: CheckpointFacts, diagnosis: Diagnosis, check: StateCheck, every: bool = False
 ) -> CompactionPlan:
-    """What to do where `told` judges the checkpoint and `check` its state.
+    """What to do where `diagnosis` judges the checkpoint and `check` its state.
 
     Nothing where no compaction is due; with `every`, wherever there is something to replay.
     """
     stores, refused = _replaying(check), None
     if check.verdict in _NOT_HEALTHY or (every and stores):
-        refused = _refusal(told, check)
+        refused = _refusal(diagnosis, check)
     else:
         stores = ()
     return CompactionPlan(
@@ -78,19 +78,19 @@ def _replaying(check: StateCheck) -> tuple[StoreId, ...]:
     return tuple(one.id for one in partitions if one.replayed.files)
 
 
-def _refusal(told: Diagnosis, check: StateCheck) -> str | None:
-    match told.verdict:
-        case Verdict.KILLED:
+def _refusal(diagnosis: Diagnosis, check: StateCheck) -> str | None:
+    match diagnosis.verdict:
+        case CheckpointVerdict.KILLED:
             return (
-                f"Batch {told.batch} is planned and not committed: its state would be stale once "
-                "it runs again. Let the next run commit it; the state check then asks again."
+                f"Batch {diagnosis.batch} is planned and not committed: its state would be stale "
+                "once it runs again. Let the next run commit it; the state check then asks again."
             )
-        case Verdict.DAMAGED:
-            known = told.damage[0].known if told.damage else told.sentence
+        case CheckpointVerdict.DAMAGED:
+            known = diagnosis.damage[0].known if diagnosis.damage else diagnosis.sentence
             return f"The checkpoint is damaged: {known} See `tidemark checkpoint doctor`."
-        case Verdict.UNKNOWN:
-            unknown = (f.known for f in told.findings if f.severity is Severity.UNKNOWN)
-            return f"What decides is not known here: {next(unknown, told.sentence)}"
+        case CheckpointVerdict.UNKNOWN:
+            unknown = (f.known for f in diagnosis.findings if f.severity is Severity.UNKNOWN)
+            return f"What decides is not known here: {next(unknown, diagnosis.sentence)}"
     problems = (_unsupported(store.store) for store in check.stores)
     return next((problem for problem in problems if problem), None)
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.files import old_leftovers
-from tidemark.checkpoint.doctor.findings import Diagnosis, Severity, Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Severity
 from tidemark.checkpoint.reading.checksums import twin_of
 from tidemark.checkpoint.reading.facts import SourceList
 from tidemark.checkpoint.reading.state_files import Store
 from tidemark.upkeep.expired_state import Expired, expired_files
-from tidemark.upkeep.plan import Kind, Plan, Share
-from tidemark.upkeep.taken import Taken, first_kept
+from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
+from tidemark.upkeep.stock import CheckpointStock, first_kept
 
 
 @dataclass(frozen=True)
@@ -36,37 +36,39 @@ class Keep:
     nothing_runs: bool = False
 
 
-def plan_housekeeping(taken: Taken, told: Diagnosis, keep: Keep, now: datetime) -> Plan:
-    """What may go from a checkpoint that `told` judges. `now` (UTC) tells old leftovers from
+def plan_housekeeping(
+    stock: CheckpointStock, diagnosis: Diagnosis, keep: Keep, now: datetime
+) -> HousekeepingPlan:
+    """What may go from a checkpoint that `diagnosis` judges. `now` (UTC) tells old leftovers from
     files that are being written."""
-    first = first_kept(taken.facts, keep.batches)
-    last = taken.facts.commits.newest
+    first = first_kept(stock.facts, keep.batches)
+    last = stock.facts.commits.newest
     kept = range(max(first, 0), 0 if last is None else last + 1)
-    refused = _refusal(told, keep)
-    shares = _Shares(taken, keep, first, now).all()
+    refused = _refusal(diagnosis, keep)
+    shares = _Shares(stock, keep, first, now).all()
     if refused is not None:
         shares = [Share(share.kind, share.files, share.size) for share in shares]
-    return Plan(taken.facts.uri, told.verdict, kept, tuple(shares), refused)
+    return HousekeepingPlan(stock.facts.uri, diagnosis.verdict, kept, tuple(shares), refused)
 
 
-def _refusal(told: Diagnosis, keep: Keep) -> str | None:
-    worst = told.findings[0].known if told.findings else told.sentence
-    match told.verdict:
-        case Verdict.DAMAGED:
+def _refusal(diagnosis: Diagnosis, keep: Keep) -> str | None:
+    worst = diagnosis.findings[0].known if diagnosis.findings else diagnosis.sentence
+    match diagnosis.verdict:
+        case CheckpointVerdict.DAMAGED:
             return (
                 f"The checkpoint is damaged: {worst} Older files may be what mends it, so nothing "
                 "is removed. See `tidemark checkpoint doctor`, mend it, then try again."
             )
-        case Verdict.UNKNOWN:
-            unknown = (f.known for f in told.findings if f.severity is Severity.UNKNOWN)
+        case CheckpointVerdict.UNKNOWN:
+            unknown = (f.known for f in diagnosis.findings if f.severity is Severity.UNKNOWN)
             return (
                 f"What decides is not known here: {next(unknown, worst)} It cannot be told which "
                 "older files it needs, so nothing is removed."
             )
-        case Verdict.KILLED if not keep.nothing_runs:
+        case CheckpointVerdict.KILLED if not keep.nothing_runs:
             return (
-                f"Batch {told.batch} is planned and not committed: a query was killed in it, or "
-                "works on it now, and the files do not tell which. Nothing is removed. Let the "
+                f"Batch {diagnosis.batch} is planned and not committed: a query was killed in it, "
+                "or works on it now, and the files do not tell which. Nothing is removed. Let the "
                 "query commit it, then try again."
             )
     return None
@@ -76,26 +78,26 @@ def _refusal(told: Diagnosis, keep: Keep) -> str | None:
 class _Shares:
     """The shares of one checkpoint, each kind by itself. `first`: the oldest kept batch."""
 
-    taken: Taken
+    taken: CheckpointStock
     keep: Keep
     first: int
     now: datetime
 
     def all(self) -> list[Share]:
         state = self._state()
-        known = [self._log(Kind.COMMITS), self._log(Kind.OFFSETS), state, self._sources()]
+        known = [self._log(FileKind.COMMITS), self._log(FileKind.OFFSETS), state, self._sources()]
         known.append(self._leftovers())
         files, size = sum(s.files for s in known), sum(s.size for s in known)
         there = self.taken.files
         others = Share(
-            Kind.OTHERS,
+            FileKind.OTHERS,
             len(there) - files,
             sum(one.size for one in there.values()) - size,
             reasons=("metadata, schemas and files that are not known here stay",),
         )
         return [*known, others]
 
-    def _log(self, kind: Kind) -> Share:
+    def _log(self, kind: FileKind) -> Share:
         batches = self.taken.layout.logs[kind.value]
         oldest = self.first - 1
         reasons = [f"the newest {self.keep.batches} batches and the one before them stay"]
@@ -126,7 +128,7 @@ class _Shares:
             for store in stores
             for name in (*(f.name for fs in store.files.values() for f in fs), *store.shared)
         ]
-        return self._share(Kind.STATE, every, going, reasons)
+        return self._share(FileKind.STATE, every, going, reasons)
 
     def _expired(self, store: Store) -> Expired:
         if self.first <= 0:
@@ -136,8 +138,10 @@ class _Shares:
     def _sources(self) -> Share:
         lists = self.taken.layout.source_lists
         every = [f"sources/{source}/{name}" for source, files in lists.items() for name in files]
-        told = (source.file_list for source in self.taken.facts.sources)
-        return self._share(Kind.SOURCES, every, (), [_list_reason(one) for one in told if one])
+        file_lists = (source.file_list for source in self.taken.facts.sources)
+        return self._share(
+            FileKind.SOURCES, every, (), [_list_reason(one) for one in file_lists if one]
+        )
 
     def _leftovers(self) -> Share:
         every = self.taken.layout.leftovers
@@ -148,10 +152,10 @@ class _Shares:
         if len(going) < len(every):
             reasons.append("those younger than an hour may be being written: they stay")
         size, gone = _size(self, every), _size(self, going)
-        return Share(Kind.LEFTOVERS, len(every), size, tuple(going), gone, tuple(reasons))
+        return Share(FileKind.LEFTOVERS, len(every), size, tuple(going), gone, tuple(reasons))
 
     def _share(
-        self, kind: Kind, every: Iterable[str], going: Iterable[str], reasons: Iterable[str]
+        self, kind: FileKind, every: Iterable[str], going: Iterable[str], reasons: Iterable[str]
     ) -> Share:
         whole, gone = (tuple(self._with_checksums(names)) for names in (every, going))
         return Share(kind, len(whole), _size(self, whole), gone, _size(self, gone), tuple(reasons))

@@ -16,7 +16,7 @@ from tidemark.commit_point import commit_point
 from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.checkpoints_in_use import InUse
-from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.plan import HousekeepingPlan
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
@@ -100,7 +100,7 @@ class Kept:
     started."""
 
     checkpoint: InUse
-    plan: Plan | None
+    plan: HousekeepingPlan | None
 
 
 def record_upkeep(
@@ -112,7 +112,7 @@ def record_upkeep(
     crash counts in none. No row where no query has started.
     """
     rows = [_row(pipeline, run_id, time, one, one.plan) for one in kept if one.plan is not None]
-    append_rows(upkeep, rows)
+    append_upkeep(upkeep, rows)
 
 
 @commit_point(
@@ -120,7 +120,7 @@ def record_upkeep(
     after_a_kill="before: what was removed is told nowhere; after: a repeat finds nothing to "
     "remove",
 )
-def append_rows(upkeep: TablePlace, rows: Sequence[Mapping[str, Any]]) -> None:
+def append_upkeep(upkeep: TablePlace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
         table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
@@ -141,7 +141,9 @@ def row_head(
     }
 
 
-def _row(pipeline: str, run_id: str, time: datetime, kept: Kept, plan: Plan) -> dict[str, Any]:
+def _row(
+    pipeline: str, run_id: str, time: datetime, kept: Kept, plan: HousekeepingPlan
+) -> dict[str, Any]:
     return row_head(pipeline, run_id, time, HOUSEKEEPING, kept.checkpoint) | {
         "verdict": str(plan.verdict),
         "refused": plan.refused,

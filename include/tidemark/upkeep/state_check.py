@@ -21,7 +21,7 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_folder
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
-from tidemark.upkeep.record import STATE_CHECK, append_rows, row_head
+from tidemark.upkeep.record import STATE_CHECK, append_upkeep, row_head
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def record_checks(
         if one.check is not None
         for store in one.check.stores
     ]
-    append_rows(upkeep, rows)
+    append_upkeep(upkeep, rows)
 
 
 def check_none_lost(pipeline: str, checked: Sequence[Checked]) -> None:

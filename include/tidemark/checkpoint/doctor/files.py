@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples, shown
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.storage.files import FileFacts
 
@@ -37,7 +37,7 @@ def _checksums(facts: CheckpointFacts) -> Iterator[Finding]:
     for names, severity in ((needed, Severity.DAMAGE), (others, Severity.WARNING)):
         if names:
             yield Finding(
-                Kind.CHECKSUM,
+                FindingKind.CHECKSUM,
                 severity,
                 f"{len(names):,} files do not match the checksum beside them: {shown(names)}.",
                 "It may stop when it reads one (`ChecksumException`, or a wrong checksum). Spark "
@@ -54,7 +54,7 @@ def _not_opened(facts: CheckpointFacts) -> Iterator[Finding]:
     partly = [operator.id for operator in facts.operators if not operator.opened]
     if partly:
         yield Finding(
-            Kind.CHECKSUM,
+            FindingKind.CHECKSUM,
             Severity.NOTE,
             f"Operators {shown(map(str, partly))} have more files of state than are opened at "
             "once: of the others only names and sizes are known.",
@@ -70,7 +70,7 @@ def _leftovers(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
     if old:
         size = sum(facts.leftovers[name].size for name in old)
         yield Finding(
-            Kind.LEFTOVERS,
+            FindingKind.LEFTOVERS,
             Severity.NOTE,
             f"{len(old):,} files, {size:,} bytes, are what a run left that ended in the middle of "
             f"writing, or checksums of files that are gone: {shown(old)}.",
@@ -81,7 +81,7 @@ def _leftovers(facts: CheckpointFacts, now: datetime) -> Iterator[Finding]:
         )
     if young:
         yield Finding(
-            Kind.LEFTOVERS,
+            FindingKind.LEFTOVERS,
             Severity.NOTE,
             f"{len(young):,} temporary files, or checksums of files that are gone, are younger "
             f"than an hour: {shown(young)}.",
@@ -97,7 +97,7 @@ def _unknown(facts: CheckpointFacts) -> Iterator[Finding]:
     judged = any(store.files for operator in facts.operators for store in operator.stores)
     if facts.unknown:
         yield Finding(
-            Kind.UNKNOWN_FILES,
+            FindingKind.UNKNOWN_FILES,
             Severity.UNKNOWN if state and not judged else Severity.NOTE,
             f"{len(facts.unknown):,} files have names that no known version of the engine gives: "
             f"{shown(facts.unknown)}.",

@@ -12,7 +12,7 @@ from tidemark.checkpoint.reading.missing import count_of, numbers_of
 EXAMPLES = 5
 
 
-class Verdict(StrEnum):
+class CheckpointVerdict(StrEnum):
     """In what state a checkpoint is: how a query that starts on it begins."""
 
     NEW = "new"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
     DAMAGED = "damaged"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What a finding is about."""
 
     LOG_FILE = "log file"
@@ -65,7 +65,7 @@ class Finding:
     from the checkpoint's folder on, of `count`.
     """
 
-    kind: Kind
+    kind: FindingKind
     severity: Severity
     known: str
     engine: str
@@ -82,7 +82,7 @@ class Diagnosis:
     `batch` is the batch that the next start runs; None where that cannot be told.
     """
 
-    verdict: Verdict
+    verdict: CheckpointVerdict
     batch: int | None
     sentence: str
     findings: tuple[Finding, ...]

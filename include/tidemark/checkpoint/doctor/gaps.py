@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, numbered, spans
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, numbered, spans
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.missing import missing_ranges
 
@@ -23,7 +23,7 @@ def _offset_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
     newest = facts.offsets.newest
     if newest and newest - 1 not in facts.offsets.batches:
         yield Finding(
-            Kind.GAP,
+            FindingKind.GAP,
             Severity.DAMAGE,
             f"offsets/{newest - 1} is missing, the file before the newest one.",
             f"It stops with `batch {newest - 1} doesn't exist`, unless the query runs with "
@@ -46,7 +46,7 @@ def _commit_gaps(facts: CheckpointFacts) -> Iterator[Finding]:
     lost = range(first, planned)
     if lost:
         yield Finding(
-            Kind.GAP,
+            FindingKind.GAP,
             Severity.WARNING,
             f"The newest of the commits is {committed if committed is not None else 'missing'}, "
             f"but offsets are there up to {planned}: the commits of batches {spans([lost])} are "
@@ -66,7 +66,7 @@ def _old_gap(log: str, batches: Sequence[int]) -> Iterator[Finding]:
     missing = missing_ranges(batches, batches[0], batches[-1]) if batches else ()
     if missing:
         yield Finding(
-            Kind.GAP,
+            FindingKind.GAP,
             Severity.WARNING,
             f"`{log}` has a gap: {spans(missing)} are missing, and older batches are there.",
             "It does not read these files at a start. It removes the oldest files only, so "

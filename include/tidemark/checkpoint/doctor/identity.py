@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, shown
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, shown
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
 from tidemark.checkpoint.reading.log_formats import OffsetEntry
 from tidemark.checkpoint.reading.source_offsets import (
@@ -27,7 +27,7 @@ def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Itera
     started = bool(facts.offsets.batches or facts.commits.batches or facts.operators)
     if found is None and started:
         yield Finding(
-            Kind.METADATA,
+            FindingKind.METADATA,
             Severity.DAMAGE,
             "The file `metadata`, which holds the query's id, is missing.",
             "Spark 4.2 stops with `STREAMING_CHECKPOINT_MISSING_METADATA_FILE`; a version without "
@@ -40,9 +40,9 @@ def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Itera
         )
     elif isinstance(found, Unreadable):
         yield Finding(
-            Kind.METADATA,
+            FindingKind.METADATA,
             Severity.UNKNOWN if found.undecided else Severity.DAMAGE,
-            f"{found.told}.",
+            f"{found.summary}.",
             "It reads this file at a start, and stops where it cannot.",
             "None yet: nothing runs.",
             "Restore the file from a backup. A Delta sink's log tells the id: the `appId` of its "
@@ -52,7 +52,7 @@ def identity_findings(facts: CheckpointFacts, query_ids: Sequence[str]) -> Itera
         )
     elif found is not None and query_ids and found not in query_ids:
         yield Finding(
-            Kind.OTHER_QUERY,
+            FindingKind.OTHER_QUERY,
             Severity.DAMAGE,
             f"`metadata` holds the id {found}, but the query that was asked for is "
             f"{query_ids[-1]}.",
@@ -72,7 +72,7 @@ def writer_findings(facts: CheckpointFacts) -> Iterator[Finding]:
             # A start asks each source for the last batch once more; a file source refuses.
             stops = after.batch == facts.offsets.newest and _file_source_goes_back(before, after)
             yield Finding(
-                Kind.TWO_WRITERS,
+                FindingKind.TWO_WRITERS,
                 Severity.DAMAGE if stops else Severity.WARNING,
                 f"offsets/{after.batch} does not follow from batch {before.batch}: "
                 f"{'; '.join(broken)}.",

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.files import file_findings
-from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, Kind, Severity, Verdict
+from tidemark.checkpoint.doctor.findings import (
+    CheckpointVerdict,
+    Diagnosis,
+    Finding,
+    FindingKind,
+    Severity,
+)
 from tidemark.checkpoint.doctor.gaps import gap_findings
 from tidemark.checkpoint.doctor.identity import identity_findings, writer_findings
 from tidemark.checkpoint.doctor.logs import log_findings
@@ -24,7 +30,7 @@ _ORDER = tuple(Severity)
 
 
 @dataclass(frozen=True)
-class Known:
+class QueryFacts:
     """What is known of a query besides its checkpoint; None where it is not.
 
     `query_ids`: those that its sink knows, newest last; empty where nobody can tell.
@@ -37,13 +43,15 @@ class Known:
     output_mode: str | None = None
 
 
-def judge(facts: CheckpointFacts, now: datetime, known: Known | None = None) -> Diagnosis:
+def judge_checkpoint(
+    facts: CheckpointFacts, now: datetime, known: QueryFacts | None = None
+) -> Diagnosis:
     """The verdict on a checkpoint that no query works on, and what was found, worst first.
 
     Pure: it looks at nothing but its arguments. `now` (UTC) tells old leftovers from files that
     are being written.
     """
-    known = known or Known()
+    known = known or QueryFacts()
     repeats = facts.offsets.newest is not None and facts.next_batch == facts.offsets.newest
     findings = [
         *log_findings(facts),
@@ -57,37 +65,37 @@ def judge(facts: CheckpointFacts, now: datetime, known: Known | None = None) -> 
         *file_findings(facts, now),
     ]
     verdict = _verdict(facts, findings, known, repeats)
-    if verdict is Verdict.NO_DATA_BATCH:
+    if verdict is CheckpointVerdict.NO_DATA_BATCH:
         findings.append(no_data_batch(facts, known.output_mode))
-    if verdict is Verdict.KILLED:
+    if verdict is CheckpointVerdict.KILLED:
         findings.append(_repeated(facts))
     findings.sort(key=lambda one: _ORDER.index(one.severity))
-    told = verdict in (Verdict.DAMAGED, Verdict.UNKNOWN)
-    batch = None if told else facts.next_batch
+    unusable = verdict in (CheckpointVerdict.DAMAGED, CheckpointVerdict.UNKNOWN)
+    batch = None if unusable else facts.next_batch
     return Diagnosis(verdict, batch, _sentence(verdict, facts, findings), tuple(findings))
 
 
 def _verdict(
-    facts: CheckpointFacts, findings: list[Finding], known: Known, repeats: bool
-) -> Verdict:
+    facts: CheckpointFacts, findings: list[Finding], known: QueryFacts, repeats: bool
+) -> CheckpointVerdict:
     severities = {one.severity for one in findings}
     if Severity.DAMAGE in severities:
-        return Verdict.DAMAGED
+        return CheckpointVerdict.DAMAGED
     if Severity.UNKNOWN in severities:
-        return Verdict.UNKNOWN
+        return CheckpointVerdict.UNKNOWN
     if facts.offsets.newest is None:
-        return Verdict.NEW
+        return CheckpointVerdict.NEW
     if repeats:
-        return Verdict.KILLED
+        return CheckpointVerdict.KILLED
     if waits_for_watermark(facts, known.output_mode):
-        return Verdict.NO_DATA_BATCH
-    return Verdict.CLEAN_END
+        return CheckpointVerdict.NO_DATA_BATCH
+    return CheckpointVerdict.CLEAN_END
 
 
 def _repeated(facts: CheckpointFacts) -> Finding:
     batch = facts.next_batch
     return Finding(
-        Kind.REPEATED_BATCH,
+        FindingKind.REPEATED_BATCH,
         Severity.NOTE,
         f"offsets/{batch} is there and commits/{batch} is not: the last run ended in the middle of "
         f"batch {batch}, or still runs.",
@@ -101,23 +109,23 @@ def _repeated(facts: CheckpointFacts) -> Finding:
     )
 
 
-def _sentence(verdict: Verdict, facts: CheckpointFacts, findings: list[Finding]) -> str:
+def _sentence(verdict: CheckpointVerdict, facts: CheckpointFacts, findings: list[Finding]) -> str:
     batch = facts.next_batch
     match verdict:
-        case Verdict.NEW:
+        case CheckpointVerdict.NEW:
             return "No batch has been planned here: a query that starts begins with batch 0."
-        case Verdict.CLEAN_END:
+        case CheckpointVerdict.CLEAN_END:
             return f"Batch {batch - 1} is done; the next one is batch {batch}, with new offsets."
-        case Verdict.NO_DATA_BATCH:
+        case CheckpointVerdict.NO_DATA_BATCH:
             return (
                 f"Batch {batch - 1} is done, but no batch has applied the watermark that it left: "
                 f"batch {batch} will, with the next rows."
             )
-        case Verdict.KILLED:
+        case CheckpointVerdict.KILLED:
             return f"Batch {batch} was planned and not committed: it runs again as it was planned."
-        case Verdict.UNKNOWN:
+        case CheckpointVerdict.UNKNOWN:
             return "What decides is in a format that is not known here: it was not judged."
-        case Verdict.DAMAGED:
+        case CheckpointVerdict.DAMAGED:
             damage = sum(one.severity is Severity.DAMAGE for one in findings)
             findings_of = "finding" if damage == 1 else "findings"
             return f"It cannot be continued rightly as it is: {damage} {findings_of} of damage."

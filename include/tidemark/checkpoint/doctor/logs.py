@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import (
     Finding,
-    Kind,
+    FindingKind,
     Severity,
     examples,
     numbered,
     shown,
 )
-from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts, Problem, Unreadable
+from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts, FileProblem, Unreadable
 
 _RESTORE = "Restore the file from a backup, or the whole checkpoint together with its tables."
 _NOT_READ = "It does not read this file at a start."
@@ -39,7 +39,7 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
     if planned is None and (committed is not None or facts.operators):
         held = f"commits/{committed}" if committed is not None else "state"
         yield Finding(
-            Kind.COMMIT_WITHOUT_OFFSET,
+            FindingKind.COMMIT_WITHOUT_OFFSET,
             Severity.DAMAGE,
             f"The folder `offsets` is empty or gone, but there is {held}.",
             "It begins with batch 0 again and reads the sources from their start, or stops: with a "
@@ -51,7 +51,7 @@ def _lost_offsets(facts: CheckpointFacts) -> Iterator[Finding]:
         )
     elif planned is not None and committed is not None and committed > planned:
         yield Finding(
-            Kind.COMMIT_WITHOUT_OFFSET,
+            FindingKind.COMMIT_WITHOUT_OFFSET,
             Severity.DAMAGE,
             f"commits/{committed} says that batch {committed} is done, but the newest of the "
             f"offsets is offsets/{planned}.",
@@ -73,7 +73,7 @@ def _unusable(facts: CheckpointFacts, log: AnyLog) -> Iterator[Finding]:
             yield _unusable_file(facts, log, batch, found)
     if log.empty:
         yield Finding(
-            Kind.LOG_FILE,
+            FindingKind.LOG_FILE,
             Severity.WARNING,
             f"Old files of `{log.name}` are empty: {shown(map(str, log.empty))}.",
             "It does not read these files at a start.",
@@ -85,11 +85,11 @@ def _unusable(facts: CheckpointFacts, log: AnyLog) -> Iterator[Finding]:
 
 def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unreadable) -> Finding:
     needed = batch in _read_at_start(log)
-    if found.problem is Problem.UNKNOWN_FORMAT:
+    if found.problem is FileProblem.UNKNOWN_FORMAT:
         return Finding(
-            Kind.UNKNOWN_FORMAT,
+            FindingKind.UNKNOWN_FORMAT,
             Severity.UNKNOWN if needed else Severity.NOTE,
-            f"{found.told}: a newer engine may have written it.",
+            f"{found.summary}: a newer engine may have written it.",
             "The version that wrote it reads it; an older one refuses it.",
             "None is known.",
             "Look at it with a newer Tidemark. It was not judged.",
@@ -98,20 +98,20 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
         )
     if not needed:
         return Finding(
-            Kind.LOG_FILE,
+            FindingKind.LOG_FILE,
             Severity.WARNING,
-            f"{found.told}.",
+            f"{found.summary}.",
             _NOT_READ,
             _NO_REWIND,
             "Nothing has to be done for the next start.",
             (found.name,),
             1,
         )
-    if found.problem is Problem.UNREADABLE:
+    if found.problem is FileProblem.UNREADABLE:
         return Finding(
-            Kind.LOG_FILE,
+            FindingKind.LOG_FILE,
             Severity.UNKNOWN,
-            f"{found.told}.",
+            f"{found.summary}.",
             "It needs this file at a start.",
             "None is known.",
             "Look again: where a query runs, it may have removed the file meanwhile.",
@@ -120,12 +120,19 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
         )
     engine = (
         _SAYS_OF_EMPTY[log.name]
-        if found.problem is Problem.EMPTY
+        if found.problem is FileProblem.EMPTY
         else "It stops: the text cannot be read as JSON."
     )
     risk, advice = _mending(facts, log, batch)
     return Finding(
-        Kind.LOG_FILE, Severity.DAMAGE, f"{found.told}.", engine, risk, advice, (found.name,), 1
+        FindingKind.LOG_FILE,
+        Severity.DAMAGE,
+        f"{found.summary}.",
+        engine,
+        risk,
+        advice,
+        (found.name,),
+        1,
     )
 
 

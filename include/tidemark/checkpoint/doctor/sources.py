@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import (
     Finding,
-    Kind,
+    FindingKind,
     Severity,
     examples,
     numbered,
     shown,
     spans,
 )
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Source, SourceList
+from tidemark.checkpoint.reading.facts import CheckpointFacts, CheckpointSource, SourceList
 from tidemark.checkpoint.reading.log_formats import ListedFile
 from tidemark.checkpoint.reading.missing import missing_ranges
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
@@ -48,7 +48,7 @@ def source_findings(facts: CheckpointFacts, repeats: bool) -> Iterator[Finding]:
             yield from _listed_files(facts, source, source.file_list, repeats)
 
 
-def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
+def _lists(source: CheckpointSource, offset: FileOffset) -> Iterator[Finding]:
     lists = source.file_list
     if lists is None and not source.id.isdecimal():
         # A source that was given a name: which folder is its own is not known then.
@@ -60,7 +60,7 @@ def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
     if missing:
         in_silence = have and max(have) < newest
         yield Finding(
-            Kind.SOURCE_LIST,
+            FindingKind.SOURCE_LIST,
             Severity.DAMAGE,
             f"Lists of the files of source {source.id} are missing: {spans(missing)}. A start "
             f"needs {first} to {newest}.",
@@ -73,15 +73,15 @@ def _lists(source: Source, offset: FileOffset) -> Iterator[Finding]:
         )
 
 
-def _unreadable(source: Source, lists: SourceList) -> Iterator[Finding]:
+def _unreadable(source: CheckpointSource, lists: SourceList) -> Iterator[Finding]:
     first = max(lists.compacted, default=0)
     for found in lists.unreadable:
         number = int(found.name.rpartition("/")[2].removesuffix(".compact"))
         damage = Severity.UNKNOWN if found.undecided else Severity.DAMAGE
         yield Finding(
-            Kind.SOURCE_LIST,
+            FindingKind.SOURCE_LIST,
             damage if number >= first else Severity.WARNING,
-            f"{found.told}.",
+            f"{found.summary}.",
             "It reads the newest compacted list and all after it at a start, and stops at this one."
             if number >= first
             else "It does not read this list at a start.",
@@ -93,11 +93,11 @@ def _unreadable(source: Source, lists: SourceList) -> Iterator[Finding]:
 
 
 def _listed_files(
-    facts: CheckpointFacts, source: Source, lists: SourceList, repeats: bool
+    facts: CheckpointFacts, source: CheckpointSource, lists: SourceList, repeats: bool
 ) -> Iterator[Finding]:
     if lists.not_checked:
         yield Finding(
-            Kind.SOURCE_FILES,
+            FindingKind.SOURCE_FILES,
             Severity.NOTE,
             f"The files that source {source.id} lists could not be looked for: {lists.not_checked}",
             "It looks for them when a batch reads them.",
@@ -116,7 +116,7 @@ def _listed_files(
     yield from _gone(source, [one for one in gone if one.batch not in again], False, looked_at)
     if changed:
         yield Finding(
-            Kind.SOURCE_FILES,
+            FindingKind.SOURCE_FILES,
             Severity.WARNING,
             f"Of the newest {looked_at} files that source {source.id} took, {len(changed)} have "
             f"changed since: {shown(one.uri for one in changed)}.",
@@ -130,12 +130,12 @@ def _listed_files(
 
 
 def _gone(
-    source: Source, gone: list[ListedFile], needed: bool, looked_at: int
+    source: CheckpointSource, gone: list[ListedFile], needed: bool, looked_at: int
 ) -> Iterator[Finding]:
     if not gone:
         return
     yield Finding(
-        Kind.SOURCE_FILES,
+        FindingKind.SOURCE_FILES,
         Severity.DAMAGE if needed else Severity.NOTE,
         f"Of the newest {looked_at} files that source {source.id} took, {len(gone)} are gone"
         f"{', which the batch that runs again reads' if needed else ''}: "
@@ -154,7 +154,7 @@ def _gone(
     )
 
 
-def _of_repeated_batch(facts: CheckpointFacts, source: Source) -> range:
+def _of_repeated_batch(facts: CheckpointFacts, source: CheckpointSource) -> range:
     """The numbers of the lists that the planned batch reads."""
     if not isinstance(source.offset, FileOffset):
         return range(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples, shown
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples, shown
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
 from tidemark.checkpoint.reading.missing_stores import missing_stores, partition_count
@@ -28,7 +28,7 @@ def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
     provider = facts.conf.get(_PROVIDER, "")
     if facts.operators and provider and provider.rpartition(".")[2] not in _KNOWN_PROVIDERS:
         yield Finding(
-            Kind.UNKNOWN_FORMAT,
+            FindingKind.UNKNOWN_FORMAT,
             Severity.UNKNOWN,
             f"The state is kept by {provider}, whose files are not known here.",
             "It reads them with that class.",
@@ -50,7 +50,7 @@ def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
 def _no_state(version: int) -> Finding:
     """A watermark is of use to stateful operators only, but a query without them may have one."""
     return Finding(
-        Kind.STATE,
+        FindingKind.STATE,
         Severity.UNKNOWN,
         "The query has a watermark, and there is no folder `state`.",
         "If the query keeps state, it stops: `STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY` "
@@ -78,9 +78,9 @@ def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[
         for name in (*built.missing, *built.empty)
     ]
     yield Finding(
-        Kind.STATE,
+        FindingKind.STATE,
         Severity.DAMAGE,
-        f"Version {version} of {_stores(broken)} cannot be built: {_told(broken)}.",
+        f"Version {version} of {_stores(broken)} cannot be built: {_summary(broken)}.",
         _says(broken),
         "The state of these partitions: sums, windows and keys that are still open.",
         _advice(broken),
@@ -97,7 +97,7 @@ def _name(store: StoreId) -> str:
     return f"operator {store.operator}, partition {store.partition}, store {store.store}"
 
 
-def _told(broken: list[tuple[Store, Rebuild]]) -> str:
+def _summary(broken: list[tuple[Store, Rebuild]]) -> str:
     """The facts of the first store, as an example for the others."""
     store, built = broken[0]
     said = []
@@ -142,7 +142,7 @@ def _missing_partitions(
     gone = [store.folder for store in missing_stores(facts, operator)]
     if gone:
         yield Finding(
-            Kind.STATE,
+            FindingKind.STATE,
             Severity.DAMAGE,
             f"Operator {operator.id} has {partition_count(facts, operator)} partitions, of which "
             f"the state of {len(gone):,} is missing: {shown(gone)}.",
@@ -159,7 +159,7 @@ def _shared(operator: Operator) -> Iterator[Finding]:
     ]
     if files:
         yield Finding(
-            Kind.STATE,
+            FindingKind.STATE,
             Severity.DAMAGE,
             f"Operator {operator.id}: {len(files):,} files that RocksDB snapshots need are "
             f"missing or of another size: {shown(files)}.",
@@ -174,7 +174,7 @@ def _shared(operator: Operator) -> Iterator[Finding]:
 def _cut(operator: Operator) -> Iterator[Finding]:
     if operator.cut:
         yield Finding(
-            Kind.STATE,
+            FindingKind.STATE,
             Severity.DAMAGE,
             f"Operator {operator.id}: {len(operator.cut):,} files of state do not end as the "
             f"engine ends them, so they were cut: {shown(operator.cut)}.",
@@ -192,9 +192,9 @@ def _own_files(operator: Operator) -> Iterator[Finding]:
         schema = "schema" in found.name.lower()
         needed = Severity.UNKNOWN if found.undecided else Severity.DAMAGE
         yield Finding(
-            Kind.STATE_METADATA,
+            FindingKind.STATE_METADATA,
             needed if schema else Severity.WARNING,
-            f"{found.told}.",
+            f"{found.summary}.",
             "It stops when it compares the schema of the state (`EOFException`)."
             if schema
             else "It goes on; the readers `statestore` and `state-metadata` stop.",

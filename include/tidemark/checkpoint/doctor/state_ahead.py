@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity, examples
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
 
 
@@ -32,7 +32,7 @@ def _ahead(facts: CheckpointFacts, operator: Operator) -> Iterator[Finding]:
         for file in store.files[version]
     ]
     yield Finding(
-        Kind.STATE_AHEAD,
+        FindingKind.STATE_AHEAD,
         Severity.DAMAGE,
         f"Operator {operator.id} has state of version {ahead[0].newest}, but the log can have "
         f"written none above {newest}: {len(files):,} files in {len(ahead):,} stores.",

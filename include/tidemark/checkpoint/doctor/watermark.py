@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from tidemark.checkpoint.doctor.findings import Finding, Kind, Severity
+from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.pipeline.instants import instant_text
 
@@ -46,7 +46,7 @@ def no_data_batch(facts: CheckpointFacts, output_mode: str | None) -> Finding:
     before = (offsets.watermark_ms or 0) if offsets else 0
     unsure = "" if output_mode else " (not in complete mode, which the files do not tell)"
     return Finding(
-        Kind.NO_DATA_BATCH,
+        FindingKind.NO_DATA_BATCH,
         Severity.NOTE,
         f"commits/{batch} leaves the watermark {instant_text(after)}, and offsets/{batch} ran by "
         f"{instant_text(before)}: no batch has applied the newer one to the state. The last run "
@@ -82,7 +82,7 @@ def watermark_findings(facts: CheckpointFacts, newest_event_ms: int | None) -> I
 def _ahead(facts: CheckpointFacts, watermark: int, other: int, what: str) -> Finding:
     ahead = timedelta(milliseconds=watermark - other)
     return Finding(
-        Kind.WATERMARK,
+        FindingKind.WATERMARK,
         Severity.WARNING,
         f"The watermark is {instant_text(watermark)}, {ahead} after {what} "
         f"({instant_text(other)}).",

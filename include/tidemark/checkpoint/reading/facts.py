@@ -17,7 +17,7 @@ from tidemark.storage.files import FileFacts
 E = TypeVar("E")
 
 
-class Problem(StrEnum):
+class FileProblem(StrEnum):
     """Why a file could not be taken for what its name says."""
 
     EMPTY = "is empty"
@@ -31,16 +31,16 @@ class Unreadable:
     """A file that is there and cannot be used; `held` says what it holds, or why."""
 
     name: str
-    problem: Problem
+    problem: FileProblem
     held: str = ""
 
     @property
     def undecided(self) -> bool:
         """Could nothing be told, good or bad: a newer format, or a store that did not answer?"""
-        return self.problem in (Problem.UNKNOWN_FORMAT, Problem.UNREADABLE)
+        return self.problem in (FileProblem.UNKNOWN_FORMAT, FileProblem.UNREADABLE)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.name} {self.problem}" + (f" ({self.held})" if self.held else "")
 
 
@@ -88,7 +88,7 @@ class SourceList:
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """A source of the query: its id in the offset log, and its newest offset.
 
     `offset` is None where the log has none yet. `initial` is what `sources/M/0` holds for a source
@@ -143,7 +143,7 @@ class CheckpointFacts:
     query_id: str | Unreadable | None
     offsets: Log[OffsetEntry]
     commits: Log[CommitEntry]
-    sources: tuple[Source, ...]
+    sources: tuple[CheckpointSource, ...]
     operators: tuple[Operator, ...]
     sections: Mapping[str, Section]
     leftovers: Mapping[str, FileFacts]

@@ -19,7 +19,7 @@ from tidemark.checkpoint.reading.log_formats import parse_commit, parse_metadata
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read_sources import read_sources
 from tidemark.checkpoint.reading.read_state import read_operators
-from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.storage.files import FileFacts
 
 E = TypeVar("E")
@@ -49,10 +49,10 @@ def read_checkpoint(
     """
     files = checkpoint_files(uri, options)
     on_listed(len(files))
-    return read_files(Reader(uri, options, files), sort_files(files), limits or Limits())
+    return read_files(CheckpointReader(uri, options, files), sort_files(files), limits or Limits())
 
 
-def read_files(reader: Reader, layout: Layout, limits: Limits) -> CheckpointFacts:
+def read_files(reader: CheckpointReader, layout: Layout, limits: Limits) -> CheckpointFacts:
     """Read a checkpoint that was listed already; `layout` is what the listing says of its files."""
     offsets = _log(reader, "offsets", layout.logs["offsets"], parse_offsets, limits.log_files)
     commits = _log(reader, "commits", layout.logs["commits"], parse_commit, limits.log_files)
@@ -86,7 +86,7 @@ def read_files(reader: Reader, layout: Layout, limits: Limits) -> CheckpointFact
 
 
 def _log(
-    reader: Reader,
+    reader: CheckpointReader,
     name: str,
     files: Mapping[int, FileFacts],
     parse: Callable[[int, bytes], E],

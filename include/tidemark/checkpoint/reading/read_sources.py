@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidemark.checkpoint.reading.facts import Source, SourceList, Unreadable
+from tidemark.checkpoint.reading.facts import CheckpointSource, SourceList, Unreadable
 from tidemark.checkpoint.reading.log_formats import ListedFile, OffsetEntry, parse_listed_files
-from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.reading.source_offsets import (
     CountOffset,
     DeltaOffset,
@@ -26,11 +26,11 @@ _LARGEST_LIST = 64 << 20
 
 
 def read_sources(
-    reader: Reader,
+    reader: CheckpointReader,
     newest: OffsetEntry | None,
     folders: Mapping[str, Mapping[str, FileFacts]],
     files_checked: int,
-) -> tuple[Source, ...]:
+) -> tuple[CheckpointSource, ...]:
     """The sources that the newest offsets name, and those that have a folder only.
 
     Of each file list at most `files_checked` entries, the newest, are looked for in their store.
@@ -45,19 +45,19 @@ def read_sources(
 
 
 def _source(
-    reader: Reader,
+    reader: CheckpointReader,
     name: str,
     text: str | None,
     providers: Mapping[str, str],
     files: Mapping[str, FileFacts],
     files_checked: int,
-) -> Source:
+) -> CheckpointSource:
     offset = None if text is None else source_offset(text)
     initial = None if isinstance(offset, FileOffset) else _initial(reader, name, files)
     kind = providers.get(name) or _kind(offset, initial)
     lists_files = isinstance(offset, FileOffset) or (offset is None and initial is None)
     file_list = _file_list(reader, name, files, files_checked) if lists_files and files else None
-    return Source(name, kind, offset, file_list, initial)
+    return CheckpointSource(name, kind, offset, file_list, initial)
 
 
 def _kind(offset: SourceOffset | None, initial: str | None) -> str:
@@ -77,7 +77,7 @@ def _kind(offset: SourceOffset | None, initial: str | None) -> str:
             return "unknown"
 
 
-def _initial(reader: Reader, name: str, files: Mapping[str, FileFacts]) -> str | None:
+def _initial(reader: CheckpointReader, name: str, files: Mapping[str, FileFacts]) -> str | None:
     """What a source that lists no files wrote when it began; None where it wrote nothing.
 
     KafkaSourceInitialOffsetWriter puts a zero byte first, for Spark 2.1.0 (SPARK-19517).
@@ -95,7 +95,7 @@ def _initial(reader: Reader, name: str, files: Mapping[str, FileFacts]) -> str |
 
 
 def _file_list(
-    reader: Reader, name: str, files: Mapping[str, FileFacts], files_checked: int
+    reader: CheckpointReader, name: str, files: Mapping[str, FileFacts], files_checked: int
 ) -> SourceList:
     plain = sorted(int(file) for file in files if file.isdecimal())
     ends = (file.removesuffix(COMPACT) for file in files if file.endswith(COMPACT))

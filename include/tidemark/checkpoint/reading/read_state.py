@@ -11,7 +11,7 @@ from tidemark.checkpoint.reading.compressed import LZ4_END, ends_as_lz4
 from tidemark.checkpoint.reading.facts import Operator, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, Section
 from tidemark.checkpoint.reading.log_formats import CommitEntry, NotTheFormat
-from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store
 from tidemark.checkpoint.reading.state_metadata import (
@@ -25,7 +25,7 @@ _VERSIONED = "_metadata/v2/"
 
 
 def read_operators(
-    reader: Reader,
+    reader: CheckpointReader,
     layout: Layout,
     version: int,
     commit: CommitEntry | None,
@@ -68,7 +68,7 @@ def read_operators(
 class _Opening:
     """Opens files of state until so many were opened."""
 
-    def __init__(self, reader: Reader, files: int, lz4: bool) -> None:
+    def __init__(self, reader: CheckpointReader, files: int, lz4: bool) -> None:
         self.reader, self.left, self.lz4 = reader, files, lz4
         self._cut: list[str] = []
         self._shared: dict[str, Section] = {}
@@ -120,7 +120,7 @@ class _Opening:
 
 
 def _metadata(
-    reader: Reader, number: int, own_files: list[str], unreadable: list[Unreadable]
+    reader: CheckpointReader, number: int, own_files: list[str], unreadable: list[Unreadable]
 ) -> OperatorMetadata | None:
     versioned = [n for n in own_files if n.startswith(_VERSIONED) and _last(n).isdecimal()]
     newest = max(versioned, key=lambda name: int(_last(name)), default=None)
@@ -135,7 +135,7 @@ def _metadata(
 
 
 def _schemas(
-    reader: Reader, number: int, own_files: list[str], unreadable: list[Unreadable]
+    reader: CheckpointReader, number: int, own_files: list[str], unreadable: list[Unreadable]
 ) -> Iterable[tuple[str, StateSchema]]:
     for name in own_files:
         if not (name.endswith("_metadata/schema") or name.startswith("_stateSchema/")):

@@ -8,7 +8,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from tidemark.checkpoint.reading.checksums import matches_twin, parse_checksum, twin_of
-from tidemark.checkpoint.reading.facts import Problem, Unreadable
+from tidemark.checkpoint.reading.facts import FileProblem, Unreadable
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.source_files import is_uri
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Reader:
+class CheckpointReader:
     """The files of one checkpoint. `wrong_checksums` collects those that do not match theirs."""
 
     uri: str
@@ -32,13 +32,13 @@ class Reader:
         if isinstance(data, Unreadable):
             return data
         if not data:
-            return Unreadable(name, Problem.EMPTY)
+            return Unreadable(name, FileProblem.EMPTY)
         try:
             return parse(data)
         except UnknownFormat as error:
-            return Unreadable(name, Problem.UNKNOWN_FORMAT, str(error))
+            return Unreadable(name, FileProblem.UNKNOWN_FORMAT, str(error))
         except NotTheFormat as error:
-            return Unreadable(name, Problem.NOT_THE_FORMAT, f"it holds {error}")
+            return Unreadable(name, FileProblem.NOT_THE_FORMAT, f"it holds {error}")
 
     def has_checksum(self, name: str) -> bool:
         """Has a file a checksum beside it, of either kind?"""
@@ -51,7 +51,7 @@ class Reader:
             if not self._matches(name, data):
                 self.wrong_checksums.append(name)
         except StorageUnavailable as error:
-            return Unreadable(name, Problem.UNREADABLE, str(error))
+            return Unreadable(name, FileProblem.UNREADABLE, str(error))
         return data
 
     def end(self, name: str, length: int) -> bytes | Unreadable:
@@ -60,7 +60,7 @@ class Reader:
         try:
             return read_end(place, self.files[name].size, length, self.options)
         except StorageUnavailable as error:
-            return Unreadable(name, Problem.UNREADABLE, str(error))
+            return Unreadable(name, FileProblem.UNREADABLE, str(error))
 
     def _matches(self, name: str, data: bytes) -> bool:
         twin, checksum = twin_of(name), f"{name}.crc"

@@ -41,13 +41,13 @@ def rebuild_after(store: Store, version: int, commit: CommitEntry | None) -> Reb
     """How the version that the batch of `commit` left is built; `commit` is None where it is not
     known, or where version 0 is asked for."""
     if commit is None or commit.batch != version - 1:
-        return rebuild(store, version)
+        return plan_rebuild(store, version)
     partitions = commit.state_ids.get(store.id.operator, ())
     known = store.id.partition < len(partitions)
-    return rebuild(store, version, partitions[store.id.partition] if known else ())
+    return plan_rebuild(store, version, partitions[store.id.partition] if known else ())
 
 
-def rebuild(store: Store, version: int, unique_ids: tuple[str, ...] = ()) -> Rebuild:
+def plan_rebuild(store: Store, version: int, unique_ids: tuple[str, ...] = ()) -> Rebuild:
     """How `version` of a store is built from its files; version 0 is an empty store.
 
     `unique_ids`: of the version's own file, in checkpoint format 2.

@@ -23,7 +23,7 @@ class FileOffset:
     log_offset: int
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"file list {self.log_offset}"
 
 
@@ -44,7 +44,7 @@ class DeltaOffset:
         return self.index < _FIRST_FILE
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         place = f"before version {self.version}" if self.before_version else self._within
         return f"{place} of table {self.table_id}"
 
@@ -62,7 +62,7 @@ class KafkaOffset:
     topics: Mapping[str, Mapping[int, int]]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return "; ".join(
             f"{topic}: {len(partitions)} partitions, sum of offsets {sum(partitions.values()):,}"
             for topic, partitions in self.topics.items()
@@ -76,7 +76,7 @@ class CountOffset:
     value: int
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.value:,}"
 
 
@@ -87,7 +87,7 @@ class RateOffset:
     text: str
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return self.text
 
 
@@ -98,7 +98,7 @@ class UnknownOffset:
     text: str
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return self.text
 
 

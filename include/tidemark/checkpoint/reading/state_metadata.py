@@ -64,7 +64,7 @@ def parse_operator_metadata(data: bytes) -> OperatorMetadata:
 
 def parse_schema(data: bytes) -> StateSchema:
     """The schema file of a store; of v3 only the version. Raises as the parsers of logs do."""
-    reader = _Reader(data)
+    reader = _MetadataReader(data)
     version = reader.text()
     number = version.removeprefix("v")
     if not version.startswith("v") or not number.isdecimal() or int(number) > NEWEST_SCHEMA:
@@ -85,7 +85,7 @@ def _columns(schema: str) -> Iterator[str]:
         raise NotTheFormat(repr(schema[:80])) from error
 
 
-class _Reader:
+class _MetadataReader:
     """Java's DataInput, as far as schema files need it."""
 
     def __init__(self, data: bytes) -> None:

@@ -57,7 +57,7 @@ class Figure:
         return StateVerdict.DUE if due else StateVerdict.OVERDUE
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.value:,} {self.what} to replay, {self.bound} {self.limit:,}"
 
 
@@ -128,7 +128,7 @@ def _check(partition: Partition, limits: StateLimits) -> PartitionCheck:
     figure = max(figures, key=lambda one: one.share)
     if partition.lost:
         return PartitionCheck(partition, StateVerdict.LOST, figure, shown(partition.lost))
-    return PartitionCheck(partition, figure.verdict, figure, figure.told)
+    return PartitionCheck(partition, figure.verdict, figure, figure.summary)
 
 
 def _bytes(partition: Partition, limit: int) -> Figure:
@@ -144,16 +144,16 @@ def _whole(
 ) -> tuple[StateVerdict, str]:
     """The worst verdict with its reason; of several, the figure that is beyond its limit most."""
     found = [(StateVerdict.UNKNOWN, 0.0, one.known) for one in state.unknown]
-    found += [(w.verdict, w.figure.share, _told(w)) for w in (one.worst for one in stores)]
+    found += [(w.verdict, w.figure.share, _summary(w)) for w in (one.worst for one in stores)]
     found += [(StateVerdict.LOST, 0.0, one.known) for one in state.damage]
     if stores:
-        found.append((files.verdict, files.share, files.told))
+        found.append((files.verdict, files.share, files.summary))
     if not found:
         return StateVerdict.HEALTHY, "the query keeps no state yet"
     verdict, _, reason = max(found, key=lambda one: (_ORDER.index(one[0]), one[1]))
     return verdict, reason
 
 
-def _told(worst: PartitionCheck) -> str:
+def _summary(worst: PartitionCheck) -> str:
     lost = worst.verdict is StateVerdict.LOST
     return worst.reason if lost else f"{worst.partition.id.folder}: {worst.reason}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from tidemark.checkpoint.doctor.findings import Kind, Severity
+from tidemark.checkpoint.doctor.findings import FindingKind, Severity
 from tidemark.checkpoint.doctor.state import state_findings
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
 from tidemark.checkpoint.reading.layout import Section
@@ -21,7 +21,7 @@ def inventory(facts: CheckpointFacts) -> StateInventory:
     """What a checkpoint's state holds; no stores where its class of store is not known here."""
     findings = tuple(state_findings(facts))
     unknown = tuple(one for one in findings if one.severity is Severity.UNKNOWN)
-    judged = all(one.kind is not Kind.UNKNOWN_FORMAT for one in unknown)
+    judged = all(one.kind is not FindingKind.UNKNOWN_FORMAT for one in unknown)
     return StateInventory(
         facts.uri,
         facts.version_needed,

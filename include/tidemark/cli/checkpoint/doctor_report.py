@@ -8,7 +8,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, Severity, Verdict
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Finding, Severity
 
 # More findings than these are counted; `--json` holds all.
 _SHOWN = 10
@@ -20,27 +20,33 @@ _STYLES = {
 }
 
 
-def print_diagnosis(console: Console, name: str, told: Diagnosis, in_use: bool) -> None:
+def print_diagnosis(console: Console, name: str, diagnosis: Diagnosis, in_use: bool) -> None:
     """Print the verdict on a checkpoint, and its worst findings."""
-    console.print(f"\n{name}: {verdict_text(told)}{'' if in_use else ' (not in use)'}")
-    console.print(told.sentence, soft_wrap=True)
-    for finding in told.findings[:_SHOWN]:
+    console.print(f"\n{name}: {verdict_text(diagnosis)}{'' if in_use else ' (not in use)'}")
+    console.print(diagnosis.sentence, soft_wrap=True)
+    for finding in diagnosis.findings[:_SHOWN]:
         console.print(f"\n{finding.severity} · {finding.kind}", style=_STYLES[finding.severity])
         console.print(_finding(finding))
-    if len(told.findings) > _SHOWN:
-        console.print(f"\nand {len(told.findings) - _SHOWN} more findings; --json tells all")
+    if len(diagnosis.findings) > _SHOWN:
+        console.print(f"\nand {len(diagnosis.findings) - _SHOWN} more findings; --json tells all")
 
 
-def verdict_text(told: Diagnosis) -> str:
+def verdict_text(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the batch where it has one."""
-    return f"{told.verdict} {told.batch}" if told.verdict is Verdict.KILLED else str(told.verdict)
+    return (
+        f"{diagnosis.verdict} {diagnosis.batch}"
+        if diagnosis.verdict is CheckpointVerdict.KILLED
+        else str(diagnosis.verdict)
+    )
 
 
-def as_json(told: Diagnosis) -> dict[str, object]:
+def diagnosis_json(diagnosis: Diagnosis) -> dict[str, object]:
     """A diagnosis as JSON holds it; of each finding's files, the first ones and their count."""
-    return {"verdict": str(told.verdict), "batch": told.batch, "sentence": told.sentence} | {
-        "findings": [asdict(finding) for finding in told.findings]
-    }
+    return {
+        "verdict": str(diagnosis.verdict),
+        "batch": diagnosis.batch,
+        "sentence": diagnosis.sentence,
+    } | {"findings": [asdict(finding) for finding in diagnosis.findings]}
 
 
 def _finding(finding: Finding) -> Table:

@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from tidemark.cli.checkpoint.housekeep_report import plan_as_json, print_plan
-from tidemark.cli.checkpoint.show import print_json, report_console
-from tidemark.cli.checkpoint.targets import Target, place_or_pipeline
+from tidemark.cli.checkpoint.show import print_documents, report_console
+from tidemark.cli.checkpoint.targets import CheckpointTarget, place_or_pipeline
 from tidemark.cli.exit_codes import VERDICTS
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
@@ -17,8 +17,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import ENGINE_DEFAULT
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.upkeep.foreign_checkpoint import check_foreign, plan_checkpoint
-from tidemark.upkeep.housekeep import carry_out
-from tidemark.upkeep.plan import Plan
+from tidemark.upkeep.housekeep import carry_out_housekeeping
+from tidemark.upkeep.plan import HousekeepingPlan
 
 
 def housekeep_place(
@@ -26,8 +26,8 @@ def housekeep_place(
 ) -> int:
     """Print the plans, carried out with `apply`; the exit code is the largest of those refused."""
     found = place_or_pipeline(given, settings)
-    planned: dict[str, Plan | None]
-    if isinstance(found, Target):
+    planned: dict[str, HousekeepingPlan | None]
+    if isinstance(found, CheckpointTarget):
         planned = {found.name: _of_path(found, apply, keep_batches or ENGINE_DEFAULT)}
     elif keep_batches is not None:
         raise typer.BadParameter(
@@ -40,16 +40,18 @@ def housekeep_place(
     return max((VERDICTS[plan.verdict] for plan in refused), default=SUCCESS)
 
 
-def _of_path(target: Target, apply: bool, batches: int) -> Plan:
+def _of_path(target: CheckpointTarget, apply: bool, batches: int) -> HousekeepingPlan:
     if apply:
         check_foreign(target.uri, target.options)
     plan = plan_checkpoint(target.uri, target.options, batches, datetime.now(UTC))
     if apply:
-        carry_out(plan, target.options)
+        carry_out_housekeeping(plan, target.options)
     return plan
 
 
-def _of_pipeline(pipeline: Pipeline, settings: Settings, apply: bool) -> dict[str, Plan | None]:
+def _of_pipeline(
+    pipeline: Pipeline, settings: Settings, apply: bool
+) -> dict[str, HousekeepingPlan | None]:
     # delta-rs, Arrow and DuckDB, which a path does without.
     from tidemark.upkeep.pipeline_housekeeping import housekeep_pipeline, plan_pipeline
 
@@ -62,9 +64,11 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings, apply: bool) -> dict[st
     return {one.checkpoint.name: one.plan for one in kept}
 
 
-def _show(planned: dict[str, Plan | None], applied: bool, in_json: bool) -> None:
+def _show(planned: dict[str, HousekeepingPlan | None], applied: bool, in_json: bool) -> None:
     if in_json:
-        print_json([{"name": name} | plan_as_json(plan, applied) for name, plan in planned.items()])
+        print_documents(
+            [{"name": name} | plan_as_json(plan, applied) for name, plan in planned.items()]
+        )
         return
     console = report_console()
     for name, plan in planned.items():

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import examples
-from tidemark.upkeep.plan import Plan, Share
+from tidemark.upkeep.plan import HousekeepingPlan, Share
 
 
-def print_plan(console: Console, name: str, plan: Plan | None, applied: bool) -> None:
+def print_plan(console: Console, name: str, plan: HousekeepingPlan | None, applied: bool) -> None:
     """Print what goes, or went where it is `applied`, and why the rest stays."""
     if plan is None:
         console.print(f"\n{name}: no query has started yet")
@@ -23,7 +23,7 @@ def print_plan(console: Console, name: str, plan: Plan | None, applied: bool) ->
     console.print(_sentence(plan, applied), soft_wrap=True)
 
 
-def plan_as_json(plan: Plan | None, applied: bool) -> dict[str, object]:
+def plan_as_json(plan: HousekeepingPlan | None, applied: bool) -> dict[str, object]:
     """A plan as JSON holds it; of the names that go, the first ones and their count."""
     if plan is None:
         return {"verdict": "new", "applied": False, "shares": []}
@@ -54,7 +54,7 @@ def _share(share: Share) -> dict[str, object]:
     }
 
 
-def _table(plan: Plan, applied: bool) -> Table:
+def _table(plan: HousekeepingPlan, applied: bool) -> Table:
     table = Table(box=SIMPLE, show_edge=False)
     table.add_column("files of")
     gone = "gone" if applied else "may go"
@@ -63,12 +63,12 @@ def _table(plan: Plan, applied: bool) -> Table:
     table.add_column("why")
     for share in plan.shares:
         numbers = (share.files, share.size, len(share.going), share.going_size)
-        told = "; ".join(share.reasons)
-        table.add_row(str(share.kind), *(f"{number:,}" for number in numbers), told)
+        reasons = "; ".join(share.reasons)
+        table.add_row(str(share.kind), *(f"{number:,}" for number in numbers), reasons)
     return table
 
 
-def _sentence(plan: Plan, applied: bool) -> str:
+def _sentence(plan: HousekeepingPlan, applied: bool) -> str:
     kept = f"{plan.kept.start:,} to {plan.kept.stop - 1:,}" if plan.kept else "none yet"
     did = "removed" if applied else "may go (nothing was changed: --apply removes them)"
     return (

@@ -16,28 +16,30 @@ _BAR = 24
 _SHOWN = 10
 
 
-def print_overview(console: Console, name: str, told: Overview) -> None:
+def print_checkpoint_overview(console: Console, name: str, overview: Overview) -> None:
     """Print what a checkpoint holds: batches, watermark, sources, state, files."""
-    console.print(f"\n{name}: {told.uri}" if name != told.uri else f"\n{name}", soft_wrap=True)
-    console.print(_summary(told))
-    if told.sources:
-        console.print(_sources(told))
-    if told.operators:
-        console.print(_operators(told))
-    console.print(_files(told))
+    console.print(
+        f"\n{name}: {overview.uri}" if name != overview.uri else f"\n{name}", soft_wrap=True
+    )
+    console.print(_summary(overview))
+    if overview.sources:
+        console.print(_sources(overview))
+    if overview.operators:
+        console.print(_operators(overview))
+    console.print(_files(overview))
 
 
-def _summary(told: Overview) -> Table:
+def _summary(overview: Overview) -> Table:
     table = Table(box=SIMPLE, show_edge=False, show_header=False)
-    table.add_row("query", told.query_id or _NOTHING)
-    for log, batches in told.batches.items():
+    table.add_row("query", overview.query_id or _NOTHING)
+    for log, batches in overview.batches.items():
         table.add_row(log, _batches(batches))
-    table.add_row("next batch", f"{told.next_batch:,}")
-    if told.batch_time_ms is not None:
-        table.add_row("time of the last batch", instant_text(told.batch_time_ms))
-    table.add_row("watermark", _watermark(told))
-    partitions = told.conf.get("spark.sql.shuffle.partitions")
-    if partitions and told.operators:
+    table.add_row("next batch", f"{overview.next_batch:,}")
+    if overview.batch_time_ms is not None:
+        table.add_row("time of the last batch", instant_text(overview.batch_time_ms))
+    table.add_row("watermark", _watermark(overview))
+    partitions = overview.conf.get("spark.sql.shuffle.partitions")
+    if partitions and overview.operators:
         table.add_row("recorded partitions", partitions)
     return table
 
@@ -50,14 +52,16 @@ def _batches(batches: tuple[int, int, int] | None) -> str:
     return f"{first:,} to {last:,}{gaps}"
 
 
-def _watermark(told: Overview) -> str:
-    if told.watermark_ms is None:
+def _watermark(overview: Overview) -> str:
+    if overview.watermark_ms is None:
         return "none yet"
-    said = instant_text(told.watermark_ms)
-    if told.batch_time_ms is not None:
-        said += f"; {_distance(told.watermark_ms, told.batch_time_ms)} the last batch's time"
-    if told.newest_event_ms is not None:
-        said += f"; {_distance(told.watermark_ms, told.newest_event_ms)} the newest event"
+    said = instant_text(overview.watermark_ms)
+    if overview.batch_time_ms is not None:
+        said += (
+            f"; {_distance(overview.watermark_ms, overview.batch_time_ms)} the last batch's time"
+        )
+    if overview.newest_event_ms is not None:
+        said += f"; {_distance(overview.watermark_ms, overview.newest_event_ms)} the newest event"
     return said
 
 
@@ -66,11 +70,11 @@ def _distance(watermark: int, other: int) -> str:
     return f"{apart} {'before' if watermark <= other else 'AFTER'}"
 
 
-def _sources(told: Overview) -> Table:
+def _sources(overview: Overview) -> Table:
     table = Table(
         "source", "kind", "ends at", "behind", "lists of files", box=SIMPLE, show_edge=False
     )
-    for one in told.sources[:_SHOWN]:
+    for one in overview.sources[:_SHOWN]:
         lists = f"{one.lists:,}" if one.lists or one.compacted else _NOTHING
         table.add_row(
             one.id,
@@ -79,16 +83,16 @@ def _sources(told: Overview) -> Table:
             _NOTHING if one.behind is None else f"{one.behind:,} versions",
             f"{lists} and {one.compacted:,} compacted" if one.compacted else lists,
         )
-    _and_more(table, len(told.sources))
+    _and_more(table, len(overview.sources))
     return table
 
 
-def _operators(told: Overview) -> Table:
+def _operators(overview: Overview) -> Table:
     table = Table(box=SIMPLE, show_edge=False)
     for column in ("operator", "name", "partitions", "stores", "state store", "newest version"):
         table.add_column(column)
     table.add_column("bytes", justify="right")
-    for one in told.operators[:_SHOWN]:
+    for one in overview.operators[:_SHOWN]:
         low, high = one.newest_versions
         table.add_row(
             str(one.id),
@@ -99,18 +103,18 @@ def _operators(told: Overview) -> Table:
             str(high) if low == high else f"{low} to {high}",
             f"{one.size:,}",
         )
-    _and_more(table, len(told.operators))
+    _and_more(table, len(overview.operators))
     return table
 
 
-def _files(told: Overview) -> Table:
+def _files(overview: Overview) -> Table:
     table = Table(box=SIMPLE, show_edge=False)
     table.add_column("files of")
     for column in ("files", "bytes"):
         table.add_column(column, justify="right")
     table.add_column("share of the files")
-    total = max(1, sum(section["files"] for section in told.sections.values()))
-    ordered = sorted(told.sections.items(), key=lambda item: -item[1]["files"])
+    total = max(1, sum(section["files"] for section in overview.sections.values()))
+    ordered = sorted(overview.sections.items(), key=lambda item: -item[1]["files"])
     for kind, section in ordered:
         table.add_row(
             kind, f"{section['files']:,}", f"{section['bytes']:,}", _bar(section["files"] / total)

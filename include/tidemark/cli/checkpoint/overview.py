@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from tidemark.checkpoint.doctor.watermark import watermark_ms
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator, Source, Unreadable
+from tidemark.checkpoint.reading.facts import (
+    CheckpointFacts,
+    CheckpointSource,
+    Operator,
+    Unreadable,
+)
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset
 from tidemark.pipeline.instants import instant_text
 
@@ -99,12 +104,12 @@ def _range(batches: tuple[int, ...]) -> tuple[int, int, int] | None:
     return (batches[0], batches[-1], len(batches)) if batches else None
 
 
-def _source(source: Source, newest_version: int | None) -> SourceLine:
+def _source(source: CheckpointSource, newest_version: int | None) -> SourceLine:
     lists = source.file_list
     return SourceLine(
         source.id,
         source.kind,
-        source.offset.told if source.offset else None,
+        source.offset.summary if source.offset else None,
         source.initial,
         len(lists.lists) if lists else 0,
         len(lists.compacted) if lists else 0,
@@ -112,7 +117,7 @@ def _source(source: Source, newest_version: int | None) -> SourceLine:
     )
 
 
-def _behind(source: Source, newest_version: int | None) -> int | None:
+def _behind(source: CheckpointSource, newest_version: int | None) -> int | None:
     if newest_version is None or not isinstance(source.offset, DeltaOffset):
         return None
     return max(0, newest_version + 1 - source.offset.version)

@@ -7,63 +7,63 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from tidemark.checkpoint.doctor.findings import Diagnosis, Verdict
-from tidemark.checkpoint.doctor.judge import judge
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
-from tidemark.cli.checkpoint.doctor_report import as_json, print_diagnosis
-from tidemark.cli.checkpoint.inspect_report import print_overview
+from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosis
+from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
 from tidemark.cli.checkpoint.overview import Overview, overview
-from tidemark.cli.checkpoint.targets import Target, Targets
+from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
 from tidemark.cli.exit_codes import VERDICTS
 from tidemark.storage.files import list_folder
 
 _WIDTH_OF_A_FILE = 140
 
 
-def show_overviews(targets: Targets, in_json: bool) -> None:
+def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
     """Print what each checkpoint holds."""
     console = report_console()
     documents: list[dict[str, object]] = []
     for target in targets.checkpoints:
         facts = read_target(target, targets)
-        told = None if facts is None else _overview(facts, target)
+        overview = None if facts is None else _overview(facts, target)
         if in_json:
-            documents.append(head(target) | ({} if told is None else told.as_json()))
-        elif told is None:
+            documents.append(head(target) | ({} if overview is None else overview.as_json()))
+        elif overview is None:
             console.print(f"\n{target.name}: no query has started yet")
         else:
-            print_overview(console, target.name, told)
+            print_checkpoint_overview(console, target.name, overview)
     if in_json:
-        print_json(documents)
+        print_documents(documents)
 
 
-def show_diagnoses(targets: Targets, in_json: bool) -> int:
+def show_diagnoses(targets: CheckpointTargets, in_json: bool) -> int:
     """Print the verdict on each checkpoint; the exit code is the largest of those in use."""
     console = report_console()
     documents: list[dict[str, object]] = []
     code = 0
     for target in targets.checkpoints:
-        told = _diagnosis(target, targets)
+        diagnosis = _diagnosis(target, targets)
         if target.in_use:
-            code = max(code, VERDICTS[told.verdict])
+            code = max(code, VERDICTS[diagnosis.verdict])
         if in_json:
-            documents.append(head(target) | as_json(told))
+            documents.append(head(target) | diagnosis_json(diagnosis))
         else:
-            print_diagnosis(console, target.name, told, target.in_use)
+            print_diagnosis(console, target.name, diagnosis, target.in_use)
     if in_json:
-        print_json(documents)
+        print_documents(documents)
     return code
 
 
-def _diagnosis(target: Target, targets: Targets) -> Diagnosis:
+def _diagnosis(target: CheckpointTarget, targets: CheckpointTargets) -> Diagnosis:
     facts = read_target(target, targets)
     if facts is None:
-        return Diagnosis(Verdict.NEW, 0, "No query has started here yet.", ())
-    return judge(facts, datetime.now(UTC), target.known)
+        return Diagnosis(CheckpointVerdict.NEW, 0, "No query has started here yet.", ())
+    return judge_checkpoint(facts, datetime.now(UTC), target.known)
 
 
-def read_target(target: Target, targets: Targets) -> CheckpointFacts | None:
+def read_target(target: CheckpointTarget, targets: CheckpointTargets) -> CheckpointFacts | None:
     """The facts; None for a checkpoint of a pipeline that no query has begun."""
     if targets.pipeline is not None and not list_folder(target.uri, target.options):
         return None
@@ -86,15 +86,15 @@ def report_console() -> Console:
     return Console(highlight=False, markup=False, width=width)
 
 
-def _overview(facts: CheckpointFacts, target: Target) -> Overview:
+def _overview(facts: CheckpointFacts, target: CheckpointTarget) -> Overview:
     return overview(facts, target.known.newest_event_ms, target.newest_version)
 
 
-def head(target: Target) -> dict[str, object]:
+def head(target: CheckpointTarget) -> dict[str, object]:
     """With what the document of a checkpoint begins, whatever is told of it."""
     return {"name": target.name, "in_use": target.in_use, "uri": target.uri}
 
 
-def print_json(documents: list[dict[str, object]]) -> None:
+def print_documents(documents: list[dict[str, object]]) -> None:
     """A list, also of one checkpoint, so that a reader needs no second case."""
     print(json.dumps(documents, indent=2, ensure_ascii=False))

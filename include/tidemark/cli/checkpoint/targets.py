@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.checkpoint.doctor.judge import Known
+from tidemark.checkpoint.doctor.judge import QueryFacts
 from tidemark.cli.options import absolute
 from tidemark.errors import PipelineNotFound, SettingsInvalid
 from tidemark.pipeline.load import ENDINGS, find_pipeline
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Target:
+class CheckpointTarget:
     """One checkpoint: what to call it, where it is, and what is known of its query.
 
     `in_use` is False for a generation that gold no longer names, or does not name yet.
@@ -35,34 +35,36 @@ class Target:
     name: str
     uri: str
     options: Mapping[str, str]
-    known: Known = field(default_factory=Known)
+    known: QueryFacts = field(default_factory=QueryFacts)
     in_use: bool = True
     newest_version: int | None = None
     limits: StateLimits = field(default_factory=StateLimits)
 
 
 @dataclass(frozen=True)
-class Targets:
+class CheckpointTargets:
     """The checkpoints that were asked for; of a pipeline, those that do not exist yet as well."""
 
-    checkpoints: tuple[Target, ...]
+    checkpoints: tuple[CheckpointTarget, ...]
     pipeline: str | None = None
 
 
-def find_targets(path_or_pipeline: str, settings: Path | None) -> Targets:
+def find_targets(path_or_pipeline: str, settings: Path | None) -> CheckpointTargets:
     """The checkpoint at a path or URI, or all of a pipeline's.
 
     A path needs no settings: anybody's checkpoint can be looked at. A name without a slash is a
     pipeline's where there is one, else a folder's.
     """
     found = place_or_pipeline(path_or_pipeline, settings)
-    if isinstance(found, Target):
-        return Targets((found,))
+    if isinstance(found, CheckpointTarget):
+        return CheckpointTargets((found,))
     pipeline, loaded = found
-    return Targets(_of_pipeline(pipeline, loaded), pipeline.name)
+    return CheckpointTargets(_of_pipeline(pipeline, loaded), pipeline.name)
 
 
-def place_or_pipeline(given: str, settings: Path | None) -> Target | tuple[Pipeline, Settings]:
+def place_or_pipeline(
+    given: str, settings: Path | None
+) -> CheckpointTarget | tuple[Pipeline, Settings]:
     """The checkpoint that a path or URI means, or the pipeline that a name means."""
     if _is_place(given):
         return _at(given, settings)
@@ -82,9 +84,9 @@ def _is_place(given: str) -> bool:
     return path.suffix not in ENDINGS and (len(path.parts) > 1 or given in (".", ".."))
 
 
-def _at(given: str, settings: Path | None) -> Target:
+def _at(given: str, settings: Path | None) -> CheckpointTarget:
     uri = absolute(given).rstrip("/") or "/"
-    return Target(uri, uri, _options(uri, settings))
+    return CheckpointTarget(uri, uri, _options(uri, settings))
 
 
 def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
@@ -99,7 +101,7 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
         return {}
 
 
-def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
+def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarget, ...]:
     places, options = Places(settings.root, pipeline.name), settings.storage_options
     limits = pipeline.advanced.state.limits
     # delta-rs, which a path does without.
@@ -108,16 +110,18 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Target, ...]:
     warehouse = Warehouse(places, options)
     golds = {table: _gold(warehouse.gold(table)) for table in pipeline.tables}
     queries = _recorded(pipeline.name, warehouse.ledger, golds.values())
-    of_ingest = Known(query_ids=queries.get(None, ()))
-    targets = [Target("ingest", places.ingest_checkpoint, options, of_ingest, limits=limits)]
+    of_ingest = QueryFacts(query_ids=queries.get(None, ()))
+    targets = [
+        CheckpointTarget("ingest", places.ingest_checkpoint, options, of_ingest, limits=limits)
+    ]
     newest_event, newest_version = _bronze(pipeline, warehouse.bronze)
     for table, model in pipeline.tables.items():
-        known = Known(newest_event_ms=newest_event, output_mode=model.output_mode)
+        known = QueryFacts(newest_event_ms=newest_event, output_mode=model.output_mode)
         gold = golds[table]
         in_use = 1 if gold is None else gold.generation
         of_table = replace(known, query_ids=queries.get(table, ()))
         targets += [
-            Target(
+            CheckpointTarget(
                 f"{table}, generation {generation}",
                 places.query_checkpoint(table, generation),
                 options,

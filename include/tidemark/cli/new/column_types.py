@@ -54,8 +54,8 @@ def type_of(values: Sequence[Any]) -> tuple[str, int]:
         raise Untyped("null in each row")
     name, count = families.most_common(1)[0]
     if count < MOST * len(values):
-        told = ", ".join(f"{name} in {n:,}" for name, n in families.most_common())
-        raise Untyped(f"of several types ({told})")
+        summary = ", ".join(f"{name} in {n:,}" for name, n in families.most_common())
+        raise Untyped(f"of several types ({summary})")
     fitting = [_kind(value) for value in values if family(value) == name]
     return _ddl(reduce(_merged, fitting)), len(values) - count
 

@@ -20,8 +20,8 @@ state = typer.Typer(
 )
 
 
-@state.command()
-def show(place: Place, json: Json = False, settings: SettingsFile = None) -> None:
+@state.command("show")
+def show_state(place: Place, json: Json = False, settings: SettingsFile = None) -> None:
     """Show the state of a query: versions, sizes, what the next start replays, a verdict.
 
     Exit codes: 0 healthy, 10 due for compaction, 11 overdue, 13 unknown, 14 cannot be rebuilt;
@@ -57,8 +57,8 @@ def compact(
     raise typer.Exit(compact_pipeline(pipeline, apply, every, json, settings, master))
 
 
-@state.command()
-def read(
+@state.command("read")
+def read_state_rows(
     pipeline: PipelineName,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A table of the pipeline.")],
     batch: Annotated[
@@ -100,7 +100,7 @@ def read(
     master: Master = "local[*]",
 ) -> None:
     """Show what a table's query remembers, key by key. Starts Spark, and changes nothing."""
-    from tidemark.cli.state.read import Asked, read_state
+    from tidemark.cli.state.read import StateRequest, read_state
 
-    asked = Asked(pipeline, table, batch, since, where, delta, limit)
-    raise typer.Exit(read_state(asked, json, settings, master))
+    request = StateRequest(pipeline, table, batch, since, where, delta, limit)
+    raise typer.Exit(read_state(request, json, settings, master))

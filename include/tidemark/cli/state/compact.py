@@ -10,8 +10,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.cli.checkpoint.show import print_json, report_console
-from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.checkpoint.show import print_documents, report_console
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
@@ -21,7 +21,11 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
-from tidemark.upkeep.pipeline_compaction import Planned, check_none_refused, plan_compactions
+from tidemark.upkeep.pipeline_compaction import (
+    Planned,
+    check_no_compaction_refused,
+    plan_compactions,
+)
 from tidemark.upkeep.plan_compaction import CompactionPlan
 
 _JOB = "tidemark.streaming.jobs.compact_state"
@@ -38,7 +42,7 @@ def compact_pipeline(
     planned = plan_compactions(pipeline, settings, now, every)
     if not apply or not any(one.plan and one.plan.stores for one in planned):
         _show(planned, in_json)
-        check_none_refused(pipeline.name, planned)
+        check_no_compaction_refused(pipeline.name, planned)
         return SUCCESS
     run_id = manual_run_id(now, "compaction")
     uri = Places(settings.root, pipeline.name).result(run_id)
@@ -47,12 +51,12 @@ def compact_pipeline(
     environment = job_environment(os.environ)
     result = run_job(CompactionResult, _JOB, uri, settings, master, arguments, environment)
     _print_result(result, in_json)
-    return exit_code(result.error) if result.error else SUCCESS
+    return failure_exit_code(result.error) if result.error else SUCCESS
 
 
 def _show(planned: tuple[Planned, ...], in_json: bool) -> None:
     if in_json:
-        print_json([{"name": one.checkpoint.name} | _as_json(one.plan) for one in planned])
+        print_documents([{"name": one.checkpoint.name} | _as_json(one.plan) for one in planned])
         return
     console = report_console()
     console.print(_table(planned))
@@ -80,9 +84,9 @@ def _table(planned: tuple[Planned, ...]) -> Table:
             continue
         changes = plan.check.replayed
         numbers = (plan.check.longest, changes.files, changes.size, len(plan.stores))
-        told = f"refused: {plan.refused}" if plan.refused else plan.check.reason
+        reason = f"refused: {plan.refused}" if plan.refused else plan.check.reason
         cells = (f"{number:,}" for number in numbers)
-        table.add_row(one.checkpoint.name, str(plan.check.verdict), *cells, told)
+        table.add_row(one.checkpoint.name, str(plan.check.verdict), *cells, reason)
     return table
 
 

@@ -13,7 +13,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from tidemark.cli.checkpoint.show import report_console
-from tidemark.cli.exit_codes import exit_code
+from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import absolute
 from tidemark.cli.submit import job_environment
@@ -27,7 +27,7 @@ _JOB = "tidemark.streaming.jobs.read_state"
 
 
 @dataclass(frozen=True)
-class Asked:
+class StateRequest:
     """Which rows of the state of which table, as the command line says it."""
 
     pipeline: str
@@ -41,25 +41,25 @@ class Asked:
     @property
     def arguments(self) -> list[str]:
         """For the job."""
-        told = ["--pipeline", self.pipeline, "--table", self.table, f"--limit={self.limit}"]
+        words = ["--pipeline", self.pipeline, "--table", self.table, f"--limit={self.limit}"]
         given = {
             "batch": self.batch,
             "since": self.since,
             "where": self.where,
             "delta": self.delta and absolute(self.delta),
         }
-        return told + [f"--{name}={value}" for name, value in given.items() if value is not None]
+        return words + [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 
-def read_state(asked: Asked, in_json: bool, file: Path | None, master: str) -> int:
+def read_state(request: StateRequest, in_json: bool, file: Path | None, master: str) -> int:
     """Print the rows; the exit code is the job's."""
     settings = load_settings(file)
-    find_pipeline(asked.pipeline, settings)
+    find_pipeline(request.pipeline, settings)
     check_master(settings, master, "--master")
-    result = _read(asked, settings, file, master)
+    result = _read(request, settings, file, master)
     if result.error:
         print(f"{result.error.type}: {result.error.message}", file=sys.stderr)
-        return exit_code(result.error)
+        return failure_exit_code(result.error)
     if in_json:
         print(json.dumps([json.loads(row) for row in result.rows], indent=2))
     else:
@@ -67,12 +67,12 @@ def read_state(asked: Asked, in_json: bool, file: Path | None, master: str) -> i
     return SUCCESS
 
 
-def _read(asked: Asked, settings: Settings, file: Path | None, master: str) -> StateRows:
+def _read(request: StateRequest, settings: Settings, file: Path | None, master: str) -> StateRows:
     """Its file is for this command only: rows of state stay nowhere else."""
     with TemporaryDirectory(prefix="tidemark-") as folder:
         uri = str(Path(folder, "rows.json"))
         given = ["--settings", str(file)] if file else []
-        arguments = [*asked.arguments, *given, "--result", uri]
+        arguments = [*request.arguments, *given, "--result", uri]
         environment = job_environment(os.environ)
         return run_job(StateRows, _JOB, uri, settings, master, arguments, environment)
 
@@ -88,8 +88,8 @@ def _show(result: StateRows) -> None:
     console.print(table)
     what = f"differ from batch {result.since:,}" if result.since is not None else "are held"
     shown = f"; {len(result.rows):,} are shown" if len(result.rows) < result.count else ""
-    told = f"{result.count:,} keys {what} after batch {result.batch:,} of {result.table}{shown}"
-    console.print(told, soft_wrap=True)
+    summary = f"{result.count:,} keys {what} after batch {result.batch:,} of {result.table}{shown}"
+    console.print(summary, soft_wrap=True)
     if result.delta:
         console.print(f"All of them are in the Delta table {result.delta}", soft_wrap=True)
 

@@ -26,34 +26,34 @@ _STYLES = {
 
 
 def print_state(
-    console: Console, name: str, told: StateCheck, limits: StateLimits, in_use: bool
+    console: Console, name: str, check: StateCheck, limits: StateLimits, in_use: bool
 ) -> None:
     """Print the verdict on a query's state, its stores, and the partitions that are worst."""
-    style = _STYLES.get(told.verdict)
+    style = _STYLES.get(check.verdict)
     unused = "" if in_use else " (not in use)"
-    console.print(f"\n{name}: {told.verdict}{unused}", style=style, soft_wrap=True)
-    console.print(told.reason, soft_wrap=True)
-    if not told.stores:
+    console.print(f"\n{name}: {check.verdict}{unused}", style=style, soft_wrap=True)
+    console.print(check.reason, soft_wrap=True)
+    if not check.stores:
         return
-    console.print(_stores(told))
-    console.print(_partitions(told, limits))
-    for line in _schemas(told):
+    console.print(_stores(check))
+    console.print(_partitions(check, limits))
+    for line in _schemas(check):
         console.print(line, soft_wrap=True)
-    if told.verdict is not StateVerdict.LOST:
-        console.print(_sentence(told), soft_wrap=True)
+    if check.verdict is not StateVerdict.LOST:
+        console.print(_sentence(check), soft_wrap=True)
 
 
-def as_json(told: StateCheck) -> dict[str, object]:
+def state_check_json(check: StateCheck) -> dict[str, object]:
     """A check as JSON holds it, with every partition; versions as first and last of each range."""
     return {
-        "version": told.version,
-        "verdict": str(told.verdict),
-        "reason": told.reason,
-        "longest": told.longest,
-        "held": _section(told.held),
-        "snapshots": _section(told.snapshots),
-        "replayed": _section(told.replayed),
-        "stores": [_store(one) for one in told.stores],
+        "version": check.version,
+        "verdict": str(check.verdict),
+        "reason": check.reason,
+        "longest": check.longest,
+        "held": _section(check.held),
+        "snapshots": _section(check.snapshots),
+        "replayed": _section(check.replayed),
+        "stores": [_store(one) for one in check.stores],
     }
 
 
@@ -100,7 +100,7 @@ def _section(one: Section) -> dict[str, int]:
     return {"files": one.files, "bytes": one.size}
 
 
-def _stores(told: StateCheck) -> Table:
+def _stores(check: StateCheck) -> Table:
     table = Table(box=SIMPLE, show_edge=False)
     for column in ("operator", "store", "kept by"):
         table.add_column(column, overflow="fold")
@@ -110,7 +110,7 @@ def _stores(told: StateCheck) -> Table:
         table.add_column("their\nbytes", justify="right")
     table.add_column("skew", justify="right")
     table.add_column("verdict")
-    for one in told.stores[:_SHOWN]:
+    for one in check.stores[:_SHOWN]:
         store, verdict = one.store, one.worst.verdict
         sections = (store.held, store.snapshots, store.replayed)
         table.add_row(
@@ -123,13 +123,13 @@ def _stores(told: StateCheck) -> Table:
             str(verdict),
             style=_STYLES.get(verdict),
         )
-    if len(told.stores) > _SHOWN:
-        table.add_row("…", f"{len(told.stores) - _SHOWN:,} more")
+    if len(check.stores) > _SHOWN:
+        table.add_row("…", f"{len(check.stores) - _SHOWN:,} more")
     return table
 
 
-def _partitions(told: StateCheck, limits: StateLimits) -> Table:
-    every = [one for store in told.stores for one in store.partitions]
+def _partitions(check: StateCheck, limits: StateLimits) -> Table:
+    every = [one for store in check.stores for one in store.partitions]
     worst = sorted(every, key=lambda one: one.badness, reverse=True)
     table = Table(box=SIMPLE, show_edge=False)
     table.add_column("partition" if len(every) <= _SHOWN else f"worst of {len(every):,}")
@@ -161,8 +161,8 @@ def _bar(changes: int, limit: int) -> str:
     return "█" * round(changes * _BAR / limit)
 
 
-def _schemas(told: StateCheck) -> list[str]:
-    stores = [one.store for one in told.stores]
+def _schemas(check: StateCheck) -> list[str]:
+    stores = [one.store for one in check.stores]
     return [_columns(s, s.schema) for s in stores if s.schema and s.schema.key][:_SHOWN]
 
 
@@ -171,11 +171,11 @@ def _columns(store: StoreInventory, schema: StateSchema) -> str:
     return f"operator {store.operator}, store {store.store}: {columns}"
 
 
-def _sentence(told: StateCheck) -> str:
-    read, replayed = told.snapshots, told.replayed
-    most = "" if all(one.store.opened for one in told.stores) else "at most "
+def _sentence(check: StateCheck) -> str:
+    read, replayed = check.snapshots, check.replayed
+    most = "" if all(one.store.opened for one in check.stores) else "at most "
     return (
-        f"the next start loads version {told.version:,}: it reads {most}{read.files:,} files of "
+        f"the next start loads version {check.version:,}: it reads {most}{read.files:,} files of "
         f"snapshots ({read.size:,} bytes) and replays {replayed.files:,} deltas or changelogs "
-        f"({replayed.size:,} bytes), at most {told.longest:,} in a partition"
+        f"({replayed.size:,} bytes), at most {check.longest:,} in a partition"
     )

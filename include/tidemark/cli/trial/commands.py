@@ -22,8 +22,8 @@ import typer
 
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.cli.run import run
-from tidemark.cli.spare_pandas import spare_pandas
 from tidemark.cli.trial.first_rows import FirstRows, take_first_rows, write_pipeline
+from tidemark.cli.without_pandas import leave_pandas_out
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -51,7 +51,7 @@ def try_pipeline(
     Nothing below the real root is written, no lease is taken, and nothing is remembered. Exits as
     `tidemark run` does, and with 1 when every row is rejected.
     """
-    spare_pandas()
+    leave_pandas_out()
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     with _temporary_root(keep) as root:

@@ -32,10 +32,10 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
         columns = ["window_start", *table.group_by, *table.measures, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
     _print_rejects(console, places)
-    told = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
-    if told is not None:
-        console.print(f"ledger: {told.verdict}", soft_wrap=True)
-        for table, kind, _, account in told.totals:
+    report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
+    if report is not None:
+        console.print(f"ledger: {report.verdict}", soft_wrap=True)
+        for table, kind, _, account in report.totals:
             console.print(f"  {kind}{f' {table}' if table else ''}: {account}", soft_wrap=True)
 
 
@@ -53,8 +53,8 @@ def _print_rejects(console: Console, places: Places) -> None:
     count, first = _first_rows(places.rejects, ["reason", "detail", "raw"], ["reason", "raw"])
     console.print(f"\nrejects: {_counted(count)}")
     for reason, detail, raw in first:
-        told = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
-        console.print(f"  {reason}: {told}", soft_wrap=True)
+        message = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
+        console.print(f"  {reason}: {message}", soft_wrap=True)
         if raw is not None:
             shown = raw if len(raw) <= _LONGEST_LINE else f"{raw[: _LONGEST_LINE - 1]}…"
             console.print(f"    {shown}", soft_wrap=True)

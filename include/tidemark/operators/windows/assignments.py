@@ -23,7 +23,7 @@ def count_of_windows(bronze: DeltaTable, event_time: str, table: Table, windows:
     keys = "".join(f', "{key}"' for key in table.group_by)
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
     with duckdb.connect() as connection:
-        connection.register("bronze", of_dates(bronze, dates))
+        connection.register("bronze", rows_of_dates(bronze, dates))
         connection.register("windows", windows)
         return _number(
             connection,
@@ -69,7 +69,7 @@ def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:
     return {day for start in starts for day in days(start.date(), (start + length - _TICK).date())}
 
 
-def of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
+def rows_of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
     """Bronze's rows of these dates: files of others are not opened."""
     listed = ", ".join(f"DATE '{day}'" for day in sorted(dates))
     return bronze.to_pyarrow_dataset(file_pruning_predicate=f"_event_date IN ({listed})")

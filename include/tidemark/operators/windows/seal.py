@@ -12,7 +12,7 @@ from datetime import date, timedelta
 import duckdb
 from deltalake import DeltaTable
 
-from tidemark.operators.windows.assignments import of_dates
+from tidemark.operators.windows.assignments import rows_of_dates
 from tidemark.operators.windows.in_duckdb import last_start
 from tidemark.pipeline.model import Window
 
@@ -49,7 +49,7 @@ def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) ->
         return 0
     length = window.length // timedelta(microseconds=1)
     with duckdb.connect() as connection:
-        connection.register("bronze", of_dates(bronze, {max(dates)}))
+        connection.register("bronze", rows_of_dates(bronze, {max(dates)}))
         ((newest,),) = connection.execute(
             f"SELECT max({last_start(event_time, window)} + {length}) FROM bronze"
         ).fetchall()

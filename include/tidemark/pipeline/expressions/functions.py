@@ -78,7 +78,7 @@ def spark_functions() -> Mapping[str, str]:
     return functions
 
 
-def refusal(name: str) -> str | None:
+def function_refusal(name: str) -> str | None:
     """Why a function of Spark cannot stand in an expression; None when it can."""
     if reason := REFUSED.get(name):
         return f"cannot be used: {reason}"

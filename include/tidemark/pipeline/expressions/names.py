@@ -14,7 +14,7 @@ from tidemark.pipeline.expressions.functions import (
     CLOCK_WITHOUT_ARGUMENT,
     REFUSED,
     SYNTAX,
-    refusal,
+    function_refusal,
     spark_functions,
 )
 from tidemark.pipeline.problems import nearest
@@ -38,7 +38,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownName:
     """A name that an expression can use. `type` is None where the type cannot be told."""
 
     name: str
@@ -46,7 +46,7 @@ class Known:
 
 
 # By folded name: Spark finds columns whatever their case.
-Scope = Mapping[str, Known]
+Scope = Mapping[str, KnownName]
 
 
 def spark_type(text: str) -> exp.DataType:
@@ -61,13 +61,13 @@ def function_faults(tokens: list[Token]) -> Iterator[Fault]:
         following = [after.token_type for after in tokens[number + 1 : number + 3]]
         called = following[:1] == [TokenType.L_PAREN]
         if token.token_type in _CALLED_WITHOUT_BRACKETS and not called:
-            yield Fault(token.start, f"{name} {refusal(name)}")
+            yield Fault(token.start, f"{name} {function_refusal(name)}")
         if token.token_type == TokenType.STRING or not called or not _NAME.match(token.text):
             continue
         if name in CLOCK_WITHOUT_ARGUMENT and following[1:] == [TokenType.R_PAREN]:
             yield Fault(token.start, f"{name}() cannot be used: {CLOCK}")
         elif name in spark_functions():
-            if reason := refusal(name):
+            if reason := function_refusal(name):
                 yield Fault(token.start, f"{name} {reason}")
         elif name not in SYNTAX:
             near = nearest(name, _offered())
@@ -75,7 +75,7 @@ def function_faults(tokens: list[Token]) -> Iterator[Fault]:
 
 
 def _offered() -> list[str]:
-    return [name for name in spark_functions() if refusal(name) is None]
+    return [name for name in spark_functions() if function_refusal(name) is None]
 
 
 def clock_faults(root: exp.Expr) -> Iterator[Fault]:

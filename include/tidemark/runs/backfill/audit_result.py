@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from tidemark.pipeline.instants import instant_text
-from tidemark.runs.backfill.differences import Differences, example_lines
+from tidemark.runs.backfill.differences import Differences, difference_lines
 from tidemark.storage.result_file import Facts, RunError
 
 _TITLES = {
@@ -61,7 +61,7 @@ def audit_lines(pipeline: str, name: str, audit: TableAudit) -> Iterator[str]:
     yield f"  compared: {_compared(audit)}; {found.equal:,} equal"
     if audit.frozen:
         yield f"  left out: {audit.frozen:,} windows of gold that are frozen (`keep`)"
-    yield from example_lines(found, _TITLES, arrow=False)
+    yield from difference_lines(found, _TITLES, arrow=False)
     if found.windows:
         yield from _advice(pipeline, name, audit)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tidemark.gold.pins import Published
-from tidemark.runs.backfill.differences import Differences, example_lines
+from tidemark.runs.backfill.differences import Differences, difference_lines
 from tidemark.storage.result_file import Facts, RunError
 
 _TITLES = {
@@ -59,7 +59,7 @@ def backfill_lines(result: BackfillResult) -> Iterator[str]:
         f"{result.table}: {found.bronze_windows:,} windows computed from {found.bronze_rows:,} "
         f"assignments of bronze: {found.equal:,} equal in gold, {found.windows:,} windows differ"
     )
-    yield from example_lines(found, _TITLES, arrow=True)
+    yield from difference_lines(found, _TITLES, arrow=True)
     yield from result.checks
     if result.data_docs:
         yield f"Data Docs: {result.data_docs}"

@@ -54,7 +54,7 @@ class Differences(Facts):
         return sum(getattr(self, kind) for kind in DIFFERING)
 
 
-def example_lines(found: Differences, titles: Mapping[str, str], arrow: bool) -> Iterator[str]:
+def difference_lines(found: Differences, titles: Mapping[str, str], arrow: bool) -> Iterator[str]:
     """Counts and examples for people; `arrow`: as before → after, else side by side."""
     for kind, title in titles.items():
         if count := getattr(found, kind):
@@ -100,8 +100,8 @@ def _side(values: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> 
     """Where both sides are there, only what differs: a table may have a hundred measures."""
     if values is None:
         return "nothing"
-    told = {n: v for n, v in values.items() if other is None or other[n] != v} or values
-    return "(" + ", ".join(f"{name}={_text(value)}" for name, value in told.items()) + ")"
+    shown = {n: v for n, v in values.items() if other is None or other[n] != v} or values
+    return "(" + ", ".join(f"{name}={_text(value)}" for name, value in shown.items()) + ")"
 
 
 def _text(value: Any) -> str:

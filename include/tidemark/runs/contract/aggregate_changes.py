@@ -13,7 +13,7 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
-from tidemark.runs.contract.difference import Difference, Verdict
+from tidemark.runs.contract.difference import ChangeVerdict, Difference
 
 _BY_POSITION = "The state holds {0} by their position, so that values would pass from one to other"
 _IN_THE_FILE = {PARTITIONS: "advanced.shuffle_partitions", PROVIDER: "advanced.state.store"}
@@ -41,7 +41,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     if delays[0] != delays[1]:
         reason = "The watermark never goes back: a longer delay holds once events are that far on"
         texts = duration_text(delays[0]), duration_text(delays[1])
-        yield Difference(query, "watermark.delay", *texts, Verdict.SAFE, reason)
+        yield Difference(query, "watermark.delay", *texts, ChangeVerdict.SAFE, reason)
     yield from _settings(query, recorded.settings, asked.settings)
 
 
@@ -74,7 +74,7 @@ def _settings(query: str, old: dict[str, str], new: dict[str, str]) -> Iterator[
         if before != after:
             what = _IN_THE_FILE.get(name, name)
             reason = "A checkpoint keeps what its first batch ran with"
-            yield Difference(query, what, before, after, Verdict.NO_EFFECT, reason)
+            yield Difference(query, what, before, after, ChangeVerdict.NO_EFFECT, reason)
 
 
 def _asked(name: str, settings: dict[str, str]) -> str:
@@ -84,7 +84,7 @@ def _asked(name: str, settings: dict[str, str]) -> str:
 
 
 def _refused(query: str, what: str, before: str, after: str, reason: str) -> Difference:
-    return Difference(query, what, before, after, Verdict.NEW_GENERATION, reason)
+    return Difference(query, what, before, after, ChangeVerdict.NEW_GENERATION, reason)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -22,9 +22,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import write_contract
-from tidemark.runs.contract.difference import Difference, Verdict
-from tidemark.runs.contract.differences import differences
-from tidemark.runs.contract.recorded import Query, column_types, queries_of
+from tidemark.runs.contract.difference import ChangeVerdict, Difference
+from tidemark.runs.contract.differences import contract_differences
+from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -38,9 +38,9 @@ class Comparison:
     `unfinished` are the queries that left a batch which differs from what the file asks for.
     """
 
-    queries: tuple[Query, ...]
+    queries: tuple[RecordedQuery, ...]
     differences: tuple[Difference, ...]
-    unfinished: tuple[Query, ...]
+    unfinished: tuple[RecordedQuery, ...]
 
     @property
     def refused(self) -> tuple[Difference, ...]:
@@ -52,17 +52,19 @@ class Admitted:
     """A run that may begin: by which content, which contracts it records, what to say of it."""
 
     pipeline: Pipeline
-    to_record: tuple[Query, ...] = ()
-    told: tuple[str, ...] = ()
+    to_record: tuple[RecordedQuery, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
-def compare(pipeline: Pipeline, settings: Settings) -> Comparison:
+def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
     """Compare without writing anything; of an unchanged pipeline one small file a query is read."""
-    queries: list[Query] = []
+    queries: list[RecordedQuery] = []
     found: list[Difference] = []
-    unfinished: list[Query] = []
+    unfinished: list[RecordedQuery] = []
     for query in queries_of(pipeline, settings):
-        changes = () if query.recorded is None else differences(query.recorded, query.asked)
+        changes = (
+            () if query.recorded is None else contract_differences(query.recorded, query.asked)
+        )
         if changes and not query.planned:
             queries.append(replace(query, recorded=None))
             continue
@@ -75,16 +77,16 @@ def compare(pipeline: Pipeline, settings: Settings) -> Comparison:
 
 def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
     """Decide before a run writes anything. Raises PipelineChanged where it may not begin."""
-    compared = compare(pipeline, settings)
+    compared = compare_contracts(pipeline, settings)
     if compared.refused:
-        raise PipelineChanged(refusal(pipeline, settings, compared.refused))
+        raise PipelineChanged(contract_refusal(pipeline, settings, compared.refused))
     if compared.unfinished:
         return _finishing(pipeline, compared)
     to_record = tuple(query for query in compared.queries if not _is_recorded(query))
     return Admitted(pipeline, to_record, tuple(str(found) for found in compared.differences))
 
 
-def record(admitted: Admitted, settings: Settings) -> None:
+def record_contracts(admitted: Admitted, settings: Settings) -> None:
     """Record the contracts, once the tables are there and before the first batch. Repeatable."""
     warehouse = Warehouse.of(admitted.pipeline.name, settings)
     for query in admitted.to_record:
@@ -98,14 +100,16 @@ def record(admitted: Admitted, settings: Settings) -> None:
         write_contract(query.place, contract, settings.storage_options)
 
 
-def refusal(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, ...]) -> str:
+def contract_refusal(
+    pipeline: Pipeline, settings: Settings, refused: tuple[Difference, ...]
+) -> str:
     """Why a run may not begin, what a way out costs, and what to do today."""
     lines = [f"The pipeline {pipeline.name} changed in a way that its tables cannot follow:"]
     lines += [f"  {found}" for found in refused[:_MOST_SHOWN]]
     if len(refused) > _MOST_SHOWN:
         lines.append(f"  … and {len(refused) - _MOST_SHOWN} more")
     lines.append("Nothing was written: tables and checkpoints are as the last run left them.")
-    anew = sorted({one.query for one in refused if one.verdict is Verdict.NEW_GENERATION})
+    anew = sorted({one.query for one in refused if one.verdict is ChangeVerdict.NEW_GENERATION})
     if anew:
         rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
         lines.append(
@@ -114,7 +118,7 @@ def refusal(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, .
             f"name: it then begins with those {rows:,} rows, and the table of before stays as it "
             "is, and is updated no more."
         )
-    if any(found.verdict is Verdict.NOT_ALLOWED for found in refused):
+    if any(found.verdict is ChangeVerdict.NOT_ALLOWED for found in refused):
         lines.append(
             "What is not allowed: put it back, or give the pipeline's file a new name, so that it "
             "starts from its source again."
@@ -122,7 +126,7 @@ def refusal(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, .
     return "\n".join(lines)
 
 
-def _is_recorded(query: Query) -> bool:
+def _is_recorded(query: RecordedQuery) -> bool:
     if query.recorded is None or query.adopted:
         return False
     return query.recorded.is_of(query.asked.pipeline)
@@ -143,13 +147,13 @@ def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
             f"{compared.unfinished[0].name} as it was when the batch was planned (it stands in "
             f"{compared.unfinished[0].place}); then the change can be made."
         )
-    told = (
+    messages = (
         f"this run finishes what an earlier one began ({', '.join(left)}) with the pipeline as it "
         "was then; the next run takes the change:",
         *(str(found) for found in compared.differences),
     )
     # What is published is judged by the checks of today.
-    return Admitted(recorded.pipeline.with_checks_of(pipeline), told=told)
+    return Admitted(recorded.pipeline.with_checks_of(pipeline), messages=messages)
 
 
 def _rows(bronze: TablePlace) -> int:

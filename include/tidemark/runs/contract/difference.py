@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class ChangeVerdict(StrEnum):
     """What becomes of a change when the pipeline runs."""
 
     SAFE = "safe"
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
     @property
     def refused(self) -> bool:
         """Does a run end before it writes anything?"""
-        return self in (Verdict.NEW_GENERATION, Verdict.NOT_ALLOWED)
+        return self in (ChangeVerdict.NEW_GENERATION, ChangeVerdict.NOT_ALLOWED)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Difference:
     what: str
     before: str
     after: str
-    verdict: Verdict
+    verdict: ChangeVerdict
     reason: str
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from tidemark.runs.contract.difference import Difference
 from tidemark.runs.contract.ingest_changes import ingest_changes
 
 
-def differences(recorded: Contract, asked: Contract) -> tuple[Difference, ...]:
+def contract_differences(recorded: Contract, asked: Contract) -> tuple[Difference, ...]:
     """What differs for this query; none where it is the same to it."""
     compare = ingest_changes if asked.query == INGEST else aggregate_changes
     return tuple(compare(recorded, asked))

@@ -16,7 +16,7 @@ from tidemark.pipeline.model import Pipeline, Source, Unique
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.source_files import SourceFiles, split_files
 from tidemark.runs.contract.contract import Contract
-from tidemark.runs.contract.difference import Difference, Verdict
+from tidemark.runs.contract.difference import ChangeVerdict, Difference
 
 _FROM_NOW = "It holds for rows that are read from now on; bronze and rejects stay as they are"
 _SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
@@ -47,12 +47,12 @@ def _files(old: str, new: str) -> Difference:
             "Files that were read are known by their whole path. Those that the new pattern does "
             "not name any more and that were not read yet never will be"
         )
-        return Difference(INGEST, "source.files", old, new, Verdict.SAFE, reason)
+        return Difference(INGEST, "source.files", old, new, ChangeVerdict.SAFE, reason)
     reason = (
         "Bronze is the record of one source: files of the old folder that were not read yet would "
         "be left out, and files that were moved would be read a second time"
     )
-    return Difference(INGEST, "source.files", old, new, Verdict.NOT_ALLOWED, reason)
+    return Difference(INGEST, "source.files", old, new, ChangeVerdict.NOT_ALLOWED, reason)
 
 
 def _reaches(old: SourceFiles, new: SourceFiles) -> bool:
@@ -74,7 +74,7 @@ def _event_time(old: Source, new: Source) -> Iterator[Difference]:
             "source.event_time.column",
             before.column,
             after.column,
-            Verdict.NOT_ALLOWED,
+            ChangeVerdict.NOT_ALLOWED,
             reason,
         )
     for name in ("format", "zone", "max_future", "accept_early_close"):
@@ -88,16 +88,20 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
         what, before, after = f"source.columns.{name}", old.columns.get(name), new.columns.get(name)
         if before is None:
             reason = "Rows of before have null there"
-            yield Difference(INGEST, what, "none", str(after and after.type), Verdict.SAFE, reason)
+            yield Difference(
+                INGEST, what, "none", str(after and after.type), ChangeVerdict.SAFE, reason
+            )
         elif after is None:
             reason = "Its column in bronze stays, and is null in rows from now on"
-            yield Difference(INGEST, what, before.type, "none", Verdict.SAFE, reason)
+            yield Difference(INGEST, what, before.type, "none", ChangeVerdict.SAFE, reason)
         elif _type(before.type) != _type(after.type):
             reason = (
                 "Bronze holds the column with the old type. Read the field under another column's "
                 "name, or keep the type and `derive` a column from it"
             )
-            yield Difference(INGEST, what, before.type, after.type, Verdict.NOT_ALLOWED, reason)
+            yield Difference(
+                INGEST, what, before.type, after.type, ChangeVerdict.NOT_ALLOWED, reason
+            )
         elif before.nullable != after.nullable:
             yield _safe(what, _null(before.nullable), _null(after.nullable))
 
@@ -110,7 +114,9 @@ def _derived(old: Source, new: Source) -> Iterator[Difference]:
             reason = (
                 f"{_FROM_NOW}, with what was derived then. Windows that are open get rows of both"
             )
-            yield Difference(INGEST, what, before or "none", after or "none", Verdict.SAFE, reason)
+            yield Difference(
+                INGEST, what, before or "none", after or "none", ChangeVerdict.SAFE, reason
+            )
 
 
 def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -119,17 +125,17 @@ def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         return
     if old.keep is None or (new.keep is not None and new.keep < old.keep):
         reason = "The next publish drops the dates of bronze that are older, for good"
-        yield Difference(INGEST, "keep", before, after, Verdict.SAFE, reason)
+        yield Difference(INGEST, "keep", before, after, ChangeVerdict.SAFE, reason)
     else:
         reason = (
             "Rows older than before were dropped from bronze: a late row in a window of theirs "
             "would replace its value by what is left of it"
         )
-        yield Difference(INGEST, "keep", before, after, Verdict.NOT_ALLOWED, reason)
+        yield Difference(INGEST, "keep", before, after, ChangeVerdict.NOT_ALLOWED, reason)
 
 
 def _safe(what: str, before: str, after: str) -> Difference:
-    return Difference(INGEST, what, before, after, Verdict.SAFE, _FROM_NOW)
+    return Difference(INGEST, what, before, after, ChangeVerdict.SAFE, _FROM_NOW)
 
 
 def _type(text: str) -> str:

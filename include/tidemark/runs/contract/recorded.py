@@ -27,7 +27,7 @@ _BEFORE_KEYS, _AFTER_MEASURES = "window_end", "rows"
 
 
 @dataclass(frozen=True)
-class Query:
+class RecordedQuery:
     """One query of a pipeline: where its checkpoint and its contract lie, what its file asks for,
     and what it was started with. `recorded` is None where it was never started; `place` holds no
     contract yet where that was found `adopted`, told by the table."""
@@ -46,20 +46,20 @@ class Query:
         return any(self.checkpoint.last_batch(log) is not None for log in logs)
 
 
-def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[Query, ...]:
+def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[RecordedQuery, ...]:
     """The ingest, and the query of each table in the generation that gold names."""
     warehouse = Warehouse.of(pipeline.name, settings)
     places, options = warehouse.places, warehouse.options
     ingest = Checkpoint(places.ingest_checkpoint, options)
     asked = contract_of(pipeline, INGEST, settings)
-    found = [_found(Query(INGEST, ingest, places.contract(INGEST, 1), asked, None), None)]
+    found = [_found(RecordedQuery(INGEST, ingest, places.contract(INGEST, 1), asked, None), None)]
     for table in pipeline.tables:
         gold = warehouse.gold(table).open()
         generation = 1 if gold is None else gold_state(gold).generation
         checkpoint = Checkpoint(places.query_checkpoint(table, generation), options)
         asked = contract_of(pipeline, table, settings)
         place = places.contract(table, generation)
-        found.append(_found(Query(table, checkpoint, place, asked, None), gold))
+        found.append(_found(RecordedQuery(table, checkpoint, place, asked, None), gold))
     return tuple(found)
 
 
@@ -72,12 +72,12 @@ def column_types(table: DeltaTable) -> dict[str, str]:
     }
 
 
-def _found(query: Query, gold: DeltaTable | None) -> Query:
+def _found(query: RecordedQuery, gold: DeltaTable | None) -> RecordedQuery:
     recorded = read_contract(query.place, query.checkpoint.options)
     if recorded is not None or not query.planned:
         return replace(query, recorded=recorded)
-    told = query.asked if gold is None else _told_by_gold(query.asked, gold)
-    return replace(query, recorded=told, adopted=True)
+    contract = query.asked if gold is None else _told_by_gold(query.asked, gold)
+    return replace(query, recorded=contract, adopted=True)
 
 
 def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
@@ -97,14 +97,14 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     keys = tuple(KeyColumn(name=name, type=types[name]) for name, sql in columns if sql is None)
     table = asked.pipeline.tables[asked.query]
     window = table.window.model_copy(update=_length(gold))
-    told = table.model_copy(
+    started = table.model_copy(
         update={
             "window": window,
             "group_by": tuple(key.name for key in keys),
             "measures": {measure.name: measure.expression for measure in measures},
         }
     )
-    tables = {**asked.pipeline.tables, asked.query: told}
+    tables = {**asked.pipeline.tables, asked.query: started}
     pipeline = asked.pipeline.model_copy(update={"tables": tables})
     return asked.model_copy(update={"keys": keys, "measures": measures, "pipeline": pipeline})
 

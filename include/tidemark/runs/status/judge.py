@@ -10,9 +10,9 @@ from tidemark.errors import LeaseHeld
 from tidemark.runs.recorded_runs import FAILED as RUN_FAILED
 from tidemark.runs.recorded_runs import HELD as RUN_HELD
 from tidemark.runs.status.recent_runs import RecentRun
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 from tidemark.storage.lease.files import LeaseRecord, time_text
-from tidemark.storage.lease.rules import Act, Verdict
+from tidemark.storage.lease.rules import Act, LeaseDecision
 
 # What Airflow calls a run that its schedule started.
 _SCHEDULED = "scheduled"
@@ -20,10 +20,10 @@ _LONGEST_ERROR = 300
 
 
 @dataclass(frozen=True)
-class Finding:
+class Standing:
     """A pipeline's state, and what to do next in a sentence or two."""
 
-    state: State
+    state: PipelineState
     next_step: str
 
 
@@ -32,7 +32,7 @@ class HeldLease:
     """A lease that was not given back, and what a run that wants it now would do."""
 
     record: LeaseRecord
-    verdict: Verdict
+    verdict: LeaseDecision
 
     @property
     def at_work(self) -> bool:
@@ -40,18 +40,18 @@ class HeldLease:
         return self.verdict.act is Act.WAIT
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         record = self.record
         return f"run {record.run_id} ({record.purpose}) on {record.host}"
 
 
-def judge(
+def judge_pipeline(
     name: str,
     lease: HeldLease | None,
     runs: Sequence[RecentRun],
     unpublished: int,
     due: datetime | None,
-) -> Finding:
+) -> Standing:
     """The state of a pipeline whose file is good.
 
     `runs` are the newest ones, newest first; `unpublished` counts changed windows that no publish
@@ -59,48 +59,54 @@ def judge(
     """
     if lease is not None and lease.at_work:
         since = time_text(lease.record.taken_at)
-        return Finding(State.WORKING, f"Nothing: {lease.told} is at work since {since}.")
+        return Standing(
+            PipelineState.WORKING, f"Nothing: {lease.summary} is at work since {since}."
+        )
     found = _left_by(name, lease, runs, unpublished)
     missed = _missed(name, runs, due)
-    if missed is None or found.state in (State.NEW, State.STOPPED):
+    if missed is None or found.state in (PipelineState.NEW, PipelineState.STOPPED):
         return found
-    rest = "" if found.state is State.WELL else f" {found.next_step}"
-    return Finding(State.OVERDUE, missed + rest)
+    rest = "" if found.state is PipelineState.WELL else f" {found.next_step}"
+    return Standing(PipelineState.OVERDUE, missed + rest)
 
 
 def _left_by(
     name: str, lease: HeldLease | None, runs: Sequence[RecentRun], unpublished: int
-) -> Finding:
+) -> Standing:
     """What the last run left behind."""
     if lease is not None:
-        return Finding(
-            State.KILLED,
-            f"{lease.told} did not come to its end ({lease.verdict.because}). {_again(name)} "
+        return Standing(
+            PipelineState.KILLED,
+            f"{lease.summary} did not come to its end ({lease.verdict.because}). {_again(name)} "
             "finishes what it left.",
         )
     # A run that found the lease taken did nothing.
     last = next((run for run in runs if run.error_class != LeaseHeld.__name__), None)
     if last is None:
-        return Finding(State.NEW, f"It has not run yet: `tidemark run {name}` runs it.")
+        return Standing(PipelineState.NEW, f"It has not run yet: `tidemark run {name}` runs it.")
     if last.outcome == RUN_FAILED:
         return _failed(name, last)
     if last.outcome == RUN_HELD:
-        return Finding(State.HELD, f"Run {last.run} is not published. {_again(name)} publishes it.")
+        return Standing(
+            PipelineState.HELD, f"Run {last.run} is not published. {_again(name)} publishes it."
+        )
     if unpublished:
-        return Finding(
-            State.HELD,
+        return Standing(
+            PipelineState.HELD,
             f"{unpublished:,} changed windows are not published. {_again(name)} publishes them.",
         )
-    return Finding(State.WELL, "Nothing.")
+    return Standing(PipelineState.WELL, "Nothing.")
 
 
-def _failed(name: str, run: RecentRun) -> Finding:
+def _failed(name: str, run: RecentRun) -> Standing:
     first, *more = (run.error or "").split("\n")
     cut = "…" if more or len(first) > _LONGEST_ERROR else ""
     error = f"{run.error_class}: {first[:_LONGEST_ERROR]}{cut}"
     if run.retry_can_help:
-        return Finding(State.FAILED, f"{_again(name)} can mend it; the last one failed: {error}")
-    return Finding(State.STOPPED, f"Mend this, then `tidemark run {name}`: {error}")
+        return Standing(
+            PipelineState.FAILED, f"{_again(name)} can mend it; the last one failed: {error}"
+        )
+    return Standing(PipelineState.STOPPED, f"Mend this, then `tidemark run {name}`: {error}")
 
 
 def _missed(name: str, runs: Sequence[RecentRun], due: datetime | None) -> str | None:

@@ -16,9 +16,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.status.judge import HeldLease, judge
+from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
-from tidemark.runs.status.state import State
+from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.state_size import state_bytes
 from tidemark.runs.status.table_status import TableStatus, table_status
 from tidemark.storage.delta.newest_event import newest_event_ms
@@ -42,7 +42,7 @@ class PipelineStatus:
     """
 
     name: str
-    state: State
+    state: PipelineState
     next_step: str
     newest_event: datetime | None = None
     state_bytes: int | None = None
@@ -74,20 +74,20 @@ def file_status(file: Path, settings: Settings, now: datetime) -> PipelineStatus
 def invalid_file(error: PipelineFileInvalid) -> PipelineStatus:
     """The status of a pipeline whose file cannot be used."""
     step = f"Mend {error.file}: {error.problems[0].text}"
-    return PipelineStatus(Path(error.file).stem, State.INVALID, step, problem=str(error))
+    return PipelineStatus(Path(error.file).stem, PipelineState.INVALID, step, problem=str(error))
 
 
 def pipeline_status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
     """The status of one pipeline, also where its places cannot be read. `now` is in UTC."""
     try:
-        return _told(pipeline, settings, now)
+        return _message(pipeline, settings, now)
     except Exception as error:  # noqa: BLE001  whatever it is, the other pipelines are still told
-        told = f"{type(error).__name__}: {error}"
-        step = f"Mend what keeps its status from being read: {told.splitlines()[0]}"
-        return PipelineStatus(pipeline.name, State.UNKNOWN, step, problem=told)
+        message = f"{type(error).__name__}: {error}"
+        step = f"Mend what keeps its status from being read: {message.splitlines()[0]}"
+        return PipelineStatus(pipeline.name, PipelineState.UNKNOWN, step, problem=message)
 
 
-def _told(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
+def _message(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
     name, warehouse = pipeline.name, Warehouse.of(pipeline.name, settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
     lease = _lease(warehouse, now)
@@ -96,7 +96,7 @@ def _told(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStat
         table_status(table, spec, warehouse, runs) for table, spec in pipeline.tables.items()
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
-    found = judge(name, lease, runs, sum(table.unpublished for table in tables), due)
+    found = judge_pipeline(name, lease, runs, sum(table.unpublished for table in tables), due)
     event_time = pipeline.source.event_time.column
     return PipelineStatus(
         name,

@@ -118,8 +118,8 @@ def _run(row: Mapping[str, Any]) -> RecentRun:
     )
 
 
-def _tables(told: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, TableOfRun]]:
-    for table in told:
+def _tables(recorded: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, TableOfRun]]:
+    for table in recorded:
         yield (
             table["table"],
             TableOfRun(

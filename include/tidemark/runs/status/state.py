@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class State(StrEnum):
+class PipelineState(StrEnum):
     """How a pipeline stands, from the best to the worst."""
 
     WELL = "well"

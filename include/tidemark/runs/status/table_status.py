@@ -49,15 +49,15 @@ def table_status(
     if gold is None or changes is None:
         return TableStatus(name)
     state = gold_state(gold)
-    told = [run.tables[name] for run in runs if name in run.tables]
+    results = [run.tables[name] for run in runs if name in run.tables]
     return TableStatus(
         name,
-        watermark=next((one.watermark for one in told if one.watermark), None),
+        watermark=next((one.watermark for one in results if one.watermark), None),
         closed_to=instant_of(state.close_ms) if state.close_ms else None,
         open_windows=_open_windows(gold, table, state),
         unpublished=rows_appended(changes, state.changes),
-        late_rows=sum(one.late_rows for one in told),
-        corrected_windows=sum(one.corrected_windows for one in told),
+        late_rows=sum(one.late_rows for one in results),
+        corrected_windows=sum(one.corrected_windows for one in results),
     )
 
 

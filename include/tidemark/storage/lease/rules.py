@@ -41,7 +41,7 @@ class Act(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LeaseDecision:
     """The act, and why, in words that go on after "because"."""
 
     act: Act
@@ -50,14 +50,14 @@ class Verdict:
 
 def judge_lease(
     found: LeaseRecord | None, taker: Holder, alive: Sequence[ProcessMark], now: datetime
-) -> Verdict:
+) -> LeaseDecision:
     """What the taker may do. `alive`: the record's processes that live, if of this machine."""
     if found is None:
-        return Verdict(Act.TAKE, "nobody has held it yet")
+        return LeaseDecision(Act.TAKE, "nobody has held it yet")
     if found.released and found.fence_due:
-        return Verdict(Act.TAKE_OVER, "it was released with tables still to be fenced")
+        return LeaseDecision(Act.TAKE_OVER, "it was released with tables still to be fenced")
     if found.released:
-        return Verdict(Act.TAKE, "it was released")
+        return LeaseDecision(Act.TAKE, "it was released")
     if found.machine != taker.machine:
         return _of_another_machine(found, now)
     return _of_this_machine(found, taker, alive, now)
@@ -71,21 +71,23 @@ def free_for_others_at(found: LeaseRecord) -> datetime:
     return found.expires_at + timedelta(seconds=found.seconds)
 
 
-def _of_another_machine(found: LeaseRecord, now: datetime) -> Verdict:
+def _of_another_machine(found: LeaseRecord, now: datetime) -> LeaseDecision:
     free = free_for_others_at(found)
     if now < free:
-        return Verdict(Act.WAIT, f"another host may take it over from {time_text(free)} on")
-    return Verdict(Act.TAKE_OVER, f"it ran out on {found.host} at {time_text(found.expires_at)}")
+        return LeaseDecision(Act.WAIT, f"another host may take it over from {time_text(free)} on")
+    return LeaseDecision(
+        Act.TAKE_OVER, f"it ran out on {found.host} at {time_text(found.expires_at)}"
+    )
 
 
 def _of_this_machine(
     found: LeaseRecord, taker: Holder, alive: Sequence[ProcessMark], now: datetime
-) -> Verdict:
+) -> LeaseDecision:
     if not alive:
-        return Verdict(Act.TAKE_OVER, "its processes are gone")
+        return LeaseDecision(Act.TAKE_OVER, "its processes are gone")
     # Dags of one schedule give their runs the same id: what a run does tells them apart.
     if (found.run_id, found.purpose) == (taker.run_id, taker.purpose):
-        return Verdict(Act.END_AND_TAKE_OVER, "it was of an earlier try of this run")
+        return LeaseDecision(Act.END_AND_TAKE_OVER, "it was of an earlier try of this run")
     if now >= found.expires_at:
-        return Verdict(Act.END_AND_TAKE_OVER, f"it ran out at {time_text(found.expires_at)}")
-    return Verdict(Act.WAIT, "it is live")
+        return LeaseDecision(Act.END_AND_TAKE_OVER, f"it ran out at {time_text(found.expires_at)}")
+    return LeaseDecision(Act.WAIT, "it is live")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from tidemark.errors import LeaseHeld, LeaseUnreadable, TidemarkError
 from tidemark.storage.lease.files import LeaseFolder, LeaseRecord, TakenFrom, described
 from tidemark.storage.lease.held import Clock, Lease, OnLapse
-from tidemark.storage.lease.rules import Act, Holder, Verdict, judge_lease
+from tidemark.storage.lease.rules import Act, Holder, LeaseDecision, judge_lease
 from tidemark.storage.processes import ProcessMark, end_processes, is_alive, own_line
 
 # Between SIGTERM and SIGKILL for the processes of the owner before.
@@ -51,7 +51,7 @@ def take_by_force(
 ) -> Lease:
     """Take the lease whatever its file says, and even if nobody can read it."""
     number = files.highest()
-    verdict = Verdict(Act.TAKE_OVER, "it was released by force")
+    verdict = LeaseDecision(Act.TAKE_OVER, "it was released by force")
     try:
         from_whom = _taken_from(files.read(number), verdict)
     except LeaseUnreadable:
@@ -60,10 +60,10 @@ def take_by_force(
     return _create(files, holder, number + 1, seconds, from_whom, on_lapse, now)
 
 
-def _verdict(found: LeaseRecord | None, holder: Holder, now: datetime) -> Verdict:
+def _verdict(found: LeaseRecord | None, holder: Holder, now: datetime) -> LeaseDecision:
     alive = living(found, holder.machine) if found else ()
     if found and not found.released and {mark.pid for mark in alive} & set(own_line()):
-        return Verdict(Act.WAIT, "that is this process, or one that started it")
+        return LeaseDecision(Act.WAIT, "that is this process, or one that started it")
     return judge_lease(found, holder, alive, now)
 
 
@@ -107,7 +107,7 @@ def _end(files: LeaseFolder, found: LeaseRecord, alive: tuple[ProcessMark, ...])
         )
 
 
-def _taken_from(found: LeaseRecord, verdict: Verdict) -> TakenFrom:
+def _taken_from(found: LeaseRecord, verdict: LeaseDecision) -> TakenFrom:
     return TakenFrom(
         number=found.number,
         run_id=found.run_id,
@@ -117,7 +117,7 @@ def _taken_from(found: LeaseRecord, verdict: Verdict) -> TakenFrom:
     )
 
 
-def _held_text(files: LeaseFolder, found: LeaseRecord, verdict: Verdict) -> str:
+def _held_text(files: LeaseFolder, found: LeaseRecord, verdict: LeaseDecision) -> str:
     return (
         f"The lease {files.uri} is held by {described(found)} ({verdict.because}). "
         "Nothing was written. Try again when it has ended; `tidemark lease show` tells more."
@@ -125,7 +125,7 @@ def _held_text(files: LeaseFolder, found: LeaseRecord, verdict: Verdict) -> str:
 
 
 def _not_for_this_text(
-    files: LeaseFolder, found: LeaseRecord, verdict: Verdict, holder: Holder
+    files: LeaseFolder, found: LeaseRecord, verdict: LeaseDecision, holder: Holder
 ) -> str:
     return (
         f"The lease {files.uri} was not released by {described(found)}; {verdict.because}. "

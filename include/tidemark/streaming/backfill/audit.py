@@ -26,7 +26,7 @@ from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.backfill.audit_result import TableAudit
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
-from tidemark.streaming.backfill.compare import compare, differences, wide_session
+from tidemark.streaming.backfill.compare import compare_windows, wide_session, window_differences
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
     windows_by_bronze,
@@ -35,14 +35,14 @@ from tidemark.streaming.backfill.windows_of import (
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditRequest:
     """Windows whose start is in [start, end); None: from the first one, up to the last one."""
 
     start: datetime | None = None
     end: datetime | None = None
 
 
-def audit_table(spark: SparkSession, run: Run, name: str, asked: Asked) -> TableAudit:
+def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest) -> TableAudit:
     """Compare one table with bronze. TableMismatch where the tables are not the pipeline's."""
     gold = run.warehouse.gold(name).existing()
     state = gold_state(gold)
@@ -54,7 +54,7 @@ def audit_table(spark: SparkSession, run: Run, name: str, asked: Asked) -> Table
         frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
     )
     windows = audited_range(
-        table, asked.start, asked.end, _dates(gold, bronze), state.close_ms, frozen
+        table, request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
     )
     return TableAudit(
         gold=state.version,
@@ -64,7 +64,7 @@ def audit_table(spark: SparkSession, run: Run, name: str, asked: Asked) -> Table
         closed_only=table.output_mode == "append",
         windows_from=windows.first_start if windows else None,
         windows_to=windows.last_start if windows else None,
-        frozen=_frozen(gold, asked, frozen),
+        frozen=_frozen(gold, request, frozen),
         found=_found(spark, run, name, state.version, published, windows),
     )
 
@@ -82,7 +82,7 @@ def _found(
     session, table = wide_session(spark), run.pipeline.tables[name]
     computed = windows_by_bronze(session, run, name, bronze, windows)
     held = windows_in_gold(session, run, name, gold, windows)
-    return differences(compare(held, computed, table), table)
+    return window_differences(compare_windows(held, computed, table), table)
 
 
 def _dates(gold: DeltaTable, bronze: DeltaTable) -> Iterable[date]:
@@ -92,14 +92,14 @@ def _dates(gold: DeltaTable, bronze: DeltaTable) -> Iterable[date]:
             yield date.fromisoformat(partition[column])
 
 
-def _frozen(gold: DeltaTable, asked: Asked, frozen_before_ms: int | None) -> int:
+def _frozen(gold: DeltaTable, request: AuditRequest, frozen_before_ms: int | None) -> int:
     """How many windows of gold in the range are frozen."""
     if frozen_before_ms is None:
         return 0
     start = ds.field("window_start")
     frozen = start < instant_of(frozen_before_ms)
-    if asked.start:
-        frozen = frozen & (start >= asked.start)
-    if asked.end:
-        frozen = frozen & (start < asked.end)
+    if request.start:
+        frozen = frozen & (start >= request.start)
+    if request.end:
+        frozen = frozen & (start < request.end)
     return int(gold.to_pyarrow_dataset().count_rows(filter=frozen))

@@ -49,7 +49,12 @@ from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
 from tidemark.storage.delta.history import VERSION
 from tidemark.storage.delta.notes import PublishedNote
-from tidemark.streaming.backfill.compare import compare, differences, differing_values, wide_session
+from tidemark.streaming.backfill.compare import (
+    compare_windows,
+    differing_values,
+    wide_session,
+    window_differences,
+)
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
     windows_by_bronze,
@@ -119,10 +124,10 @@ def _compared(
     session, table = wide_session(spark), run.pipeline.tables[name]
     computed = windows_by_bronze(session, run, name, bronze, windows)
     held = windows_in_gold(session, run, name, state.version, windows)
-    found = differences(compare(held, computed, table), table)
+    found = window_differences(compare_windows(held, computed, table), table)
     _check_unique(found, name)
     known = _known(session, held, pending, table, windows)
-    differing = differing_values(compare(known, computed, table), table)
+    differing = differing_values(compare_windows(known, computed, table), table)
     return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
 
 

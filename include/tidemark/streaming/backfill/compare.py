@@ -41,7 +41,7 @@ def wide_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def compare(gold: DataFrame, computed: DataFrame, table: Table) -> DataFrame:
+def compare_windows(gold: DataFrame, computed: DataFrame, table: Table) -> DataFrame:
     """One row for each window and key that either side has: `_kind`, and both sides' values.
 
     `_gold` and `_bronze` are structs of window_end, measures and rows, null where a side lacks
@@ -57,7 +57,7 @@ def compare(gold: DataFrame, computed: DataFrame, table: Table) -> DataFrame:
     return grouped.withColumn("_kind", _kind(grouped.schema["_gold"].dataType))
 
 
-def differences(compared: DataFrame, table: Table) -> Differences:
+def window_differences(compared: DataFrame, table: Table) -> Differences:
     """The counts, and examples of what differs: two passes where anything does, else one."""
     counted = compared.groupBy("_kind").agg(
         F.count(F.lit(1)).alias("windows"),

@@ -21,7 +21,7 @@ from tidemark.quality.validate import (
     ManyRows,
     check_none_failed,
     judge_tables,
-    record,
+    record_validation,
 )
 from tidemark.quality.verdicts import failures
 from tidemark.storage.delta.history import VERSION, schema_of
@@ -52,11 +52,11 @@ def record_backfill(
     """Record the verdicts, and that somebody has accepted those that fail. Where the pages of
     expectations begin; None where none ran. `now` is in UTC."""
     settings = plan.run.settings
-    told = record(run, judged, settings, now)
+    validated = record_validation(run, judged, settings, now)
     if accepted is not None:
         failed = failures(judged.verdicts)
         record_verdicts(plan.run.warehouse.quality, run, now, failed, accepted=accepted)
-    return told.data_docs
+    return validated.data_docs
 
 
 def check_backfill(run: JudgedRun, judged: Judged) -> None:

@@ -27,7 +27,7 @@ class Called:
     parameters: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.owner}.{self.name}({', '.join(self.parameters)})"
 
 
@@ -59,7 +59,7 @@ CALLED = (
 
 def check_engine(spark: SparkSession, called: tuple[Called, ...] = CALLED) -> None:
     """EngineChanged where this Spark lacks one of them. Changes nothing; some milliseconds."""
-    missing = [one.told for one in called if method_of(spark, one) is None]
+    missing = [one.summary for one in called if method_of(spark, one) is None]
     if missing:
         raise EngineChanged(
             f"Spark {spark.version} has moved what compaction calls of Spark 4.2: "

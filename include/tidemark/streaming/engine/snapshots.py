@@ -71,7 +71,7 @@ def write_snapshots(
     _check_supported(conf, stores)
     # The engine's coordinator of stores starts with this list.
     assert spark.streams.active is not None
-    opening = _Opening.of(spark, checkpoint, conf)
+    opening = _SnapshotOpening.of(spark, checkpoint, conf)
     for store in stores:
         check()
         try:
@@ -98,7 +98,7 @@ def _check_supported(conf: Mapping[str, str], stores: Sequence[StoreId]) -> None
 
 
 @dataclass(frozen=True)
-class _Opening:
+class _SnapshotOpening:
     """What the providers of one checkpoint are opened with."""
 
     spark: SparkSession
@@ -107,7 +107,7 @@ class _Opening:
     hadoop: Any
 
     @classmethod
-    def of(cls, spark: SparkSession, checkpoint: str, conf: Mapping[str, str]) -> _Opening:
+    def of(cls, spark: SparkSession, checkpoint: str, conf: Mapping[str, str]) -> _SnapshotOpening:
         session = spark.newSession()
         for name, value in {**conf, **_OVERRIDES}.items():
             session.conf.set(name, value)
@@ -174,7 +174,7 @@ def _classes(spark: SparkSession) -> Any:
     after_a_kill="before and after: each store has its changes, and may have its snapshot: a "
     "start loads the same version by either; a repeat writes the snapshots that are missing",
 )
-def _write_snapshot(opening: _Opening, store: StoreId, version: int) -> None:
+def _write_snapshot(opening: _SnapshotOpening, store: StoreId, version: int) -> None:
     with opening.provider(store) as provider:
         if provider.getClass().getName() == _HDFS:
             provider.getReadStore(version, opening.none)
@@ -183,7 +183,7 @@ def _write_snapshot(opening: _Opening, store: StoreId, version: int) -> None:
             _upload(opening, provider.rocksDB(), version)
 
 
-def _upload(opening: _Opening, database: Any, version: int) -> None:
+def _upload(opening: _SnapshotOpening, database: Any, version: int) -> None:
     """Read-only: no changelog of a next version is begun."""
     database.load(version, opening.none, True, False)
     create = method_of(opening.spark, CREATE_SNAPSHOT)

@@ -40,7 +40,7 @@ def parsed_as(kind: T.DataType) -> str:
     return kind.simpleString()
 
 
-def read(parsed: Column, kind: T.DataType) -> Column:
+def read_value(parsed: Column, kind: T.DataType) -> Column:
     """The value, of type `kind`; null where it is another's. Parts of nested values likewise."""
     match kind:
         case T.StringType():
@@ -65,10 +65,12 @@ def read(parsed: Column, kind: T.DataType) -> Column:
 def _read_nested(parsed: Column, kind: T.ArrayType | T.MapType | T.StructType) -> Column:
     match kind:
         case T.ArrayType():
-            return F.transform(parsed, lambda item: read(item, kind.elementType))
+            return F.transform(parsed, lambda item: read_value(item, kind.elementType))
         case T.MapType():
-            return F.transform_values(parsed, lambda _, item: read(item, kind.valueType))
-    fields = [read(part, field.dataType).alias(field.name) for part, field in _parts(parsed, kind)]
+            return F.transform_values(parsed, lambda _, item: read_value(item, kind.valueType))
+    fields = [
+        read_value(part, field.dataType).alias(field.name) for part, field in _parts(parsed, kind)
+    ]
     return F.when(parsed.isNotNull(), F.struct(*fields))
 
 
@@ -86,7 +88,7 @@ def is_misread(parsed: Column, kind: T.DataType) -> Column:
         case T.StringType():
             wrong = ~F.schema_of_variant(parsed).isin("STRING", "VOID")
         case _:
-            wrong = parsed.isNotNull() & read(parsed, kind).isNull()
+            wrong = parsed.isNotNull() & read_value(parsed, kind).isNull()
     return F.coalesce(wrong, F.lit(False))
 
 

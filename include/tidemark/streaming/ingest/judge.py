@@ -1,6 +1,6 @@
 """Judge each line once: accepted, or rejected with a reason and a detail.
 
-`judge` is a pure function from lines to judged rows. It uses nothing but the line, the
+`judge_lines` is a pure function from lines to judged rows. It uses nothing but the line, the
 batch's own time and the pipeline, so a batch that runs again judges the same.
 
 How a line is read. Spark's `from_json` stops after the first value and passes over what
@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Column, EventTime, Pipeline, Source
 from tidemark.sources.files.batch_files import MALFORMED
-from tidemark.streaming.ingest.column_values import is_misread, parsed_as, read
+from tidemark.streaming.ingest.column_values import is_misread, parsed_as, read_value
 from tidemark.streaming.ingest.event_time import EPOCH_TYPE, event_time_of, is_epoch
 
 MISSING_FIELD = "missing field"
@@ -85,7 +85,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
     )
 
 
-def judge(lines: DataFrame, rules: Rules, batch_time_ms: int) -> DataFrame:
+def judge_lines(lines: DataFrame, rules: Rules, batch_time_ms: int) -> DataFrame:
     """Add each line's verdict to it.
 
     `lines` has `_value` (the line) and may have more columns, which are kept. The result has,
@@ -206,7 +206,7 @@ def _value(name: str, column: Column, event_time: EventTime) -> SparkColumn:
         certain = parsed.isNull() | _is_quoted(name)
         others = F.when(_surely_text(name), parsed).otherwise(F.when(_is_text(name), parsed))
         return F.when(certain, parsed).otherwise(others)
-    return read(parsed, _kind(column))
+    return read_value(parsed, _kind(column))
 
 
 def _is_quoted(name: str) -> SparkColumn:

@@ -36,10 +36,10 @@ from tidemark.streaming.ingest.duplicates import (
     with_position,
     without_duplicates,
 )
-from tidemark.streaming.ingest.judge import Rules, judge
+from tidemark.streaming.ingest.judge import Rules, judge_lines
 from tidemark.streaming.ingest.line_count import count_lines, count_plain
 from tidemark.streaming.run.append import FEW_ROWS, BatchRows, WrittenRows, write_apart, write_rows
-from tidemark.streaming.sources.files import find_unreadable, read_lines
+from tidemark.streaming.sources.files import find_unreadable, read_source_lines
 
 # Lines up to this size together pass through the driver.
 _FEW_BYTES = 32_000_000
@@ -101,10 +101,10 @@ def _judged(spark: SparkSession, batch: Batch, files: BatchFiles, repeated: bool
         none, verdicts = pa.table({}), rejected_files(files, batch.number, batch.time_ms)
         return JudgedBatch(none, verdicts, files, _rows(0, Counter(), files))
     unique = batch.pipeline.source.unique
-    lines = read_lines(spark, files.read)
+    lines = read_source_lines(spark, files.read)
     count = count_plain(files.read, batch.bronze.options) or count_lines(lines)
     are_few = count.lines <= FEW_ROWS and count.bytes <= _FEW_BYTES
-    judged = judge(with_position(lines) if unique else lines, batch.rules, batch.time_ms)
+    judged = judge_lines(with_position(lines) if unique else lines, batch.rules, batch.time_ms)
     if unique is None:
         judged = without_duplicates(judged)
         if are_few:
@@ -145,10 +145,12 @@ def _of_many(
         return JudgedBatch(accepted, verdicts, files, counts)
     rejected = rejected_rows(judged, source, number, time_ms).persist()
     try:
-        told = rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
-        by_reason: dict[str | None, int] = {reason: rows for reason, rows, _ in told}
+        counted = (
+            rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
+        )
+        by_reason: dict[str | None, int] = {reason: rows for reason, rows, _ in counted}
         counts = _rows(lines, Counter({None: accepted_number, **by_reason}), files)
-        size = sum(size or 0 for *_, size in told)
+        size = sum(size or 0 for *_, size in counted)
         few = sum(by_reason.values()) <= FEW_ROWS and size <= _FEW_BYTES
         together = _with_files(spark, rejected, few, verdicts)
     except BaseException:
@@ -177,7 +179,7 @@ def _accepted_written(
     rows = few_files(accepted_rows_and_lines(judged, source, number, time_ms))
     accepted, apart = write_apart(rows, REJECTED, batch.bronze, number)
     if apart:
-        judged = without_duplicates(judge(lines_apart(spark, apart), batch.rules, time_ms))
+        judged = without_duplicates(judge_lines(lines_apart(spark, apart), batch.rules, time_ms))
     return accepted, judged
 
 

@@ -21,11 +21,11 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.backfill.audit_result import AuditResult, TableAudit, audit_lines
 from tidemark.runs.run import Run
 from tidemark.storage.result_file import RunError
-from tidemark.streaming.backfill.audit import Asked, audit_table
+from tidemark.streaming.backfill.audit import AuditRequest, audit_table
 from tidemark.streaming.jobs.entry import (
-    Ended,
+    JobOutcome,
     add_range,
-    exit_code,
+    job_exit_code,
     job_main,
     job_parser,
     reported,
@@ -39,14 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "audit")
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
         run = Run(pipeline, settings, run_id, epoch_ms(started), "audit")
         names = [arguments.table] if arguments.table else list(pipeline.tables)
-        asked = Asked(arguments.start, arguments.end)
-        result = audit_once(run, names, asked, progress, started)
+        request = AuditRequest(arguments.start, arguments.end)
+        result = audit_once(run, names, request, progress, started)
         target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        code = FAILED if result.outcome == "different" else exit_code(result.error)
-        return Ended(result, target, code, f"result file: {target}")
+        code = FAILED if result.outcome == "different" else job_exit_code(result.error)
+        return JobOutcome(result, target, code, f"result file: {target}")
 
     def early(error: RunError) -> AuditResult:
         return AuditResult(
@@ -71,7 +71,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
 def audit_once(
     run: Run,
     names: Sequence[str],
-    asked: Asked,
+    request: AuditRequest,
     progress: Progress,
     started: datetime,
     session: Callable[[Pipeline, Settings], SparkSession] = start_session,
@@ -84,7 +84,7 @@ def audit_once(
             spark = session(run.pipeline, run.settings)
         for name in names:
             with progress.stage(f"audit of {name}"), progress.tasks_of(spark):
-                tables[name] = audit_table(spark, run, name, asked)
+                tables[name] = audit_table(spark, run, name, request)
             print("\n".join(audit_lines(run.pipeline.name, name, tables[name])), flush=True)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)

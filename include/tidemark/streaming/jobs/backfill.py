@@ -35,9 +35,9 @@ from tidemark.storage.result_file import RunError
 from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
 from tidemark.streaming.backfill.gate import check_backfill, judge_backfill, record_backfill
 from tidemark.streaming.jobs.entry import (
-    Ended,
+    JobOutcome,
     add_range,
-    exit_code,
+    job_exit_code,
     job_main,
     job_parser,
     reported,
@@ -50,7 +50,7 @@ StartSession = Callable[[Pipeline, Settings], SparkSession]
 
 
 @dataclass(frozen=True)
-class Asked:
+class BackfillRequest:
     """A backfill as it was asked for: the windows of one table that start in [start, end).
 
     `accepted` publishes them in spite of checks that fail.
@@ -64,7 +64,7 @@ class Asked:
 
 
 @dataclass
-class Done:
+class BackfillSoFar:
     """What a backfill has done so far: filled as it goes, so that a failed one tells it too."""
 
     plan: Backfill | None = None
@@ -78,31 +78,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Backfill a range; the exit code. Never raises for an error that it can report."""
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "backfill")
-    asked = Asked(
+    request = BackfillRequest(
         arguments.table, arguments.start, arguments.end, arguments.dry_run, arguments.accepted
     )
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
         run = Run(pipeline, settings, run_id, epoch_ms(started), BACKFILL)
-        result = backfill_once(run, asked, progress, started)
-        own = None if asked.dry_run else Places(settings.root, pipeline.name).result(run_id)
-        return Ended(result, arguments.result or own, exit_code(result.error))
+        result = backfill_once(run, request, progress, started)
+        own = None if request.dry_run else Places(settings.root, pipeline.name).result(run_id)
+        return JobOutcome(result, arguments.result or own, job_exit_code(result.error))
 
     def early(error: RunError) -> BackfillResult:
         return BackfillResult(
             pipeline=arguments.pipeline,
-            table=asked.table,
+            table=request.table,
             run_id=run_id,
-            dry_run=asked.dry_run,
+            dry_run=request.dry_run,
             outcome="failed",
-            window_from=asked.start,
-            window_to=asked.end,
+            window_from=request.start,
+            window_to=request.end,
             started_at=started,
             ended_at=datetime.now(UTC),
             error=error,
         )
 
-    return job_main(arguments, work, early, asked.table)
+    return job_main(arguments, work, early, request.table)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -127,7 +127,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
 
 def backfill_once(
     run: Run,
-    asked: Asked,
+    request: BackfillRequest,
     progress: Progress,
     started: datetime,
     session: StartSession = start_session,
@@ -137,39 +137,45 @@ def backfill_once(
 
     `on_lapse` is called when the lease is lost in the middle: a job ends itself.
     """
-    done, error = Done(), None
+    done, error = BackfillSoFar(), None
     try:
         # Closed windows would be computed by measures that the others were not.
         admit(run.pipeline, run.settings)
-        if asked.dry_run:
-            _look(run, asked, progress, done, session)
+        if request.dry_run:
+            _look(run, request, progress, done, session)
         else:
-            _work(run, asked, progress, started, done, session, on_lapse)
+            _work(run, request, progress, started, done, session, on_lapse)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
-    result = _result(run, asked, started, done, error)
+    result = _result(run, request, started, done, error)
     if error is None:
         print("\n".join(backfill_lines(result)), flush=True)
-    if not asked.dry_run:
+    if not request.dry_run:
         _record(run, result, progress, done)
     return result
 
 
-def _look(run: Run, asked: Asked, progress: Progress, done: Done, session: StartSession) -> None:
+def _look(
+    run: Run,
+    request: BackfillRequest,
+    progress: Progress,
+    done: BackfillSoFar,
+    session: StartSession,
+) -> None:
     with progress.stage("session"):
         spark = session(run.pipeline, run.settings)
     with progress.stage("compare"), progress.tasks_of(spark):
-        done.plan = plan_backfill(spark, run, asked.table, asked.start, asked.end)
+        done.plan = plan_backfill(spark, run, request.table, request.start, request.end)
     with progress.stage("validate"), progress.tasks_of(spark):
         done.judged = judge_backfill(spark, done.plan)
 
 
 def _work(
     run: Run,
-    asked: Asked,
+    request: BackfillRequest,
     progress: Progress,
     started: datetime,
-    done: Done,
+    done: BackfillSoFar,
     session: StartSession,
     on_lapse: OnLapse,
 ) -> None:
@@ -177,28 +183,32 @@ def _work(
         done.took_over = takeover_text(lease.took_over)
         run = replace(run, fence=lease.check)
         record_interrupted_run(run.pipeline, run.warehouse)
-        _look(run, asked, progress, done, session)
+        _look(run, request, progress, done, session)
         assert done.plan is not None
         assert done.judged is not None
         recomputed = balanced(done.plan)
-        told = _result(run, asked, started, done, None)
-        accepted = asked.accepted
-        done.data_docs = record_backfill(done.plan, told, done.judged, accepted, told.ended_at)
+        result = _result(run, request, started, done, None)
+        accepted = request.accepted
+        done.data_docs = record_backfill(done.plan, result, done.judged, accepted, result.ended_at)
         if accepted is None:
-            check_backfill(told, done.judged)
+            check_backfill(result, done.judged)
         with progress.stage("publish"):
             note = publish_note(run.run_id, started, BACKFILL)
             done.published = apply_backfill(done.plan, recomputed, note)
 
 
 def _result(
-    run: Run, asked: Asked, started: datetime, done: Done, error: RunError | None
+    run: Run,
+    request: BackfillRequest,
+    started: datetime,
+    done: BackfillSoFar,
+    error: RunError | None,
 ) -> BackfillResult:
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if done.plan is not None:
-        told = {"bronze": done.plan.bronze.version, "found": done.plan.found}
+        facts = {"bronze": done.plan.bronze.version, "found": done.plan.found}
     if done.published is not None:
-        told |= {
+        facts |= {
             "appended": done.published.windows_changed,
             "changes": done.published.changes,
             "gold": done.published.gold,
@@ -207,23 +217,23 @@ def _result(
         }
     return BackfillResult(
         pipeline=run.pipeline.name,
-        table=asked.table,
+        table=request.table,
         run_id=run.run_id,
-        dry_run=asked.dry_run,
+        dry_run=request.dry_run,
         outcome="failed" if error else "succeeded",
-        window_from=asked.start,
-        window_to=asked.end,
+        window_from=request.start,
+        window_to=request.end,
         started_at=started,
         ended_at=datetime.now(UTC),
         took_over=done.took_over,
         checks=tuple(_check_lines(done)),
         data_docs=done.data_docs,
         error=error,
-        **told,
+        **facts,
     )
 
 
-def _check_lines(done: Done) -> Iterator[str]:
+def _check_lines(done: BackfillSoFar) -> Iterator[str]:
     if done.judged is None:
         return
     for verdict in failures(done.judged.verdicts):
@@ -232,7 +242,7 @@ def _check_lines(done: Done) -> Iterator[str]:
         yield f"warning: {verdict_line(verdict)}"
 
 
-def _record(run: Run, result: BackfillResult, progress: Progress, done: Done) -> None:
+def _record(run: Run, result: BackfillResult, progress: Progress, done: BackfillSoFar) -> None:
     """The backfill's row of `ops/runs`. Without it the backfill is as good: the next start says
     what is missing of a published one."""
     row = RunResult(

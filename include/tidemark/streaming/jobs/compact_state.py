@@ -35,8 +35,8 @@ from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
-    Ended,
-    exit_code,
+    JobOutcome,
+    job_exit_code,
     job_main,
     job_parser,
     reported,
@@ -44,10 +44,10 @@ from tidemark.streaming.jobs.entry import (
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
-from tidemark.streaming.state.compact import compact
+from tidemark.streaming.state.compact import compact_state
 from tidemark.upkeep.pipeline_compaction import (
     Planned,
-    check_none_refused,
+    check_no_compaction_refused,
     plan_compactions,
     record_compactions,
 )
@@ -58,7 +58,7 @@ StartSession = Callable[[Pipeline, Settings], SparkSession]
 
 
 @dataclass
-class Done:
+class CompactionSoFar:
     """What a compaction has done so far: filled as it goes, so that a failed one tells it too."""
 
     queries: list[tuple[Planned, QueryCompaction]] = field(default_factory=list)
@@ -71,11 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "compaction")
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
         run = Run(pipeline, settings, run_id, epoch_ms(started), "compaction")
         result = compact_once(run, arguments.all, progress, started)
         target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        return Ended(result, target, exit_code(result.error))
+        return JobOutcome(result, target, job_exit_code(result.error))
 
     def early(error: RunError) -> CompactionResult:
         return CompactionResult(
@@ -111,7 +111,7 @@ def compact_once(
     A query for which it is refused is left as it is, the others are compacted all the same, and the
     result has CompactionRefused. `on_lapse` is called when the lease is lost in the middle.
     """
-    done, error = Done(), None
+    done, error = CompactionSoFar(), None
     try:
         with pipeline_lease(
             run.pipeline, run.settings, run.run_id, "compaction", on_lapse
@@ -130,7 +130,7 @@ def _work(
     every: bool,
     progress: Progress,
     started: datetime,
-    done: Done,
+    done: CompactionSoFar,
     session: StartSession,
     lease: Lease,
 ) -> None:
@@ -148,25 +148,30 @@ def _work(
         with progress.stage("housekeeping"):
             now = datetime.now(UTC)
             done.kept = keep_checkpoints(pipeline, settings, run.run_id, now, lease)
-    check_none_refused(pipeline.name, planned)
+    check_no_compaction_refused(pipeline.name, planned)
 
 
 def _compact(
-    spark: SparkSession, run: Run, one: Planned, progress: Progress, done: Done, lease: Lease
+    spark: SparkSession,
+    run: Run,
+    one: Planned,
+    progress: Progress,
+    done: CompactionSoFar,
+    lease: Lease,
 ) -> None:
     assert one.plan is not None
     options = run.settings.storage_options
     with progress.stage(f"compaction of {one.checkpoint.name}"), progress.tasks_of(spark):
-        done.queries.append((one, compact(spark, one.plan, options, lease.check)))
+        done.queries.append((one, compact_state(spark, one.plan, options, lease.check)))
 
 
-def _record(run: Run, started: datetime, done: Done) -> None:
+def _record(run: Run, started: datetime, done: CompactionSoFar) -> None:
     rows = [(planned.checkpoint, figures) for planned, figures in done.queries]
     record_compactions(run.warehouse.upkeep, run.pipeline.name, run.run_id, started, rows)
 
 
 def _result(
-    run: Run, started: datetime, done: Done, progress: Progress, error: RunError | None
+    run: Run, started: datetime, done: CompactionSoFar, progress: Progress, error: RunError | None
 ) -> CompactionResult:
     plans = [one.plan for one in done.kept if one.plan is not None]
     return CompactionResult(

@@ -24,7 +24,7 @@ from tidemark.streaming.progress import Progress
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobOutcome:
     """What a job came to: its result, the path or URI where that goes, its exit code, and a line
     that is printed once the result is written."""
 
@@ -36,7 +36,7 @@ class Ended:
 
 def job_main(
     arguments: Namespace,
-    work: Callable[[Pipeline, Settings, Progress], Ended],
+    work: Callable[[Pipeline, Settings, Progress], JobOutcome],
     early: Callable[[RunError], Facts],
     table: str | None = None,
 ) -> int:
@@ -75,14 +75,14 @@ def job_parser(prog: str, description: str) -> ArgumentParser:
 
 def add_range(parser: ArgumentParser, required: bool) -> None:
     """`--from` and `--to`, as `start` and `end`: windows with start <= window's start < end."""
-    told = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z"
+    form = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z"
     for name, which in (("from", "windows that start here or later"), ("to", "and before this")):
         parser.add_argument(
             f"--{name}",
             dest={"from": "start", "to": "end"}[name],
             type=utc_instant,
             required=required,
-            help=f"{which}; {told}",
+            help=f"{which}; {form}",
         )
 
 
@@ -104,7 +104,7 @@ def takeover_text(taken: TakenFrom | None) -> str | None:
     )
 
 
-def exit_code(error: RunError | None) -> int:
+def job_exit_code(error: RunError | None) -> int:
     """The exit code of a job that ended with this error, or with none."""
     if error is None:
         return SUCCESS
@@ -123,11 +123,11 @@ def _loaded(arguments: Namespace, table: str | None) -> tuple[Pipeline, Settings
     return pipeline, settings
 
 
-def _is_written(ended: Ended, settings: Settings, progress: Progress) -> bool:
+def _is_written(outcome: JobOutcome, settings: Settings, progress: Progress) -> bool:
     """Write the result file; False, with a line that says so, where it cannot be written."""
-    assert ended.target is not None
+    assert outcome.target is not None
     try:
-        write_result(ended.target, ended.result, settings.storage_options)
+        write_result(outcome.target, outcome.result, settings.storage_options)
     except TidemarkError as error:
         progress.say(f"it has ended, but its result is lost: {error}")
         return False

@@ -24,8 +24,8 @@ from tidemark.runs.results.state_rows import StateRows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
-    Ended,
-    exit_code,
+    JobOutcome,
+    job_exit_code,
     job_main,
     job_parser,
     reported,
@@ -44,11 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Read a table's state; the exit code. Never raises for an error that it can report."""
     arguments = _arguments(argv)
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
         result = read_once(pipeline, settings, arguments, progress)
         if not arguments.result:
             print("\n".join(result.rows), flush=True)
-        return Ended(result, arguments.result, exit_code(result.error))
+        return JobOutcome(result, arguments.result, job_exit_code(result.error))
 
     def early(error: RunError) -> StateRows:
         return StateRows(pipeline=arguments.pipeline, table=arguments.table, error=error)

@@ -28,8 +28,8 @@ from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
-    Ended,
-    exit_code,
+    JobOutcome,
+    job_exit_code,
     job_main,
     job_parser,
     reported,
@@ -44,12 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started)
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
         scheduled = arguments.scheduled_time or started
         run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
         target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
         result = run_once(run, progress, started, arguments.hold)
-        return Ended(result, target, exit_code(result.error))
+        return JobOutcome(result, target, job_exit_code(result.error))
 
     def early(error: RunError) -> RunResult:
         return RunResult(
@@ -97,7 +97,7 @@ def run_once(
             outcome.took_over = takeover_text(lease.took_over)
             admitted = admit(run.pipeline, run.settings)
             run = replace(run, pipeline=admitted.pipeline, fence=lease.check)
-            for line in admitted.told:
+            for line in admitted.messages:
                 progress.say(line)
             with progress.stage("session"), ThreadPoolExecutor(1) as pool:
                 starting = pool.submit(session, run.pipeline, run.settings)

@@ -24,8 +24,8 @@ from tidemark.quality.verdicts import ValidationResult
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import RunError, read_result
 from tidemark.streaming.jobs.entry import (
-    Ended,
-    exit_code,
+    JobOutcome,
+    job_exit_code,
     job_main,
     job_parser,
     reported,
@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, started = _arguments(argv), datetime.now(UTC)
     run_id = arguments.run_id or manual_run_id(started, "validate")
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> Ended:
+    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
         result = validate_once(pipeline, settings, arguments.held, run_id, started, progress)
         target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        return Ended(result, target, exit_code(result.error))
+        return JobOutcome(result, target, job_exit_code(result.error))
 
     return job_main(arguments, work, partial(_failed, arguments.pipeline, run_id, started))
 
@@ -72,7 +72,7 @@ def validate_once(
         assert not isinstance(gated, ManyRows)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         return _failed(pipeline.name, run_id, started, reported(failure, progress))
-    return gated.told
+    return gated.validation
 
 
 def _failed(pipeline: str, run_id: str, started: datetime, error: RunError) -> ValidationResult:

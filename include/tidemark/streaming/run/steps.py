@@ -8,7 +8,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.accounts import account
-from tidemark.runs.contract.check import Admitted, record
+from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
@@ -36,7 +36,7 @@ def run_stream(
     """
     check_source(source_of(run.pipeline, run.places))
     gold = ensure_tables(spark, run)
-    record(admitted, run.settings)
+    record_contracts(admitted, run.settings)
     record_interrupted_run(run.pipeline, run.warehouse)
     outcome.restart = run.restart_cases(gold)
     with progress.stage("ingest"), progress.tasks_of(spark):
@@ -48,7 +48,7 @@ def run_stream(
         repaired = repair_tables(spark, run, gold, outcome)
     for name in gold:
         outcome.tables[name] = pins_of(run, before[name], repaired[name], outcome)
-        progress.say(f"{name}: {_told(outcome.tables[name])}")
+        progress.say(f"{name}: {_summary(outcome.tables[name])}")
     with progress.stage("ledger"):
         account(run, gold, repaired)
 
@@ -88,11 +88,11 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
     )
 
 
-def _told(table: TableResult) -> str:
-    told = [f"{table.windows_changed:,} windows changed"]
+def _summary(table: TableResult) -> str:
+    parts = [f"{table.windows_changed:,} windows changed"]
     if table.late.assigned:
-        told.append(f"{table.late.rows + table.late.partly:,} late rows")
-        told.append(f"{table.late.corrected:,} windows corrected")
+        parts.append(f"{table.late.rows + table.late.partly:,} late rows")
+        parts.append(f"{table.late.corrected:,} windows corrected")
     if table.sealed_to_ms > table.close_before_ms:
-        told.append(f"sealed up to {instant_text(table.sealed_to_ms)}")
-    return ", ".join([*told, f"watermark {instant_text(table.watermark_after_ms)}"])
+        parts.append(f"sealed up to {instant_text(table.sealed_to_ms)}")
+    return ", ".join([*parts, f"watermark {instant_text(table.watermark_after_ms)}"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.quality.validate import ManyRows, check_none_failed, validate
+from tidemark.quality.validate import ManyRows, check_none_failed, validate_result
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.streaming.progress import Progress
@@ -18,10 +18,10 @@ def validate_run(
     """Judge and record what publish would write next. Raises ChecksFailed where it may not."""
     result = run_result(run, outcome, started, progress.batches, progress.seconds)
     now = datetime.now(UTC)
-    found = validate(run.pipeline, result, run.settings, now)
+    found = validate_result(run.pipeline, result, run.settings, now)
     if isinstance(found, ManyRows):
         progress.say(f"expectations are told by Spark: {found}")
-        found = validate(run.pipeline, result, run.settings, now, spark.createDataFrame)
+        found = validate_result(run.pipeline, result, run.settings, now, spark.createDataFrame)
     assert not isinstance(found, ManyRows)
     for warning in warnings(found.verdicts):
         progress.say(f"warning: {verdict_line(warning)}")

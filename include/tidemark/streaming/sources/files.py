@@ -81,7 +81,7 @@ def stream_of_files(
         raise StorageUnavailable(f"{place} could not be listed: {_listing_fault(error)}") from error
 
 
-def read_lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
+def read_source_lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     """The lines of these files: `_value` (the line's bytes as they are) and `_file`."""
     reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true")
     path = F.col("_metadata.file_path")
@@ -99,7 +99,7 @@ def find_unreadable(spark: SparkSession, uris: Sequence[str]) -> list[FileVerdic
     Raises the engine's error where the fault is not the file's own.
     """
     try:
-        read_lines(spark, uris).write.format("noop").mode("append").save()
+        read_source_lines(spark, uris).write.format("noop").mode("append").save()
     except (PySparkException, Py4JJavaError) as error:
         if len(uris) > 1:
             half = len(uris) // 2

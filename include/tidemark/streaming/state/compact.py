@@ -18,7 +18,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from tidemark.checkpoint.doctor.findings import Verdict, shown
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict, shown
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateCheck, check_state
@@ -30,8 +30,8 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.results.compaction_result import QueryCompaction, StateSize
 from tidemark.streaming.engine.snapshots import write_snapshots
 from tidemark.streaming.state.stored import Digest, digest, stored_rows
-from tidemark.upkeep.housekeep import carry_out
-from tidemark.upkeep.plan import Kind, Plan, Share
+from tidemark.upkeep.housekeep import carry_out_housekeeping
+from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
 from tidemark.upkeep.plan_compaction import CompactionPlan
 
 Write = Callable[..., None]
@@ -40,7 +40,7 @@ States = Mapping[int, Digest]
 _SHARED = "/SSTs/"
 
 
-def compact(
+def compact_state(
     spark: SparkSession,
     plan: CompactionPlan,
     options: Mapping[str, str],
@@ -132,8 +132,10 @@ def _take_back(uri: str, options: Mapping[str, str], there: Set[str]) -> None:
     new = [name for name in files.keys() - there if name.startswith("state/")]
     going = tuple(sorted(new, key=lambda name: (_SHARED in name, name)))
     size = sum(files[name].size for name in going)
-    share = Share(Kind.STATE, len(going), size, going, size)
-    carry_out(Plan(uri, Verdict.CLEAN_END, range(0), (share,)), options)
+    share = Share(FileKind.STATE, len(going), size, going, size)
+    carry_out_housekeeping(
+        HousekeepingPlan(uri, CheckpointVerdict.CLEAN_END, range(0), (share,)), options
+    )
 
 
 def _size(check: StateCheck) -> StateSize:

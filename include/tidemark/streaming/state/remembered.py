@@ -61,10 +61,10 @@ def _filtered(rows: DataFrame, where: str) -> DataFrame:
     except (AnalysisException, ParseException) as error:
         columns = ", ".join(f"{name} {rows.schema[name].dataType.simpleString()}"
                             for name in key_columns(rows))  # fmt: skip
-        told = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         raise ConditionInvalid(
             f"`{where}` is no condition on the key, whose columns are {columns}. Nothing was read. "
-            f"Spark says: {told}"
+            f"Spark says: {message}"
         ) from error
 
 

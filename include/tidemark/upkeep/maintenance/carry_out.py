@@ -16,13 +16,13 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import Options, remove_files
-from tidemark.upkeep.maintenance.plan import Plan
+from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
 # So many files take some milliseconds on a disk, and seconds on object storage.
 _BETWEEN_CHECKS = 100
 
 
-def carry_out(pipeline: str, plan: Plan, place: TablePlace) -> None:
+def carry_out_maintenance(pipeline: str, plan: MaintenancePlan, place: TablePlace) -> None:
     """Do what the plan says; what is done already is no error.
 
     `place` is the table's, or the folder's. Its fence is asked once a table is read, before
@@ -36,7 +36,7 @@ def carry_out(pipeline: str, plan: Plan, place: TablePlace) -> None:
     for column, values in plan.compact.items():
         table = place.existing()
         place.fence()
-        compact(table, column, values)
+        compact_table(table, column, values)
     if plan.checkpoint:
         place.fence()
         write_checkpoint(place.existing())
@@ -66,7 +66,7 @@ def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
     "small files packed",
     after_a_kill="before: files that no commit names; after: the same rows in fewer files",
 )
-def compact(table: DeltaTable, column: str, values: tuple[str, ...]) -> None:
+def compact_table(table: DeltaTable, column: str, values: tuple[str, ...]) -> None:
     """Pack the small files of these partitions, or of a table without any, in one commit.
 
     Its files carry `dataChange` false, so streams and change feeds pass over them.

@@ -35,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MaintenancePlan:
     """What is to be done at `uri`, in this order; carrying out any part of it leaves all readers
     with what they had.
 
@@ -56,6 +56,6 @@ class Plan:
     refused: str | None = None
     advice: str | None = None
 
-    def with_old_rows(self, part: Part, stays: ds.Expression | None) -> Plan:
+    def with_old_rows(self, part: Part, stays: ds.Expression | None) -> MaintenancePlan:
         """The same plan, in which the pipeline's rows go that do not stay."""
         return replace(self, parts=(part, *self.parts), keep_rows=stays)

@@ -17,24 +17,26 @@ from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import list_files
 from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
-from tidemark.upkeep.maintenance.plan import Plan
-from tidemark.upkeep.maintenance.readers import Reader
+from tidemark.upkeep.maintenance.plan import MaintenancePlan
+from tidemark.upkeep.maintenance.readers import TableReader
 from tidemark.upkeep.maintenance.small_files import DataFile, compaction_part, small_files
 from tidemark.upkeep.maintenance.unused_files import unused_files
 
 
 @dataclass(frozen=True)
-class Target:
+class MaintainedTable:
     """A table to be maintained. `only`: the partition that is the pipeline's own, of a table that
     pipelines share; None where all of it is."""
 
     name: str
     place: TablePlace
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[TableReader, ...] = ()
     only: str | None = None
 
 
-def plan_table(target: Target, table: DeltaTable, keep: Maintenance, now: datetime) -> Plan:
+def plan_table(
+    target: MaintainedTable, table: DeltaTable, keep: Maintenance, now: datetime
+) -> MaintenancePlan:
     """What is to be done to a table; `now` is in UTC.
 
     Nothing is, while a reader waits for longer than half of the retention: what it has yet to
@@ -44,14 +46,14 @@ def plan_table(target: Target, table: DeltaTable, keep: Maintenance, now: dateti
     behind = _furthest_behind(target.readers, now - keep.retention / 2)
     if behind is not None:
         why = _refusal(behind, keep.retention)
-        return Plan(target.name, target.place.uri, refused=why, advice=behind.advice)
+        return MaintenancePlan(target.name, target.place.uri, refused=why, advice=behind.advice)
     files = tuple(_data_files(table))
     packed = small_files(file for file in files if target.only in (None, file.partition))
     uri = target.place.uri
     places = list_files(uri, target.place.options)
     unused, unused_part = unused_files(table, uri, places, keep.retention)
     log = _plan_log(target, table, keep.log_retention, now)
-    return Plan(
+    return MaintenancePlan(
         target.name,
         uri,
         (compaction_part(files, packed), unused_part, log.part),
@@ -61,13 +63,13 @@ def plan_table(target: Target, table: DeltaTable, keep: Maintenance, now: dateti
     )
 
 
-def _furthest_behind(readers: Sequence[Reader], since: datetime) -> Reader | None:
+def _furthest_behind(readers: Sequence[TableReader], since: datetime) -> TableReader | None:
     """One that somebody has to bring on is told first."""
     behind = [one for one in readers if one.waiting is not None and one.waiting < since]
     return min(behind, key=lambda one: (one.advice is None, one.waiting), default=None)
 
 
-def _refusal(behind: Reader, keep: timedelta) -> str:
+def _refusal(behind: TableReader, keep: timedelta) -> str:
     return (
         f"{behind.who} has yet to read from version {behind.first} on; the oldest rows there are "
         f"of {behind.waiting:%Y-%m-%d %H:%M:%S} UTC, longer ago than half of the retention of "
@@ -75,7 +77,9 @@ def _refusal(behind: Reader, keep: timedelta) -> str:
     )
 
 
-def _plan_log(target: Target, table: DeltaTable, keep: timedelta, now: datetime) -> LogPlan:
+def _plan_log(
+    target: MaintainedTable, table: DeltaTable, keep: timedelta, now: datetime
+) -> LogPlan:
     place = target.place
     # The note of the last append tells a batch that is repeated what it has committed.
     last = last_append(table, table.version())

@@ -18,7 +18,7 @@ from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 
 
 @dataclass(frozen=True)
-class Reader:
+class TableReader:
     """What has read a table below version `first`, and reads on from there.
 
     `waiting` is when the oldest commit with rows for it was made (None: there is none), `advice`
@@ -31,14 +31,14 @@ class Reader:
     advice: str | None = None
 
 
-def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[Reader, ...]]:
+def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableReader, ...]]:
     """The readers of each of the pipeline's tables that has any, by the table's place.
 
     Raises CheckpointUnreadable where a query's offsets cannot be used, StorageUnavailable where a
     commit that is still to be read is gone.
     """
     warehouse = Warehouse.of(pipeline.name, settings)
-    found: dict[str, tuple[Reader, ...]] = {}
+    found: dict[str, tuple[TableReader, ...]] = {}
     in_use = [one for one in checkpoints_in_use(pipeline, settings) if one.table != INGEST]
     of_bronze = (reader for one in in_use for reader in _of_bronze(one, warehouse.bronze))
     found[warehouse.bronze.uri] = tuple(of_bronze)
@@ -47,27 +47,27 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[Reader
     return found
 
 
-def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[Reader]:
+def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
     checkpoint = Checkpoint(one.uri, bronze.options)
     if checkpoint.query_id() is not None:
         last = checkpoint.last_batch("commits")
         first = 0 if last is None else checkpoint.delta_version(last)
         waiting, advice = _waiting(bronze, first), "Run the pipeline, to its end."
-        yield Reader(f"the query of {one.table}", first, waiting, advice)
+        yield TableReader(f"the query of {one.table}", first, waiting, advice)
         # A repair looks for late rows in all that gold does not stand for. In append mode that may
         # be rows of weeks, until gold is so many versions behind that it notes them.
         unnoted = one.published + 1
         waiting = _waiting(bronze, unnoted)
-        yield Reader(f"the repair of late rows of {one.table}", unnoted, waiting)
+        yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
 
 
-def _of_changes(warehouse: Warehouse, name: str) -> Iterator[Reader]:
+def _of_changes(warehouse: Warehouse, name: str) -> Iterator[TableReader]:
     gold = warehouse.gold(name).open()
     if gold is not None:
         first = gold_state(gold).changes + 1
         waiting = _waiting(warehouse.changes(name), first)
         advice = "Publish the run that is held, or run the pipeline: its publish takes them along."
-        yield Reader(f"the publish of {name}", first, waiting, advice)
+        yield TableReader(f"the publish of {name}", first, waiting, advice)
 
 
 def _waiting(place: TablePlace, first: int) -> datetime | None:

@@ -7,21 +7,21 @@ from datetime import datetime
 from typing import Any
 
 from tidemark.storage.delta.place import TablePlace
-from tidemark.upkeep.maintenance.plan import Part, Plan, Work
-from tidemark.upkeep.record import MAINTENANCE, append_rows
+from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
+from tidemark.upkeep.record import MAINTENANCE, append_upkeep
 
 
 def record_maintenance(
-    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[Plan]
+    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[MaintenancePlan]
 ) -> None:
     """Append a row for each plan, once it is carried out. `time` is when it began, in UTC.
 
     A repetition after a crash is another act, with rows of its own.
     """
-    append_rows(upkeep, [_row(pipeline, run_id, time, plan) for plan in plans])
+    append_upkeep(upkeep, [_row(pipeline, run_id, time, plan) for plan in plans])
 
 
-def _row(pipeline: str, run_id: str, time: datetime, plan: Plan) -> dict[str, Any]:
+def _row(pipeline: str, run_id: str, time: datetime, plan: MaintenancePlan) -> dict[str, Any]:
     removing = [part for part in plan.parts if part.work is not Work.COMPACTION]
     return {
         "pipeline": pipeline,

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.storage.files import FileFacts
-from tidemark.upkeep.maintenance.plan import Part, Plan, Work
+from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 
 
-def plan_results(uri: str, files: Mapping[str, FileFacts], keep: timedelta, now: datetime) -> Plan:
+def plan_results(
+    uri: str, files: Mapping[str, FileFacts], keep: timedelta, now: datetime
+) -> MaintenancePlan:
     """Those that were last written longer ago than `keep`, by the listing of their folder."""
     going = tuple(sorted(place for place, facts in files.items() if facts.modified < now - keep))
     part = Part(
@@ -21,4 +23,4 @@ def plan_results(uri: str, files: Mapping[str, FileFacts], keep: timedelta, now:
         sum(files[place].size for place in going),
         f"written more than {duration_text(keep)} ago",
     )
-    return Plan("results", uri, (part,), remove=going)
+    return MaintenancePlan("results", uri, (part,), remove=going)

@@ -10,14 +10,14 @@ from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import Limits, read_files
 from tidemark.checkpoint.reading.read_state import shared_files
-from tidemark.checkpoint.reading.reader import Reader
+from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 from tidemark.storage.files import FileFacts
 from tidemark.upkeep.expired_state import OpenedSnapshot, snapshots_to_open
 
 
 @dataclass(frozen=True)
-class Taken:
+class CheckpointStock:
     """A checkpoint as it was listed and read. `snapshots`, by their names in each store's folder,
     are those that were opened, to see whether older versions can do without theirs."""
 
@@ -33,21 +33,21 @@ def first_kept(facts: CheckpointFacts, keep: int) -> int:
     return (-1 if last is None else last) - keep + 1
 
 
-def take_stock(uri: str, options: Mapping[str, str], keep: int) -> Taken:
+def take_stock(uri: str, options: Mapping[str, str], keep: int) -> CheckpointStock:
     """List a checkpoint once and read of it what a plan needs.
 
     NotACheckpoint where the place is none, StorageUnavailable where it cannot be listed.
     """
     files = checkpoint_files(uri, options)
-    layout, reader = sort_files(files), Reader(uri, options, files)
+    layout, reader = sort_files(files), CheckpointReader(uri, options, files)
     facts = read_files(reader, layout, Limits())
     oldest = first_kept(facts, keep)
     stores = layout.stores.values() if oldest > 0 else ()
     opened = {store.id: _snapshots(reader, store, oldest) for store in stores}
-    return Taken(files, layout, facts, opened)
+    return CheckpointStock(files, layout, facts, opened)
 
 
-def _snapshots(reader: Reader, store: Store, oldest: int) -> dict[str, OpenedSnapshot]:
+def _snapshots(reader: CheckpointReader, store: Store, oldest: int) -> dict[str, OpenedSnapshot]:
     shares = bool(store.shared)
     return {
         name: _opened(reader, f"{store.id.folder}/{name}", shares)
@@ -55,7 +55,7 @@ def _snapshots(reader: Reader, store: Store, oldest: int) -> dict[str, OpenedSna
     }
 
 
-def _opened(reader: Reader, name: str, shares: bool) -> OpenedSnapshot:
+def _opened(reader: CheckpointReader, name: str, shares: bool) -> OpenedSnapshot:
     found = reader.read(name, shared_files) if shares else reader.data(name)
     if isinstance(found, Unreadable):
         return OpenedSnapshot(f"{found.problem} {found.held}".strip())

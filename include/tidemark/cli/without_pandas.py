@@ -23,7 +23,7 @@ class _Spared(MetaPathFinder):
         return None
 
 
-def spare_pandas() -> None:
+def leave_pandas_out() -> None:
     """From now on both count as not installed; nothing where pyarrow is loaded already, which then
     is a process with other business too."""
     if "pyarrow" not in sys.modules:

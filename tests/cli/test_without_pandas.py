@@ -8,11 +8,11 @@ import sys
 
 import pyarrow as pa
 
-from tidemark.cli.spare_pandas import spare_pandas
+from tidemark.cli.without_pandas import leave_pandas_out
 
 PROGRAM = """
 import sys
-from tidemark.cli.spare_pandas import spare_pandas
+from tidemark.cli.without_pandas import leave_pandas_out
 {call}
 import duckdb, pyarrow as pa
 numbers = pa.table({{"a": pa.array([1, 2])}})
@@ -31,10 +31,10 @@ def printed(call: str) -> str:
 
 def test_pyarrow_and_duckdb_work_without_them() -> None:
     assert printed("") == "[(3,)] numpy pandas\n"
-    assert printed("spare_pandas()") == "[(3,)]\n"
+    assert printed("leave_pandas_out()") == "[(3,)]\n"
 
 
 def test_a_process_that_has_loaded_pyarrow_keeps_its_pandas() -> None:
     assert pa.array([1]) is not None
-    spare_pandas()
+    leave_pandas_out()
     assert importlib.util.find_spec("pandas") is not None
