@@ -1,6 +1,6 @@
 """A stretch of windows, by their starts: pure arithmetic on the grid that windows lie on.
 
-Windows start at multiples of the slide since 1970-01-01 UTC, as in `windows.py`.
+Windows start at multiples of the slide since 1970-01-01 UTC, as in `in_duckdb.py`.
 """
 
 from __future__ import annotations

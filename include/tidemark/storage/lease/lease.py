@@ -1,11 +1,11 @@
 """The lease of a pipeline: of all that would write to it, one run works at a time.
 
 The life of a lease:
-1. read the newest file of the folder, and judge whether it may be taken (`lease_rules.py`);
-2. end the processes of the owner before, where the rules say so (`lease_taking.py`);
-3. create the next number: of several takers one succeeds (`lease_files.py`);
+1. read the newest file of the folder, and judge whether it may be taken (`rules.py`);
+2. end the processes of the owner before, where the rules say so (`taking.py`);
+3. create the next number: of several takers one succeeds (`files.py`);
 4. after a takeover, fence the tables, before anything else is written;
-5. work, while it is renewed in the background (`held_lease.py`); halt when it is lost;
+5. work, while it is renewed in the background (`held.py`); halt when it is lost;
 6. release it. Killed anywhere, the file stays, and the next taker judges it.
 """
 

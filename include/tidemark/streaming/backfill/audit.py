@@ -2,8 +2,8 @@
 
 The life of a table's audit:
 1. read gold's version and its transactions, then bronze's: later rows are known as such by
-   their batch (`tables/published_bronze.py`), so that a run may work beside it;
-2. decide which windows can be compared (`tables/audit_range.py`, pure);
+   their batch (`gold/published_bronze.py`), so that a run may work beside it;
+2. decide which windows can be compared (`runs/backfill/audit_range.py`, pure);
 3. compare both ways in Spark, and collect counts and a few examples.
 """
 

@@ -2,7 +2,7 @@
 
 Both sides are put below each other and grouped by window and keys: null keys are keys, a key
 that stands in gold twice is found, and there is one shuffle. Doubles are equal within a
-relative 1e-9, all else exactly, as `tables/window_values.py` has it.
+relative 1e-9, all else exactly, as `gold/window_values.py` has it.
 """
 
 from __future__ import annotations
