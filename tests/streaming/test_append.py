@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +113,7 @@ def test_a_lease_that_is_lost_while_rows_are_computed_is_found_before_the_commit
 
     assert callable(append)
     with pytest.raises(LeaseLost):
-        append(spark.range(7), Append(place, {}, "q", 0, "{}", lost))
+        append(spark.range(7), Append(TablePlace(place, fence=lost), "q", 0, noted(0)))
     assert DeltaTable(place).version() == 0
 
 
@@ -121,10 +122,10 @@ def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
     spark: SparkSession, tmp_path: Path, append: object
 ) -> None:
     place = place_for(tmp_path / "table", spark.range(1))
-    fence = lambda: fence_tables([TablePlace(place)], 8)  # noqa: E731
+    fence = partial(fence_tables, [TablePlace(place)], 8)
     assert callable(append)
     with pytest.raises(StorageUnavailable, match=r"the rows of batch 3 were appended"):
-        append(spark.range(7), Append(place, {}, "q", 3, "{}", fence))
+        append(spark.range(7), Append(TablePlace(place, fence=fence), "q", 3, noted(3)))
     assert DeltaTable(place).to_pyarrow_table().num_rows == 0
 
 

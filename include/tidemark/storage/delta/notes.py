@@ -122,17 +122,21 @@ def note_of(commit: Mapping[str, Any]) -> Note | None:
     """
     told = _told(commit)
     if "kind" not in told or "version" not in told:
-        return _former(told) or _former_publish(commit)
+        return _former(told, commit) or _former_publish(commit)
     if told["kind"] not in _KINDS:
         return None
     try:
         return _NOTE.validate_python(told)
     except ValidationError as error:
-        raise NoteUnreadable(
-            f"The commit of version {commit.get('version')} notes {str(told)[:_SHOWN]}: a note of "
-            f"kind `{told['kind']}`, but in no form that this version of Tidemark knows. What "
-            "rests on it was not done. Run the version that wrote it, or a newer one."
-        ) from error
+        raise _unreadable(told, commit) from error
+
+
+def _unreadable(told: Mapping[str, Any], commit: Mapping[str, Any]) -> NoteUnreadable:
+    return NoteUnreadable(
+        f"The commit of version {commit.get('version')} notes {str(told)[:_SHOWN]}: a note of "
+        f"kind `{told['kind']}`, but in no form that this version of Tidemark knows. What "
+        "rests on it was not done. Run the version that wrote it, or a newer one."
+    )
 
 
 def _told(commit: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,25 +148,29 @@ def _told(commit: Mapping[str, Any]) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _former(told: dict[str, Any]) -> Note | None:
+def _former(told: dict[str, Any], commit: Mapping[str, Any]) -> Note | None:
     """A note of a batch from before there were kinds, known by an entry that only it has."""
+    if not {"query", "batch"} <= told.keys():
+        return None
     if "seen_ms" in told:
-        return _fitting({"kind": "ingest", **told})
-    if "close_ms" in told or "emitted_rows" in told:
-        return _fitting({"kind": "emitted", **told})
-    return None
+        found = {"kind": "ingest", **told}
+    elif "close_ms" in told or "emitted_rows" in told:
+        found = {"kind": "emitted", **told}
+    else:
+        return None
+    try:
+        return _NOTE.validate_python(found)
+    except ValidationError as error:
+        raise _unreadable(found, commit) from error
 
 
 def _former_publish(commit: Mapping[str, Any]) -> Note | None:
     """A note of a publish from before there were kinds: entries of their own in the metadata."""
     if "run" not in commit or "started_at" not in commit:
         return None
-    told = {name: commit[entry] for entry, name in _FORMER_PUBLISH.items() if entry in commit}
-    return _fitting({"kind": "published", **told})
-
-
-def _fitting(told: dict[str, Any]) -> Note | None:
+    found = {name: commit[entry] for entry, name in _FORMER_PUBLISH.items() if entry in commit}
     try:
-        return _NOTE.validate_python(told)
+        return PublishedNote.model_validate(found)
     except ValidationError:
+        # Somebody else's commit with entries of these names.
         return None
