@@ -139,7 +139,7 @@ def check_rows(place: SamplePlace) -> None:
     assert rejected <= lines
     accepted = Counter(_facts(json.loads(line)) for line in (lines - rejected).elements())
     assert Counter(map(_facts, place.bronze().to_pylist())) == accepted
-    check_ledger(place.places.ledger, place.name, {})
+    check_ledger(place.warehouse.ledger, place.name)
     ingested = _ledger(place, "ingest")
     assert len({line["batch"] for line in ingested}) == len(ingested)
     counts = [sum(line[name] for line in ingested) for name in ("read", "accepted", "rejected")]

@@ -238,14 +238,14 @@ def test_pipelines_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
     write(tmp_path, ingest(0), pipeline="other")
     assert written(tmp_path, "pipeline, batch") == [("clicks", 5), ("other", 0)]
     assert last_batch_written(TablePlace(str(tmp_path)), "clicks", "ingest-query") == 5
-    assert last_batch_written(str(tmp_path), "other", "ingest-query", {}) == 0
+    assert last_batch_written(TablePlace(str(tmp_path)), "other", "ingest-query") == 0
 
 
 def test_before_the_first_line_the_last_batch_is_minus_one(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "none")
     assert last_batch_written(TablePlace(nowhere), "clicks", "ingest-query") == -1
     write(tmp_path / "ledger", ingest())
-    assert last_batch_written(str(tmp_path / "ledger"), "clicks", "another", {}) == -1
+    assert last_batch_written(TablePlace(str(tmp_path / "ledger")), "clicks", "another") == -1
 
 
 def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path: Path) -> None:
