@@ -73,7 +73,7 @@ def validate_held(
         _record(result, settings)
     if failure and not isinstance(failure, TidemarkError):
         raise failure
-    return Gated(result, _message(result, found, now))
+    return Gated(result, _validation_result(result, found, now))
 
 
 def accept(
@@ -102,7 +102,7 @@ def _record(result: RunResult, settings: Settings) -> None:
         _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
 
 
-def _message(run: RunResult, found: Validated, now: datetime) -> ValidationResult:
+def _validation_result(run: RunResult, found: Validated, now: datetime) -> ValidationResult:
     return ValidationResult(
         pipeline=run.pipeline,
         run_id=run.run_id,

@@ -103,7 +103,7 @@ def _freshness(
     if newest is not None:
         behind = now - instant_of(newest)
         passed = behind <= rule.at_most
-        observed = f"newest event {instant_text(newest)}, {_message(behind)}"
+        observed = f"newest event {instant_text(newest)}, {_distance(behind)}"
     return CheckVerdict(
         table=None,
         check=f"freshness at most {duration_text(rule.at_most)}",
@@ -114,6 +114,6 @@ def _freshness(
     )
 
 
-def _message(behind: timedelta) -> str:
+def _distance(behind: timedelta) -> str:
     seconds = round(behind.total_seconds())
     return f"{seconds:,} s before the run's time" if seconds >= 0 else "after the run's time"

@@ -80,14 +80,14 @@ def invalid_file(error: PipelineFileInvalid) -> PipelineStatus:
 def pipeline_status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
     """The status of one pipeline, also where its places cannot be read. `now` is in UTC."""
     try:
-        return _message(pipeline, settings, now)
+        return _status(pipeline, settings, now)
     except Exception as error:  # noqa: BLE001  whatever it is, the other pipelines are still told
         message = f"{type(error).__name__}: {error}"
         step = f"Mend what keeps its status from being read: {message.splitlines()[0]}"
         return PipelineStatus(pipeline.name, PipelineState.UNKNOWN, step, problem=message)
 
 
-def _message(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
+def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
     name, warehouse = pipeline.name, Warehouse.of(pipeline.name, settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
     lease = _lease(warehouse, now)
