@@ -12,6 +12,7 @@ import pytest
 from tests.kit.running import clicks
 from tidemark.checkpoint.reading.log_formats import parse_offsets
 from tidemark.errors import CheckpointUnreadable
+from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER
@@ -22,7 +23,6 @@ from tidemark.runs.contract.contract import (
     read_contract,
     write_contract,
 )
-from tidemark.runs.contract.difference import ChangeVerdict, Difference
 from tidemark.runs.contract.differences import contract_differences
 from tidemark.runs.kept_columns import fingerprint
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
-from tidemark.runs.contract.difference import ChangeVerdict, Difference
 
 _BY_POSITION = "The state holds {0} by their position, so that values would pass from one to other"
 _IN_THE_FILE = {PARTITIONS: "advanced.shuffle_partitions", PROVIDER: "advanced.state.store"}

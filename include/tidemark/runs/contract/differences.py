@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
 from tidemark.runs.contract.contract import Contract
-from tidemark.runs.contract.difference import Difference
 from tidemark.runs.contract.ingest_changes import ingest_changes
 
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
+from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
 from tidemark.pipeline.model import Pipeline, Source, Unique
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.source_files import SourceFiles, split_files
 from tidemark.runs.contract.contract import Contract
-from tidemark.runs.contract.difference import ChangeVerdict, Difference
 
 _FROM_NOW = "It holds for rows that are read from now on; bronze and rejects stay as they are"
 _SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}

@@ -1,4 +1,4 @@
-"""A difference between two contracts, and what may be done about it."""
+"""A difference between two contents of a pipeline's file, and what may be done about it."""
 
 from __future__ import annotations
 
