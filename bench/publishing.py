@@ -19,7 +19,8 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GENERATION
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
-from tidemark.pipeline.model import Table, Window
+from tidemark.operators.windows.windows import Windows
+from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.schemas import changes_schema, gold_schema
@@ -77,7 +78,7 @@ def _windows(windows: int, amount: int) -> str:
 
 def publish(folder: Path, windows: int) -> None:
     """Publish all that `changes` holds; every window must be written."""
-    table = Table(
+    table = WindowTable(
         window=Window(length=LENGTH, slide=LENGTH),
         group_by=("key",),
         measures={"events": "sum(events)", "amount": "sum(amount)"},
@@ -85,7 +86,7 @@ def publish(folder: Path, windows: int) -> None:
     pins = TableResult(
         generation=1,
         changes=DeltaTable(str(folder / "changes")).version(),
-        bronze=0,
+        inputs={"bronze": 0},
         windows_changed=windows,
         watermark_before_ms=0,
         watermark_after_ms=0,
@@ -93,7 +94,7 @@ def publish(folder: Path, windows: int) -> None:
         close_after_ms=0,
     )
     gold, changes = TablePlace(str(folder / "gold")), TablePlace(str(folder / "changes"))
-    published = publish_table(table, pins, gold, changes, publish_note("run", NOW))
+    published = publish_table(Windows("at", table), pins, gold, changes, publish_note("run", NOW))
     assert published.published_windows == windows, published
 
 

@@ -32,9 +32,10 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.storage.delta.place import TablePlace
+from tidemark.streaming.inputs import with_event_time
 from tidemark.streaming.jobs.stream import run_once
+from tidemark.streaming.operators.windows import StreamedWindows
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run.aggregate import aggregate, with_event_time
 
 ROWS_A_DAY = 100_000
 LATE_ROWS = 1_000
@@ -133,7 +134,7 @@ class History:
         begin = time.monotonic()
         bronze = self.spark.read.format("delta").load(self.places.bronze)
         rows = with_event_time(bronze, self.pipeline)
-        windows = aggregate(rows, self.pipeline.tables[TABLE])
+        windows = StreamedWindows(self.pipeline.tables[TABLE]).plan({"bronze": rows})
         windows.write.format("delta").mode("overwrite").save(str(self.root / "refreshed"))
         return time.monotonic() - begin
 

@@ -26,7 +26,7 @@ from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
-from tidemark.streaming.run.aggregate import aggregate
+from tidemark.streaming.operators.windows import StreamedWindows
 
 ROWS = 300
 KEPT = 10
@@ -105,7 +105,8 @@ class Query:
         begin = time.monotonic()
         rows = self.spark.readStream.schema("at timestamp, key string, amount long")
         events = rows.json(str(self.source)).withColumnRenamed("at", "_event_time")
-        windows = aggregate(events.withWatermark("_event_time", "400 days"), pipeline.tables[TABLE])
+        events = events.withWatermark("_event_time", "400 days")
+        windows = StreamedWindows(pipeline.tables[TABLE]).plan({"bronze": events})
         writer = windows.writeStream.outputMode("update").trigger(availableNow=True)
         writer = writer.foreachBatch(self._keep)
         writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from tests.end_to_end.random_cases import DAY, OneRun
 from tests.kit.late_model import EPOCH, MILLISECOND, late_counts
 from tests.kit.running import Place, query
-from tidemark.pipeline.model import Table
+from tidemark.pipeline.model import WindowTable
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.notes import IngestNote, note_of
@@ -84,7 +84,7 @@ def close_ms(place: Place, table: str) -> int:
     return DeltaTable(place.places.gold(table)).transaction_version("close") or 0
 
 
-def expected_windows(place: Place, table: Table) -> list[tuple[Any, ...]]:
+def expected_windows(place: Place, table: WindowTable) -> list[tuple[Any, ...]]:
     """DuckDB's aggregate over bronze: every row joined with every window that could hold it."""
     length, slide = (f"INTERVAL {part // MILLISECOND} MILLISECONDS" for part in _parts(table))
     keys = "".join(f", {key}" for key in table.group_by)
@@ -105,7 +105,7 @@ def expected_windows(place: Place, table: Table) -> list[tuple[Any, ...]]:
     )
 
 
-def gold_windows(place: Place, name: str, table: Table) -> list[tuple[Any, ...]]:
+def gold_windows(place: Place, name: str, table: WindowTable) -> list[tuple[Any, ...]]:
     keys = "".join(f", {key}" for key in table.group_by)
     columns = f"window_start, window_end {keys}, events, amount, biggest, rows"
     return query(f"SELECT {columns} FROM gold ORDER BY ALL", gold=place.gold(name))
@@ -127,7 +127,7 @@ def _row(line: str) -> dict[str, Any] | None:
     return row
 
 
-def check_gold(landed: Landed, run_id: str, name: str, table: Table) -> None:
+def check_gold(landed: Landed, run_id: str, name: str, table: WindowTable) -> None:
     place, close = landed.place, close_ms(landed.place, name)
     assert close >= landed.close_before[run_id][name]
     frontier = EPOCH + close * MILLISECOND
@@ -145,11 +145,11 @@ def check_gold(landed: Landed, run_id: str, name: str, table: Table) -> None:
         landed.revisions[_key(name, table, row)] = row["revision"]
 
 
-def _key(name: str, table: Table, row: Mapping[str, Any]) -> str:
+def _key(name: str, table: WindowTable, row: Mapping[str, Any]) -> str:
     return repr((name, row["window_start"], *(row[key] for key in table.group_by)))
 
 
-def check_recomputed_rows_differ(landed: Landed, name: str, table: Table) -> None:
+def check_recomputed_rows_differ(landed: Landed, name: str, table: WindowTable) -> None:
     """A row of cause late or seal has another value than the row of its window before."""
     changes = DeltaTable(landed.place.places.changes(name))
     history = pa.table(changes.load_cdf(starting_version=0)).to_pylist()
@@ -186,7 +186,7 @@ def check_ledger(landed: Landed, dropped: Mapping[tuple[str, int], int]) -> None
 
 
 def model_of_batches(
-    place: Place, name: str, table: Table, close_before: Mapping[int, int]
+    place: Place, name: str, table: WindowTable, close_before: Mapping[int, int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """What the rule says of each batch: of its rows one by one, of each row window by window."""
     folder = Path(place.places.query_checkpoint(name, 1)) / "offsets"
@@ -215,5 +215,5 @@ def _is_batch(path: Path) -> bool:
     return path.name.isdecimal()
 
 
-def _parts(table: Table) -> tuple[timedelta, timedelta]:
+def _parts(table: WindowTable) -> tuple[timedelta, timedelta]:
     return table.window.length, table.window.slide

@@ -28,7 +28,7 @@ from tests.kit.late_model import EPOCH, MILLISECOND
 from tests.kit.running import SamplePlace, query, succeed
 from tests.streaming.audits import audit
 from tidemark.ledger.ledger import check_ledger
-from tidemark.pipeline.model import Table
+from tidemark.pipeline.model import WindowTable
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
@@ -92,13 +92,13 @@ def close_of(place: SamplePlace, name: str) -> datetime:
     return EPOCH + frontier * MILLISECOND
 
 
-def gold_windows(place: SamplePlace, name: str, table: Table) -> list[Row]:
+def gold_windows(place: SamplePlace, name: str, table: WindowTable) -> list[Row]:
     columns = ", ".join(("window_start", "window_end", *table.group_by))
     sql = f"SELECT {columns}, events, amount, rows FROM gold ORDER BY ALL"
     return query(sql, gold=place.gold(name))
 
 
-def windows_of_bronze(place: SamplePlace, table: Table) -> list[Row]:
+def windows_of_bronze(place: SamplePlace, table: WindowTable) -> list[Row]:
     """Each accepted row joined with each window of its day that holds it."""
     length, slide = (
         f"INTERVAL {part // timedelta(minutes=1)} MINUTES"

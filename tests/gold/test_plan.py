@@ -10,14 +10,14 @@ from tidemark.errors import NotPublishable
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState, plan_publish
 
-GOLD = GoldState(version=7, changes=4, bronze=5, close_ms=1_000, generation=1)
+GOLD = GoldState(version=7, changes=4, inputs={"bronze": 5}, close_ms=1_000, generation=1)
 
 
 def pinned(**changes: Any) -> TableResult:
     values: dict[str, Any] = {
         "generation": 1,
         "changes": 6,
-        "bronze": 9,
+        "inputs": {"bronze": 9},
         "windows_changed": 3,
         "watermark_before_ms": 1_000,
         "watermark_after_ms": 2_000,
@@ -65,7 +65,7 @@ def test_the_published_changes_never_go_back() -> None:
 
 
 def test_before_the_first_publish_the_plan_begins_with_version_zero() -> None:
-    empty = GoldState(version=0, changes=-1, bronze=-1, close_ms=0, generation=1)
+    empty = GoldState(version=0, changes=-1, inputs={"bronze": -1}, close_ms=0, generation=1)
     plan = plan_publish(empty, pinned(changes=0, close_before_ms=0, close_after_ms=0))
     assert (plan.after_changes, plan.changes) == (-1, 0)
 
@@ -82,10 +82,10 @@ def test_a_run_that_found_another_frontier_but_is_published_is_a_no_op() -> None
 
 
 def test_the_published_bronze_never_goes_back() -> None:
-    assert plan_publish(GOLD, pinned(bronze=3)).transactions["bronze"] == 5
+    assert plan_publish(GOLD, pinned(inputs={"bronze": 3})).transactions["bronze"] == 5
 
 
-@pytest.mark.parametrize("older", [{"changes": 3}, {"changes": 4, "bronze": 4}])
+@pytest.mark.parametrize("older", [{"changes": 3}, {"changes": 4, "inputs": {"bronze": 4}}])
 def test_pins_of_an_older_run_than_was_published_last_close_nothing(older: dict[str, int]) -> None:
     """The newer run may have found windows open that the older one wanted to seal."""
     plan = plan_publish(GOLD, pinned(**older))
@@ -95,5 +95,6 @@ def test_pins_of_an_older_run_than_was_published_last_close_nothing(older: dict[
 
 @pytest.mark.parametrize(("behind", "nothing"), [(19, True), (20, False)])
 def test_bronze_is_noted_by_itself_only_once_gold_is_far_behind(behind: int, nothing: bool) -> None:
-    plan = plan_publish(GOLD, pinned(changes=4, close_after_ms=0, bronze=GOLD.bronze + behind))
+    inputs = {"bronze": GOLD.bronze + behind}
+    plan = plan_publish(GOLD, pinned(changes=4, close_after_ms=0, inputs=inputs))
     assert plan.nothing_to_do is nothing

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.gold.windows import Windows, at, window
-from tidemark.gold.recomputed import differing_windows
+from tidemark.gold.recomputed import differing_rows
 from tidemark.gold.state import gold_state
 
 COLUMNS = ("window_start", "window_end", "key", "total", "rows")
@@ -16,7 +16,7 @@ COLUMNS = ("window_start", "window_end", "key", "total", "rows")
 
 def differing(windows: Windows, computed: pa.Table) -> list[tuple[object, ...]]:
     gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
-    found = differing_windows(gold, changes, gold_state(gold), computed, windows.table)
+    found = differing_rows(gold, changes, gold_state(gold), windows.operator, computed, None)
     return [(row["key"], row["total"]) for row in found.to_pylist()]
 
 

@@ -17,7 +17,8 @@ from tidemark.gold.plan import GENERATION
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
 from tidemark.gold.state import gold_state
-from tidemark.pipeline.model import Table, Window
+from tidemark.operators.windows.windows import Windows as WindowOperator
+from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.schemas import changes_schema, gold_schema
@@ -63,13 +64,14 @@ class Windows:
         return str(self.folder / "changes")
 
     @property
-    def table(self) -> Table:
+    def operator(self) -> WindowOperator:
         measures = {name: f"sum({name})" for name in self.measures}
-        return Table(
+        table = WindowTable(
             window=Window(length=LENGTH, slide=LENGTH),
             group_by=tuple(self.keys),
             measures=measures,
         )
+        return WindowOperator("at", table)
 
     def changes_schema(self) -> pa.Schema:
         """The columns of `changes`."""
@@ -91,7 +93,7 @@ class Windows:
         return TableResult(
             generation=1,
             changes=newest if changes is None else changes,
-            bronze=bronze,
+            inputs={"bronze": bronze},
             windows_changed=0,
             watermark_before_ms=0,
             watermark_after_ms=0,
@@ -104,7 +106,7 @@ class Windows:
     ) -> TableResult:
         note = publish_note(run_id, at(12), trigger)
         gold, changes = TablePlace(self.gold_uri), TablePlace(self.changes_uri)
-        return publish_table(self.table, pinned, gold, changes, note)
+        return publish_table(self.operator, pinned, gold, changes, note)
 
     def publish_at(self, close: datetime | None, run_id: str = "run") -> TableResult:
         """Publish all that stands in changes, with this close frontier."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidemark.pipeline.model import Table, Window
+from tidemark.pipeline.model import Window
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -41,7 +41,7 @@ def starts_of(at: datetime, window: Window) -> list[datetime]:
     return starts
 
 
-def late_counts(rows: Sequence[Mapping[str, Any]], table: Table, late_ms: int) -> LateCounts:
+def late_counts(rows: Sequence[Mapping[str, Any]], table: WindowTable, late_ms: int) -> LateCounts:
     """Count rows with `at` and keys; a window is late when its end is at or before the frontier."""
     late = EPOCH + late_ms * MILLISECOND
     assigned = wholly = partly = late_assigned = 0

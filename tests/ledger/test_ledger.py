@@ -29,8 +29,9 @@ from tidemark.ledger.ledger import (
 from tidemark.ledger.lines import recomputed_lines, stream_lines
 from tidemark.ledger.queries import recorded_queries
 from tidemark.operators.repaired import LATE, SEAL, Recomputed
-from tidemark.operators.windows.late_rows import BatchCounts, BatchRead
-from tidemark.pipeline.model import Table, Window
+from tidemark.operators.touched import BatchCounts, BatchRead
+from tidemark.operators.windows.windows import Windows
+from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.place import TablePlace
 
 SCHEDULED = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -148,12 +149,11 @@ def counts(number: int | None, **values: int) -> BatchCounts:
     return BatchCounts(**{**zeros, "batch": BatchRead(number, 1, 2, 0)})  # type: ignore[arg-type]
 
 
-def table(mode: str) -> Table:
+def table(mode: str) -> Windows:
     window = Window(length=600_000 * MILLISECOND, slide=300_000 * MILLISECOND)
     accept = mode == "complete"
-    return Table.model_validate(
-        {"window": window, "output_mode": mode, "accept_unbounded_state": accept}
-    )
+    values = {"window": window, "output_mode": mode, "accept_unbounded_state": accept}
+    return Windows("at", WindowTable.model_validate(values))
 
 
 @given(

@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.operators.batches_read import ReadTo, batches_read
-from tidemark.operators.windows.late_rows import BatchRead
+from tidemark.operators.touched import BatchRead
 
 Planned = tuple[int, int]
 

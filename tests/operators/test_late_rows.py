@@ -17,8 +17,9 @@ from hypothesis.strategies import DrawFn, composite
 
 from tests.kit.late_model import EPOCH, MILLISECOND, Group, late_counts
 from tidemark.errors import StorageUnavailable
-from tidemark.operators.windows.late_rows import BatchRead, LateRows, find_late_rows
-from tidemark.pipeline.model import Table, Window
+from tidemark.operators.touched import BatchRead, Touched
+from tidemark.operators.windows.late_rows import find_late_rows
+from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.place import TablePlace
 
 DAY = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
@@ -46,23 +47,23 @@ def millis(minutes: float) -> int:
     return (DAY + minutes * MINUTE - EPOCH) // MILLISECOND
 
 
-def table_of(window: Window, *keys: str) -> Table:
-    return Table(window=window, group_by=keys)
+def table_of(window: Window, *keys: str) -> WindowTable:
+    return WindowTable(window=window, group_by=keys)
 
 
 def find(
     folder: Path,
-    table: Table,
+    table: WindowTable,
     batches: Sequence[BatchRead],
     frozen: int | None = None,
     closed: int = 0,
-) -> LateRows:
+) -> Touched:
     bronze = DeltaTable(str(folder))
     return find_late_rows(bronze, TablePlace(str(folder)), "at", table, batches, frozen, closed)
 
 
-def groups_of(found: LateRows) -> set[Group]:
-    return {tuple(window.values()) for window in found.windows.to_pylist()}
+def groups_of(found: Touched) -> set[Group]:
+    return {tuple(window.values()) for window in found.closed.to_pylist()}
 
 
 @composite
@@ -111,11 +112,11 @@ def test_the_counts_and_windows_are_those_of_the_rule(
     assert [numbers(found, at) for at in range(len(batches))] == [one.numbers for one in expected]
     assert [one.rows for one in found.batches] == [len(rows) for _, rows in batches]
     assert groups_of(found) == set().union(*(one.groups for one in expected))
-    assert found.windows.num_rows == len(groups_of(found))
-    assert found.windows.column_names == ["window_start", *keys]
+    assert found.closed.num_rows == len(groups_of(found))
+    assert found.closed.column_names == ["window_start", *keys]
 
 
-def numbers(found: LateRows, at: int) -> tuple[int, ...]:
+def numbers(found: Touched, at: int) -> tuple[int, ...]:
     """In the order of the model's."""
     one = found.batches[at]
     return one.assigned, one.wholly_late, one.partly_late, one.late_assigned, one.late_groups
@@ -142,13 +143,13 @@ def test_without_a_watermark_nothing_is_late(tmp_path: Path) -> None:
     append(tmp_path, [row(0), row(-10_000)])
     found = find(tmp_path, table_of(SLIDING, "key"), [BatchRead(0, 0, 0, 0)])
     assert numbers(found, 0) == (4, 0, 0, 0, 0)
-    assert found.windows.num_rows == 0
+    assert found.closed.num_rows == 0
 
 
 def test_null_and_empty_keys_are_keys_of_their_own(tmp_path: Path) -> None:
     append(tmp_path, [row(0, None), row(0, None), row(0, ""), row(0, "a")])
     found = find(tmp_path, table_of(SLIDING, "key"), [BatchRead(0, 0, 0, millis(60))])
-    assert found.batches[0].late_groups == found.windows.num_rows == 6
+    assert found.batches[0].late_groups == found.closed.num_rows == 6
     assert {key for _, key in groups_of(found)} == {None, "", "a"}
 
 
@@ -158,7 +159,7 @@ def test_a_window_that_is_late_in_two_batches_is_repaired_once(tmp_path: Path) -
     reads = [BatchRead(number, number, number, millis(60)) for number in range(2)]
     found = find(tmp_path, table_of(SLIDING, "key"), reads)
     assert [one.late_groups for one in found.batches] == [2, 2]
-    assert found.windows.num_rows == 2
+    assert found.closed.num_rows == 2
 
 
 def test_frozen_windows_are_counted_and_not_repaired(tmp_path: Path) -> None:

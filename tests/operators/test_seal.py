@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.late_model import EPOCH, MILLISECOND, starts_of
-from tidemark.operators.windows.seal import newest_window_end_ms, seal_frontier_ms
+from tidemark.operators.seal import seal_frontier_ms
+from tidemark.operators.windows.counts import newest_window_end_ms
 from tidemark.pipeline.model import Window
 
 MINUTE = timedelta(minutes=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.gold.windows import at, millis
 from tidemark.errors import BackfillRefused
-from tidemark.operators.windows.window_range import WindowRange, first_open_start, starting_in
-from tidemark.pipeline.model import Table, Window
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.windows.grid import first_open_start, starting_in
+from tidemark.operators.windows.windows import Windows
+from tidemark.pipeline.model import Window, WindowTable
 from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.backfill.backfill_plan import backfill_range
 
@@ -45,9 +48,13 @@ def test_the_first_open_window_ends_after_the_frontier_and_the_one_before_does_n
     assert start + window.length > close >= start - window.slide + window.length
 
 
+def table(window: Window, **changes: Any) -> Windows:
+    return Windows("at", WindowTable(window=window, **changes))
+
+
 def test_a_backfill_of_closed_windows_is_allowed_to_the_last_one() -> None:
-    found = backfill_range(SLIDING, at(10), at(10, 50), millis(at(11)), None)
-    assert found == WindowRange(at(10), at(10, 45), SLIDING.length)
+    found = backfill_range(table(SLIDING), at(10), at(10, 50), millis(at(11)), None)
+    assert found == RowRange(at(10), at(10, 45), at(11))
 
 
 @pytest.mark.parametrize(
@@ -65,41 +72,37 @@ def test_a_range_with_open_windows_or_none_is_refused(
     start: datetime, end: datetime, told: str
 ) -> None:
     with pytest.raises(BackfillRefused) as raised:
-        backfill_range(SLIDING, start, end, millis(at(11)), None)
+        backfill_range(table(SLIDING), start, end, millis(at(11)), None)
     assert told in str(raised.value)
     assert str(raised.value).endswith("Nothing was written.")
 
 
 def test_before_the_first_publish_all_is_open() -> None:
     with pytest.raises(BackfillRefused, match="closed up to none yet"):
-        backfill_range(TUMBLING, at(10), at(11), 0, None)
+        backfill_range(table(TUMBLING), at(10), at(11), 0, None)
 
 
 def test_frozen_windows_are_refused_with_the_earliest_start_allowed() -> None:
     with pytest.raises(BackfillRefused, match="--from 2026-07-01T08:10:00Z"):
-        backfill_range(TUMBLING, at(8), at(9), millis(at(11)), millis(at(8, 1)))
-    assert backfill_range(TUMBLING, at(8, 10), at(9), millis(at(11)), millis(at(8, 1)))
-
-
-def table(window: Window, **changes: object) -> Table:
-    return Table(window=window, **changes)
+        backfill_range(table(TUMBLING), at(8), at(9), millis(at(11)), millis(at(8, 1)))
+    assert backfill_range(table(TUMBLING), at(8, 10), at(9), millis(at(11)), millis(at(8, 1)))
 
 
 def test_an_audit_without_bounds_has_all_windows_that_touch_a_date_with_rows() -> None:
     found = audited_range(table(SLIDING), None, None, [date(2026, 7, 2), date(2026, 7, 1)], 0, None)
-    assert found == WindowRange(at(0) - SLIDING.length, at(23, 55, day=2), SLIDING.length)
+    assert found == RowRange(at(0) - SLIDING.length, at(23, 55, day=2), at(0, 10, day=3))
 
 
 def test_an_audit_in_append_mode_ends_with_the_last_closed_window() -> None:
     appending = table(TUMBLING, output_mode="append")
     found = audited_range(appending, at(9), None, [date(2026, 7, 1)], millis(at(10, 9)), None)
-    assert found == WindowRange(at(9), at(9, 50), TUMBLING.length)
+    assert found == RowRange(at(9), at(9, 50), at(10))
     assert audited_range(appending, at(10), None, [date(2026, 7, 1)], millis(at(10)), None) is None
 
 
 def test_an_audit_begins_with_the_first_window_that_is_not_frozen() -> None:
     found = audited_range(table(TUMBLING), None, at(9), [date(2026, 7, 1)], 0, millis(at(8, 1)))
-    assert found == WindowRange(at(8, 10), at(8, 50), TUMBLING.length)
+    assert found == RowRange(at(8, 10), at(8, 50), at(9))
 
 
 def test_an_audit_of_empty_tables_has_no_window() -> None:

@@ -17,6 +17,7 @@ from tests.quality.held import NOW, Held, bad_and_good, verdict_of
 from tests.runs.pipelines import bronze
 from tidemark.gold.plan import GoldState, plan_publish
 from tidemark.ledger.ledger import INGEST, LedgerLine, write_ledger
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.settings.settings import Checks
 from tidemark.quality.built_in import (
     KEYS_UNIQUE,
@@ -109,8 +110,8 @@ def planned(tmp_path: Path) -> Iterator[PlannedRows]:
     """What a wrong publish would write: publish itself never does."""
     held = Held(tmp_path, [])
     pins = held.windows.pin(at(10, 10))
-    plan = plan_publish(GoldState(0, 0, 0, 0, 1), pins)
-    table = held.place.pipeline.tables["per_10m"]
+    plan = plan_publish(GoldState(0, 0, {"bronze": 0}, 0, 1), pins)
+    operator = operator_of(held.place.pipeline, "per_10m")
     schema = schema_of(held.windows.gold_table())
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -121,7 +122,7 @@ def planned(tmp_path: Path) -> Iterator[PlannedRows]:
             ("before", "'final' AS status, 2 AS revision"),
         ):
             connection.execute(f"CREATE TABLE {name} AS SELECT {window}, {state}")
-        yield PlannedRows("per_10m", table, plan, schema, connection)
+        yield PlannedRows("per_10m", operator, plan, schema, connection)
 
 
 def test_a_closed_window_that_stays_open_and_a_revision_that_goes_back_are_found(

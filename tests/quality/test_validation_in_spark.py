@@ -13,6 +13,7 @@ from tests.gold.windows import at, window
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.quality.held import NOW, Held, bad_and_good
 from tidemark.gold.to_publish import to_publish
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.settings.settings import Checks
 from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.expectations import RowsOfTable, judge_expectations
@@ -56,9 +57,9 @@ TOLD: dict[str, Callable[[Row], bool | None]] = {
 def publish_of(held: Held, *rows: Row) -> TablePublish:
     """What a run with these changed windows would publish."""
     pins = held.run(*rows).tables["per_10m"]
-    tables, table = held.place.warehouse, held.place.pipeline.tables["per_10m"]
-    found = to_publish(pins, tables.gold("per_10m"), tables.changes("per_10m"))
-    return TablePublish("per_10m", table, found.gold, found.plan, found.changes(), "run")
+    tables, operator = held.place.warehouse, operator_of(held.place.pipeline, "per_10m")
+    found = to_publish(operator, pins, tables.gold("per_10m"), tables.changes("per_10m"))
+    return TablePublish("per_10m", operator, found.gold, found.plan, found.changes(), "run")
 
 
 def test_duckdb_spark_and_python_find_the_same_rows_bad(
@@ -93,7 +94,7 @@ def test_expectations_say_the_same_on_spark_as_on_pandas(
 ) -> None:
     held = Held(tmp_path, [{"fail": one} for one in EXPECTATIONS])
     with planned_rows(publish_of(held, *bad_and_good())) as planned:
-        asked = [RowsOfTable("per_10m", planned.table, planned.to_arrow())]
+        asked = [RowsOfTable("per_10m", planned.table, planned.keys, planned.to_arrow())]
     (by_pandas,) = judge_expectations(asked)
     (by_spark,) = judge_expectations(asked, spark.createDataFrame)
     told = [

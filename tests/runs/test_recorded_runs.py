@@ -98,7 +98,7 @@ def publish(place: Place, run_id: str, started: datetime) -> None:
     pins = windows.pin(None)
     note = publish_note(run_id, started)
     publish_table(
-        windows.table, pins, TablePlace(windows.gold_uri), TablePlace(windows.changes_uri), note
+        windows.operator, pins, TablePlace(windows.gold_uri), TablePlace(windows.changes_uri), note
     )
 
 

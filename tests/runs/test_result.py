@@ -22,7 +22,7 @@ from tidemark.storage.result_file import RunError, read_result, write_result
 TABLE = TableResult(
     generation=2,
     changes=8,
-    bronze=5,
+    inputs={"bronze": 5},
     windows_changed=660,
     watermark_before_ms=0,
     watermark_after_ms=1_431_890_000_123,

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks, succeed
 from tests.streaming.audits import at, audit, event, gold_of, nothing_written
+from tidemark.operators.kinds import operator_of
 from tidemark.runs.backfill.audit_result import audit_lines
 
 if TYPE_CHECKING:
@@ -230,15 +231,14 @@ def test_doubles_are_equal_within_a_relative_billionth(
 ) -> None:
     from tidemark.streaming.backfill.compare import compare_windows, window_differences
 
-    table = replace(Place(Path("/unused")), content=clicks(tables={"t": MEANS})).pipeline.tables[
-        "t"
-    ]
+    place = replace(Place(Path("/unused")), content=clicks(tables={"t": MEANS}))
+    operator = operator_of(place.pipeline, "t")
     columns = "window_start timestamp, window_end timestamp, key string, mean double, rows bigint"
     sides = [
         spark.createDataFrame([(at(10), at(11), None, value, 1)], columns)
         for value in (gold, bronze)
     ]
-    found = window_differences(compare_windows(*sides, table), table)
+    found = window_differences(compare_windows(sides[0], sides[1], operator), operator)
     assert (found.equal, found.different) == ((1, 0) if same else (0, 1))
 
 

@@ -62,11 +62,9 @@ def _choices(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _row(name: str, table: Table, places: Places) -> str:
-    length, slide = duration_text(table.window.length), duration_text(table.window.slide)
-    windows = length if length == slide else f"{length}, every {slide}"
     measures = ", ".join(f"{measure} = `{sql}`" for measure, sql in table.measures.items())
     keys = ", ".join(table.group_by)
-    cells = (name, windows, keys, measures, f"`{places.gold(name)}`")
+    cells = (name, table.rows_are, keys, measures, f"`{places.gold(name)}`")
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 
 

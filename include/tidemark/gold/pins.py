@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic import model_validator
+
+from tidemark.operators.operator import BRONZE
 from tidemark.storage.result_file import Facts
 
 
@@ -35,16 +40,17 @@ class Published(Facts):
 class TableResult(Facts):
     """What a run did to one table of the pipeline.
 
-    `changes`, `bronze` (versions), `generation` and the close frontiers are the pins from which
-    publish computes its plan. Watermarks and close frontiers are milliseconds since 1970, UTC;
-    0: none yet. `sealed_to_ms` is the seal frontier, 0 where the run sealed nothing. `gold` and
-    `published_windows` are null until published. `published` is what the run's commit of gold
-    holds, also where a repeat found it committed already; null where it changed no window.
+    `changes`, `inputs` (versions, by the name of the input), `generation` and the close frontiers
+    are the pins from which publish computes its plan. Watermarks and close frontiers are
+    milliseconds since 1970, UTC; 0: none yet. `sealed_to_ms` is the seal frontier, 0 where the
+    run sealed nothing. `gold` and `published_windows` are null until published. `published` is what
+    the run's commit of gold holds, also where a repeat found it committed already; null where it
+    changed no window.
     """
 
     generation: int
     changes: int
-    bronze: int
+    inputs: dict[str, int]
     windows_changed: int
     watermark_before_ms: int
     watermark_after_ms: int
@@ -55,3 +61,12 @@ class TableResult(Facts):
     gold: int | None = None
     published_windows: int | None = None
     published: Published | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_pin(cls, value: Any) -> Any:
+        """Results that were written before inputs had names pin `bronze` by itself."""
+        if isinstance(value, dict) and BRONZE in value and "inputs" not in value:
+            value = {**value, "inputs": {BRONZE: value[BRONZE]}}
+            del value[BRONZE]
+        return value

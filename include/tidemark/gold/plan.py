@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import NotPublishable
 from tidemark.gold.pins import TableResult
+from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
 
 # App transactions of gold's commits: the only record of what was published.
+# Beside these, one for each input.
 CHANGES = "changes"
-BRONZE = "bronze"
 CLOSE = "close"
 GENERATION = "generation"
-# Versions of bronze that gold may be behind without a commit to say so.
+# Versions of an input that gold may be behind without a commit to say so.
 _MOST_UNNOTED = 20
 
 
@@ -21,14 +23,19 @@ _MOST_UNNOTED = 20
 class GoldState:
     """What gold's transactions say: its version, and what was published into it.
 
-    `changes` and `bronze` are the newest published versions of those tables, -1 before the first.
+    `changes` and `inputs` are the newest published versions of those tables, -1 before the first;
+    inputs by the names that the table's operator has for them.
     """
 
     version: int
     changes: int
-    bronze: int
+    inputs: Mapping[str, int]
     close_ms: int
     generation: int
+
+    @property
+    def bronze(self) -> int:
+        return self.inputs[BRONZE]
 
 
 @dataclass(frozen=True)
@@ -36,15 +43,15 @@ class PublishPlan:
     """The commit that publish will make: changes (first, last], the frontier, the pins.
 
     There is nothing to do when gold already holds the pin, and the frontier does not move. The
-    version of bronze may lag behind then, by a few commits: until it is noted, each run counts
+    versions of inputs may lag behind then, by a few commits: until they are noted, each run counts
     the rows since.
     """
 
     gold_version: int
     after_changes: int
     changes: int
-    after_bronze: int
-    bronze: int
+    after_inputs: Mapping[str, int]
+    inputs: Mapping[str, int]
     close_before_ms: int
     close_after_ms: int
     generation: int
@@ -54,14 +61,17 @@ class PublishPlan:
         return (
             self.changes <= self.after_changes
             and self.close_after_ms <= self.close_before_ms
-            and self.bronze - self.after_bronze < _MOST_UNNOTED
+            and all(
+                version - self.after_inputs[name] < _MOST_UNNOTED
+                for name, version in self.inputs.items()
+            )
         )
 
     @property
     def transactions(self) -> dict[str, int]:
         return {
             CHANGES: self.changes,
-            BRONZE: self.bronze,
+            **self.inputs,
             CLOSE: self.close_after_ms,
             GENERATION: self.generation,
         }
@@ -82,13 +92,15 @@ def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
         )
     # Pins of an older run than was published last: what they say of closed windows holds no
     # more, for a newer run has found them open.
-    is_older = pinned.changes < gold.changes or pinned.bronze < gold.bronze
+    is_older = pinned.changes < gold.changes or any(
+        version < gold.inputs[name] for name, version in pinned.inputs.items()
+    )
     return PublishPlan(
         gold_version=gold.version,
         after_changes=gold.changes,
         changes=max(gold.changes, pinned.changes),
-        after_bronze=gold.bronze,
-        bronze=max(gold.bronze, pinned.bronze),
+        after_inputs=gold.inputs,
+        inputs={name: max(gold.inputs[name], version) for name, version in pinned.inputs.items()},
         close_before_ms=gold.close_ms,
         close_after_ms=gold.close_ms if is_older else max(gold.close_ms, pinned.close_after_ms),
         generation=pinned.generation,

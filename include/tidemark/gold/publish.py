@@ -2,7 +2,7 @@
 
 The life of a publish:
 1. read what gold's transactions say was published, and plan (`to_publish.py`);
-2. read the changes since then, the last value of each window (`window_values.py`);
+2. read the changes since then, the last value of each window (`row_values.py`);
 3. compare with gold: new, changed, unchanged, or closed now;
 4. one commit by delta-rs carries rows, status and the transactions that say so.
 Killed anywhere before 4, nothing was published; after it, a repeat finds nothing to do.
@@ -21,9 +21,11 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.published import published_before, published_note
 from tidemark.gold.retention import drop_expired_dates
+from tidemark.gold.row_values import GoldChange, changed_windows, dates_predicate
 from tidemark.gold.to_publish import to_publish
-from tidemark.gold.window_values import GoldChange, changed_windows, dates_predicate
-from tidemark.pipeline.model import Pipeline, Table
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import Operator
+from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.notes import PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -44,7 +46,7 @@ def publish_tables(
     """
     published = {
         name: publish_table(
-            pipeline.tables[name], pins, warehouse.gold(name), warehouse.changes(name), note
+            operator_of(pipeline, name), pins, warehouse.gold(name), warehouse.changes(name), note
         )
         for name, pins in pinned.items()
     }
@@ -53,7 +55,7 @@ def publish_tables(
 
 
 def publish_table(
-    table: Table,
+    operator: Operator,
     pinned: TableResult,
     gold_place: TablePlace,
     changes: TablePlace,
@@ -64,14 +66,14 @@ def publish_table(
     `note` is what gold's commit says of the run (`publish_note`). Gold's fence is asked between
     the reading of gold and the commit.
     """
-    found = to_publish(pinned, gold_place, changes)
+    found = to_publish(operator, pinned, gold_place, changes)
     gold, plan = found.gold, found.plan
     if plan.nothing_to_do:
         before = published_before(gold, note.run, note.trigger, note.started_at)
         return pinned.model_copy(
             update={"gold": gold.version(), "published_windows": 0, "published": before}
         )
-    change = changed_windows(gold, found.changes(), table, plan, note.run)
+    change = changed_windows(gold, found.changes(), operator, plan, note.run)
     gold_place.fence()
     _commit(gold, change, plan, published_note(note, change.changed))
     return pinned.model_copy(

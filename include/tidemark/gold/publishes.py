@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark.gold.plan import BRONZE, CHANGES, CLOSE
+from tidemark.gold.plan import CHANGES, CLOSE
+from tidemark.operators.operator import BRONZE
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, read_bytes
 

@@ -1,4 +1,4 @@
-"""Windows that were computed again from bronze: which of them differ, and go to `changes`."""
+"""Rows that were computed again from bronze: which of them differ, and go to `changes`."""
 
 from __future__ import annotations
 
@@ -9,49 +9,66 @@ from pyarrow.dataset import Dataset
 
 from tidemark.commit_point import commit_point
 from tidemark.gold.plan import GoldState
-from tidemark.gold.window_values import dates_predicate, latest, same_value, window_keys
-from tidemark.operators.windows.in_duckdb import window_starts
-from tidemark.pipeline.model import Table
+from tidemark.gold.row_values import dates_predicate, latest, same_value
+from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.history import changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 
 
-def differing_windows(
-    gold: DeltaTable, changes: DeltaTable, state: GoldState, recomputed: pa.Table, table: Table
+def differing_rows(
+    gold: DeltaTable,
+    changes: DeltaTable,
+    state: GoldState,
+    operator: Operator,
+    recomputed: pa.Table,
+    covered: Covered | None,
 ) -> pa.Table:
-    """The recomputed windows whose value is not the newest known one.
+    """What `changes` has to say after a computation: the rows whose value is not the newest known
+    one, and of the known rows that it covered those that are gone, with `rows` 0 and null measures.
 
-    That is the one in `changes` after what was published, else gold's. Values compare as in
-    publish: doubles by a relative 1e-9, all else exactly.
+    The newest known value is that in `changes` after what was published, else gold's. Values
+    compare as in publish: doubles by a relative 1e-9, all else exactly.
     """
-    if not recomputed.num_rows:
+    if not recomputed.num_rows and covered is None:
         return recomputed
-    keys = window_keys(table)
     pending = changes_between(changes, state.changes, changes.version())
-    same_key = " AND ".join(f'r."{key}" IS NOT DISTINCT FROM s."{key}"' for key in keys)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("recomputed", recomputed)
         connection.register("changes", pending)
-        connection.execute(latest(keys))
-        connection.register("gold", _of_same_dates(gold, recomputed))
-        columns = ", ".join(f'"{name}"' for name in recomputed.column_names)
+        connection.execute(latest(operator))
+        connection.register("gold", _of_same_dates(gold, recomputed, covered))
+        columns = listed(recomputed.column_names)
         connection.execute(
             f"""
             CREATE TEMP TABLE known AS SELECT {columns} FROM latest UNION ALL
-            SELECT {columns} FROM gold r WHERE NOT EXISTS (SELECT 1 FROM latest s WHERE {same_key})
+            SELECT {columns} FROM gold r
+            WHERE NOT EXISTS (SELECT 1 FROM latest s WHERE {same_row(operator, "r", "s")})
             """
         )
-        same = same_value(table.measures, recomputed.schema, "r", "s")
-        rows = connection.sql(
-            f"""
-            SELECT r.* FROM recomputed r LEFT JOIN known s ON {same_key}
+        same = same_value(operator.values, recomputed.schema, "r", "s")
+        sql = f"""
+            SELECT r.* FROM recomputed r LEFT JOIN known s ON {same_row(operator, "r", "s")}
             WHERE s."rows" IS NULL OR NOT ({same})
-            """
-        ).to_arrow_table()
+        """
+        if covered is not None:
+            connection.register("touched", covered.touched)
+            sql = f"{sql} UNION ALL {_gone(operator, recomputed.column_names, covered)}"
+        rows = connection.sql(sql).to_arrow_table()
     return pa.table(rows.cast(recomputed.schema))
+
+
+def _gone(operator: Operator, columns: list[str], covered: Covered) -> str:
+    kept = {*operator.identity, "window_end"}
+    values = ", ".join(
+        f'k."{name}"' if name in kept else ("0" if name == "rows" else "NULL") for name in columns
+    )
+    return f"""
+        SELECT {values} FROM known k WHERE k."rows" > 0 AND ({covered.condition})
+            AND NOT EXISTS (SELECT 1 FROM recomputed r WHERE {same_row(operator, "k", "r")})
+    """
 
 
 @commit_point(
@@ -87,6 +104,9 @@ def rows_of_changes(
     return windows
 
 
-def _of_same_dates(gold: DeltaTable, windows: pa.Table) -> Dataset:
-    dates = tuple(sorted({start.date() for start in window_starts(windows)}))
-    return gold.to_pyarrow_dataset(file_pruning_predicate=dates_predicate(dates))
+def _of_same_dates(gold: DeltaTable, rows: pa.Table, covered: Covered | None) -> Dataset:
+    days = {start.date() for start in rows.column("window_start").to_pylist() if start}
+    dates = [dates_predicate(tuple(sorted(days)))] if days else []
+    if covered is not None:
+        dates.append(f"({covered.dates})")
+    return gold.to_pyarrow_dataset(file_pruning_predicate=" OR ".join(dates))

@@ -18,6 +18,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.notes import RetentionNote, as_metadata
@@ -43,14 +44,12 @@ def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
 def first_kept_date(pipeline: Pipeline, frozen_ms: int, close_ms: Mapping[str, int]) -> date:
     """The oldest date whose rows are still needed: pure.
 
-    `close_ms` holds each table's published close frontier. A window that ends after it is open,
-    and starts no earlier than that less its length.
+    `close_ms` holds each table's published close frontier: rows that can touch what is open stay.
     """
     unique = pipeline.source.unique
     horizon = unique.within if unique else timedelta(0)
     opened = [
-        close_ms[name] - table.window.length // _MILLISECOND
-        for name, table in pipeline.tables.items()
+        operator_of(pipeline, name).first_needed_ms(close_ms[name]) for name in pipeline.tables
     ]
     # A horizon may reach back further than there are dates.
     first = max(min(frozen_ms - horizon // _MILLISECOND, *opened), _FIRST_MS)

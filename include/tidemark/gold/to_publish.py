@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan, plan_publish
 from tidemark.gold.state import gold_state
+from tidemark.operators.operator import Operator
 from tidemark.storage.delta.history import changes_between
 from tidemark.storage.delta.place import TablePlace
 
@@ -27,7 +28,9 @@ class ToPublish:
         return changes_between(self.history.existing(), self.plan.after_changes, self.plan.changes)
 
 
-def to_publish(pinned: TableResult, gold: TablePlace, changes: TablePlace) -> ToPublish:
+def to_publish(
+    operator: Operator, pinned: TableResult, gold: TablePlace, changes: TablePlace
+) -> ToPublish:
     """Plan from gold as it is now. Raises NotPublishable as `plan_publish` does."""
     found = gold.existing()
-    return ToPublish(found, plan_publish(gold_state(found), pinned), changes)
+    return ToPublish(found, plan_publish(gold_state(found, operator.inputs), pinned), changes)

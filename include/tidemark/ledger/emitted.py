@@ -9,8 +9,8 @@ import duckdb
 from deltalake import DeltaTable
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.window_values import dates_predicate, window_keys
-from tidemark.pipeline.model import Table
+from tidemark.gold.row_values import dates_predicate
+from tidemark.operators.operator import Equation, Operator, listed, same_row
 from tidemark.storage.delta.commits import emitted_rows
 from tidemark.storage.delta.history import VERSION, changes_between
 
@@ -19,19 +19,17 @@ Emitted = Mapping[int, tuple[int, int]]
 
 
 def emitted_by_batch(
-    gold: DeltaTable, changes: DeltaTable, state: GoldState, table: Table, query: str
+    gold: DeltaTable, changes: DeltaTable, state: GoldState, operator: Operator, query: str
 ) -> Emitted:
-    """The sums of each batch since the last publish; none in append mode, which has no equation."""
-    if table.output_mode == "append":
+    """The sums of each batch since the last publish; none where a batch has no equation."""
+    if operator.equation is Equation.ALL:
+        return of_all(emitted_rows(changes, query, state.changes))
+    if operator.equation is None or changes.version() <= state.changes:
         return {}
-    if table.output_mode == "update" and changes.version() <= state.changes:
-        return {}
-    if table.output_mode == "complete":
-        return of_complete(emitted_rows(changes, query, state.changes))
-    return _of_update(gold, changes, state, table)
+    return _of_changed(gold, changes, state, operator)
 
 
-def of_complete(sums: Mapping[int, int]) -> Emitted:
+def of_all(sums: Mapping[int, int]) -> Emitted:
     """From the sum over all windows that each batch of a query noted: what came before is the
     batch before. The first known batch has none, unless it is the query's first."""
     batches = sorted(sums)
@@ -40,11 +38,11 @@ def of_complete(sums: Mapping[int, int]) -> Emitted:
     return {batch: (sums[batch], before.get(batch, 0)) for batch in known}
 
 
-def _of_update(gold: DeltaTable, changes: DeltaTable, state: GoldState, table: Table) -> Emitted:
+def _of_changed(
+    gold: DeltaTable, changes: DeltaTable, state: GoldState, operator: Operator
+) -> Emitted:
     """Each window's rows less those of its emission before, or less gold's for the first one."""
-    keys = window_keys(table)
-    same_key = " AND ".join(f'c."{key}" IS NOT DISTINCT FROM g."{key}"' for key in keys)
-    listed = ", ".join(f'"{key}"' for key in keys)
+    row = operator.identity
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", changes_between(changes, state.changes, changes.version()))
@@ -59,14 +57,11 @@ def _of_update(gold: DeltaTable, changes: DeltaTable, state: GoldState, table: T
             f"""
             SELECT batch, sum("rows")::BIGINT, sum(_before)::BIGINT FROM (
                 SELECT c.batch, c."rows", coalesce(
-                    lag(c."rows") OVER (PARTITION BY {_of("c", keys)} ORDER BY c.{VERSION}),
+                    lag(c."rows") OVER (PARTITION BY {listed(row, "c")} ORDER BY c.{VERSION}),
                     g."rows", 0) AS _before
-                FROM emitted c LEFT JOIN (SELECT {listed}, "rows" FROM gold) g ON {same_key}
+                FROM emitted c LEFT JOIN (SELECT {listed(row)}, "rows" FROM gold) g
+                ON {same_row(operator, "c", "g")}
             ) GROUP BY batch
             """
         ).fetchall()
     return {batch: (now, before) for batch, now, before in found}
-
-
-def _of(relation: str, keys: tuple[str, ...]) -> str:
-    return ", ".join(f'{relation}."{key}"' for key in keys)

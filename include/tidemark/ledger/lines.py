@@ -8,9 +8,9 @@ from deltalake import DeltaTable
 
 from tidemark.ledger.emitted import Emitted
 from tidemark.ledger.ledger import INGEST, STREAM, LedgerLine
+from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.repaired import Recomputed
-from tidemark.operators.windows.late_rows import BatchCounts
-from tidemark.pipeline.model import Table
+from tidemark.operators.touched import BatchCounts
 from tidemark.storage.delta.commits import IngestCommit, ingest_commits
 
 
@@ -48,24 +48,30 @@ def _ingest_line(
 
 
 def stream_lines(
-    name: str, table: Table, query: str, batches: Sequence[BatchCounts], emitted: Emitted
+    name: str, operator: Operator, query: str, batches: Sequence[BatchCounts], emitted: Emitted
 ) -> Iterator[LedgerLine]:
     """A line for each batch of a table's query that the checkpoint still keeps."""
     for counts in batches:
         if counts.batch.number is not None:
-            yield stream_line(name, table, query, counts.batch.number, counts, emitted)
+            yield stream_line(name, operator, query, counts.batch.number, counts, emitted)
 
 
 def stream_line(
-    name: str, table: Table, query: str, batch: int, counts: BatchCounts | None, emitted: Emitted
+    name: str,
+    operator: Operator,
+    query: str,
+    batch: int,
+    counts: BatchCounts | None,
+    emitted: Emitted,
 ) -> LedgerLine:
     """The line of one batch. Where its rows were not counted, it has no equation.
 
-    In update mode a batch that emitted nothing is not in `emitted`: that is 0. In the others it
-    is unknown: append mode has no equation, and in complete mode the commit that tells the sum
-    of the batch before may be out of the log.
+    A batch that emitted nothing that changed is not in `emitted`: that is 0. Else it is unknown:
+    there may be no equation, and the commit that tells the sum over all of the batch before may
+    be out of the log.
     """
-    now, before = emitted.get(batch, (0, 0) if table.output_mode == "update" else (None, None))
+    changed = operator.equation is Equation.CHANGED
+    now, before = emitted.get(batch, (0, 0) if changed else (None, None))
     return LedgerLine(
         kind=STREAM,
         source=query,
@@ -80,7 +86,7 @@ def stream_line(
         frozen_assigned=counts.frozen if counts else None,
         emitted=now,
         emitted_before=before,
-        expects_late=table.output_mode != "complete",
+        expects_late=operator.equation is not Equation.ALL,
     )
 
 

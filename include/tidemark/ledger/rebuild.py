@@ -21,15 +21,16 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.publishes import close_before_ms, publishes
 from tidemark.gold.state import gold_state
-from tidemark.gold.window_values import window_keys
 from tidemark.ledger.copied_batches import copied_batches
-from tidemark.ledger.emitted import Emitted, of_complete
+from tidemark.ledger.emitted import Emitted, of_all
 from tidemark.ledger.ledger import INGEST, LedgerLine
 from tidemark.ledger.lines import stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import Equation, Operator, listed
 from tidemark.operators.repaired import BACKFILL, LATE, SEAL
-from tidemark.operators.windows.late_rows import BatchCounts, BatchRead, find_late_rows
-from tidemark.pipeline.model import Pipeline, Table
+from tidemark.operators.touched import BatchCounts, BatchRead
+from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
 from tidemark.storage.warehouse import Warehouse
 
@@ -81,7 +82,7 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
-    table, gold = source.pipeline.tables[name], source.warehouse.gold(name).existing()
+    operator, gold = operator_of(source.pipeline, name), source.warehouse.gold(name).existing()
     generation = gold_state(gold).generation
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, generation))
     query = str(checkpoint.query_id())
@@ -91,11 +92,11 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         number: counts
         for batch in batches_read(checkpoint, -1, frontier, copied)
         if (number := batch.number) is not None
-        for counts in _counts(source, table, batch)
+        for counts in _counts(source, operator, batch)
     }
-    emitted = _emitted(source.warehouse.changes(name).existing(), table, generation, query)
+    emitted = _emitted(source.warehouse.changes(name).existing(), operator, generation, query)
     for batch in sorted(counted.keys() | emitted.keys()):
-        yield stream_line(name, table, query, batch, counted.get(batch), emitted)
+        yield stream_line(name, operator, query, batch, counted.get(batch), emitted)
 
 
 def _frontier(source: Ledgered, name: str, query: str) -> Frontier:
@@ -110,27 +111,26 @@ def _frontier(source: Ledgered, name: str, query: str) -> Frontier:
     return close_ms
 
 
-def _counts(source: Ledgered, table: Table, batch: BatchRead) -> tuple[BatchCounts, ...]:
+def _counts(source: Ledgered, operator: Operator, batch: BatchRead) -> tuple[BatchCounts, ...]:
     """None where the log no longer tells which files the batch read."""
-    event_time = source.pipeline.source.event_time.column
     bronze = source.warehouse.bronze
     try:
-        found = find_late_rows(bronze.existing(), bronze, event_time, table, [batch], None, 0)
+        found = operator.touched(bronze.existing(), bronze, [batch], None, 0)
     except StorageUnavailable:
         return ()
     return found.batches
 
 
-def _emitted(changes: DeltaTable, table: Table, generation: int, query: str) -> Emitted:
-    if table.output_mode == "append":
+def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: str) -> Emitted:
+    if operator.equation is None:
         return {}
-    if table.output_mode == "complete":
-        return of_complete(emitted_rows(changes, query, -1))
-    keys = ", ".join(f'"{key}"' for key in window_keys(table))
+    if operator.equation is Equation.ALL:
+        return of_all(emitted_rows(changes, query, -1))
     sql = f"""
         SELECT batch, sum("rows")::BIGINT, sum(_before)::BIGINT FROM (
             SELECT batch, "rows",
-                coalesce(lag("rows") OVER (PARTITION BY {keys} ORDER BY batch), 0) AS _before
+                coalesce(lag("rows") OVER (
+                    PARTITION BY {listed(operator.identity)} ORDER BY batch), 0) AS _before
             FROM rows WHERE cause = 'stream' AND generation = {generation}
         ) GROUP BY batch
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.operators.windows.late_rows import BatchRead
+from tidemark.operators.touched import BatchRead
 
 # The close frontier that a batch ran under, by its number (None: unknown) and first version.
 Frontier = Callable[[int | None, int], int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.operators.windows.late_rows import BatchCounts
+from tidemark.operators.touched import BatchCounts
 
 LATE, SEAL, BACKFILL = "late", "seal", "backfill"
 

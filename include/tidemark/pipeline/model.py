@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema
 from tidemark.pipeline import event_time_formats, names, schedules
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
-from tidemark.pipeline.durations import Duration, PositiveDuration
+from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
 from tidemark.pipeline.settings import spark as spark_settings
 from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import split_files
@@ -212,10 +212,9 @@ class Window(_Model):
 
 
 class Table(_Model):
-    """One windowed aggregate of the source."""
+    """What the tables of a pipeline have in common, whichever operator makes their rows."""
 
     description: str | None = Field(default=None, description="Becomes the table's comment")
-    window: Window
     group_by: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(), description="Columns or derived names; null is a key like any other"
     )
@@ -236,9 +235,25 @@ class Table(_Model):
     )
 
     @property
+    def rows_are(self) -> str:
+        """What a row of the table is made of, for people."""
+        raise NotImplementedError
+
+    @property
     def names_expectations(self) -> bool:
         """Do its checks need Great Expectations?"""
         return any(not isinstance(check.asked, str) for check in self.checks)
+
+
+class WindowTable(Table):
+    """One windowed aggregate of the source."""
+
+    window: Window
+
+    @property
+    def rows_are(self) -> str:
+        length, slide = duration_text(self.window.length), duration_text(self.window.slide)
+        return length if length == slide else f"{length}, every {slide}"
 
 
 class StateLimits(_Model):
@@ -308,7 +323,7 @@ class Pipeline(_Model):
         description="How long rows are kept, by event time before the batch's time: older rows "
         "are rejected as too old, older windows are frozen; without it they are kept for ever",
     )
-    tables: dict[TableName, Table] = Field(min_length=1)
+    tables: dict[TableName, WindowTable] = Field(min_length=1)
     advanced: Advanced = Advanced()
 
     def without_checks(self) -> Pipeline:
@@ -322,7 +337,7 @@ class Pipeline(_Model):
         checks = {name: table.checks for name, table in other.tables.items()}
         return self.model_copy(update={"source": source, "tables": self._with_checks(checks)})
 
-    def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, Table]:
+    def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, WindowTable]:
         return {
             name: table.model_copy(update={"checks": checks.get(name, ())})
             for name, table in self.tables.items()

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.gold.window_values import window_keys
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, example
 
@@ -30,6 +29,7 @@ class RowsOfTable:
 
     name: str
     table: Table
+    keys: tuple[str, ...]
     rows: pa.Table
 
 
@@ -78,7 +78,6 @@ def _judge(source: Any, asked: RowsOfTable, to_frame: ToFrame) -> TableExpectati
 def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[CheckVerdict, Any]]:
     import great_expectations.expectations as gxe
 
-    keys = window_keys(asked.table)
     for check in asked.table.checks:
         if isinstance(check.asked, str):
             continue
@@ -89,7 +88,7 @@ def _each(batch: Any, asked: RowsOfTable) -> Iterator[tuple[CheckVerdict, Any]]:
             "severity": check.severity,
         }
         try:
-            result = _result(batch, getattr(gxe, name)(**arguments), keys)
+            result = _result(batch, getattr(gxe, name)(**arguments), asked.keys)
         except Exception as error:  # noqa: BLE001  whatever it is, nobody can tell then
             reason = f"nobody can tell: {type(error).__name__}: {error}"
             yield (

@@ -12,7 +12,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.gold.plan import PublishPlan
-from tidemark.gold.window_values import window_keys, windows_to_write
+from tidemark.gold.row_values import windows_to_write
+from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Table
 from tidemark.quality.verdicts import MOST_EXAMPLES, example
 from tidemark.storage.delta.history import schema_of
@@ -26,7 +27,7 @@ class TablePublish:
     rows of `changes` that it takes, with their `_commit_version`. `run_id` is who publishes."""
 
     name: str
-    table: Table
+    operator: Operator
     gold: DeltaTable
     plan: PublishPlan
     changes: pa.Table
@@ -42,14 +43,18 @@ class PlannedRows:
     """
 
     name: str
-    table: Table
+    operator: Operator
     plan: PublishPlan
     schema: pa.Schema
     connection: duckdb.DuckDBPyConnection
 
     @property
+    def table(self) -> Table:
+        return self.operator.table
+
+    @property
     def keys(self) -> tuple[str, ...]:
-        return window_keys(self.table)
+        return self.operator.identity
 
     @property
     def columns(self) -> str:
@@ -74,9 +79,9 @@ class PlannedRows:
 @contextmanager
 def planned_rows(asked: TablePublish) -> Iterator[PlannedRows]:
     """The rows of one table, until the block ends."""
-    table, plan, schema = asked.table, asked.plan, schema_of(asked.gold)
-    with windows_to_write(asked.gold, asked.changes, table, plan, asked.run_id) as connection:
-        rows = PlannedRows(asked.name, table, plan, schema, connection)
+    operator, plan, schema = asked.operator, asked.plan, schema_of(asked.gold)
+    with windows_to_write(asked.gold, asked.changes, operator, plan, asked.run_id) as connection:
+        rows = PlannedRows(asked.name, operator, plan, schema, connection)
         connection.execute(
             f"CREATE TEMP VIEW {ROWS} AS SELECT {rows.columns} FROM written WHERE NOT _gone"
         )

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tidemark.errors import ChecksFailed
 from tidemark.gold.to_publish import to_publish
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.built_in import judge_ledger, judge_table
@@ -151,10 +152,11 @@ def _publishes(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterat
     """What the run's pins would publish now."""
     warehouse = Warehouse.of(pipeline.name, settings)
     for name, pins in run.tables.items():
-        found = to_publish(pins, warehouse.gold(name), warehouse.changes(name))
+        operator = operator_of(pipeline, name)
+        found = to_publish(operator, pins, warehouse.gold(name), warehouse.changes(name))
         if not found.plan.nothing_to_do:
-            changes, table = found.changes(), pipeline.tables[name]
-            yield TablePublish(name, table, found.gold, found.plan, changes, run.run_id)
+            changes = found.changes()
+            yield TablePublish(name, operator, found.gold, found.plan, changes, run.run_id)
 
 
 def _expected(rows: PlannedRows, most: int | None) -> list[RowsOfTable] | ManyRows:
@@ -167,4 +169,4 @@ def _expected(rows: PlannedRows, most: int | None) -> list[RowsOfTable] | ManyRo
         return []
     if most is not None and number > most:
         return ManyRows(rows.name, number)
-    return [RowsOfTable(rows.name, rows.table, rows.to_arrow())]
+    return [RowsOfTable(rows.name, rows.table, rows.keys, rows.to_arrow())]

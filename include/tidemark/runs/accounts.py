@@ -38,11 +38,11 @@ def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> Non
 
 
 def _lines_of_table(run: Run, name: str, gold: GoldState, repaired: Repaired) -> list[LedgerLine]:
-    table = run.pipeline.tables[name]
+    operator = run.operator(name)
     query = str(run.query_checkpoint(name, gold.generation).query_id())
     changes = run.warehouse.changes(name).existing()
-    emitted = emitted_by_batch(run.warehouse.gold(name).existing(), changes, gold, table, query)
+    emitted = emitted_by_batch(run.warehouse.gold(name).existing(), changes, gold, operator, query)
     return [
-        *stream_lines(name, table, query, repaired.batches, emitted),
+        *stream_lines(name, operator, query, repaired.batches, emitted),
         *recomputed_lines(name, query, repaired.positions, repaired.recomputed),
     ]

@@ -36,7 +36,7 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
     return TableResult(
         generation=gold.generation,
         changes=changes.version(),
-        bronze=outcome.versions["bronze"],
+        inputs={name: outcome.versions[name] for name in before.gold.inputs},
         windows_changed=rows_appended(changes, before.changes),
         watermark_before_ms=before.watermark_ms,
         watermark_after_ms=watermark,

@@ -15,7 +15,6 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.repaired import Repaired
-from tidemark.operators.windows.late_rows import find_late_rows
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.source_files import split_files
 from tidemark.runs.repair_facts import seal_ms, unpublished_batches
@@ -46,7 +45,7 @@ def look(run: Run) -> NothingNew | SparkNeeded:
     if because := _why_to_ingest(run) or why_tables_do_not_fit(run):
         return SparkNeeded(because)
     tables = {name: run.warehouse.gold(name).existing() for name in run.pipeline.tables}
-    gold = {name: gold_state(table) for name, table in tables.items()}
+    gold = {name: gold_state(table, run.operator(name).inputs) for name, table in tables.items()}
     repaired = {}
     for name, state in gold.items():
         if because := _why_to_aggregate(run, name, state):
@@ -73,8 +72,8 @@ def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
         return because
     last = checkpoint.batches("commits")[-1]
     after, before = checkpoint.next_watermark_ms(last), checkpoint.offsets(last).watermark_ms
-    if after > before and run.pipeline.tables[name].output_mode != "complete":
-        return f"a batch without data is due, for the watermark {instant_text(after)}"
+    if because := run.operator(name).why_due(before, after):
+        return because
     return _why_bronze_is_unread(run, checkpoint.delta_version(last))
 
 
@@ -101,15 +100,13 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     batches = unpublished_batches(run, name, gold)
     if not batches:
         return Repaired((), (), sealed_to)
-    late = find_late_rows(
+    found = run.operator(name).touched(
         run.warehouse.bronze.existing(),
         run.warehouse.bronze,
-        run.pipeline.source.event_time.column,
-        run.pipeline.tables[name],
         batches,
         frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
         gold.close_ms,
     )
-    if late.windows.num_rows:
-        return f"{late.windows.num_rows:,} closed windows have late rows"
-    return Repaired(late.batches, (), sealed_to)
+    if found.closed.num_rows:
+        return f"{found.closed.num_rows:,} closed windows have late rows"
+    return Repaired(found.batches, (), sealed_to)

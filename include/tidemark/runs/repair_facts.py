@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidemark.gold.plan import GoldState
 from tidemark.operators.batches_read import Frontier, batches_read
-from tidemark.operators.windows.late_rows import BatchRead
-from tidemark.operators.windows.seal import newest_window_end_ms, seal_frontier_ms
+from tidemark.operators.seal import seal_frontier_ms
+from tidemark.operators.touched import BatchRead
 from tidemark.runs.run import Outcome, Run
 from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
 
@@ -23,13 +23,12 @@ def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
         return 0
     tables = [place.existing() for place in (run.warehouse.bronze, run.warehouse.rejects)]
     ingested = [last for table in tables if (last := last_ingest_ms(table)) is not None]
-    event_time = run.pipeline.source.event_time.column
     return seal_frontier_ms(
         run.scheduled_ms,
         max(ingested, default=None),
         idle,
         run.pipeline.watermark.delay,
-        newest_window_end_ms(tables[0], event_time, run.pipeline.tables[name].window),
+        run.operator(name).newest_end_ms(tables[0]),
     )
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -47,6 +49,9 @@ class Run:
         """The pipeline's tables, and those that it shares; written only behind the run's fence."""
         return Warehouse(self.places, self.settings.storage_options, self.fence)
 
+    def operator(self, table: str) -> Operator:
+        return operator_of(self.pipeline, table)
+
     def checkpoint(self, uri: str) -> Checkpoint:
         return Checkpoint(uri, self.settings.storage_options)
 
@@ -60,17 +65,17 @@ class Run:
         return checkpoint.next_watermark_ms(last) if last is not None else 0
 
     def closed_ms(self, table: str, generation: int) -> int:
-        """Up to where a table's stream has closed windows, in milliseconds; 0 for none.
+        """Up to where a table's stream has closed rows, in milliseconds; 0 for none.
 
-        That is its watermark, but in append mode the one that its last batch ran by: a run that
-        dies before the batch without data has not emitted what its last watermark closes, and
-        the engine makes up for that only with the next row.
+        That follows from its watermark, but where a batch without data emits, from the one that its
+        last batch ran by: a run that dies before that batch has not emitted what its last watermark
+        closes, and the engine makes up for that only with the next row.
         """
-        checkpoint = self.query_checkpoint(table, generation)
+        checkpoint, operator = self.query_checkpoint(table, generation), self.operator(table)
         last = checkpoint.last_batch("commits")
-        if last is None or self.pipeline.tables[table].output_mode != "append":
-            return self.watermark_ms(table, generation)
-        return checkpoint.offsets(last).watermark_ms
+        if last is None or not operator.emits_without_input:
+            return operator.closed_to_ms(self.watermark_ms(table, generation))
+        return operator.closed_to_ms(checkpoint.offsets(last).watermark_ms)
 
     def ingest_checkpoint(self) -> Checkpoint:
         return self.checkpoint(self.places.ingest_checkpoint)

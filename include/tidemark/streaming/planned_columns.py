@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.commit_point import commit_point
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.kept_columns import (
     PLANNED_FROM,
@@ -25,7 +27,8 @@ from tidemark.runs.kept_columns import (
 from tidemark.runs.run import Run
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.ingest.judge import judge_lines, rules_of
-from tidemark.streaming.run.aggregate import aggregate, with_event_time
+from tidemark.streaming.inputs import with_event_time
+from tidemark.streaming.operators.operator import streamed
 from tidemark.streaming.schemas import (
     bronze_schema,
     changes_schema,
@@ -65,9 +68,12 @@ def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
 def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     bronze = plan_bronze(spark, pipeline)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
-    tables = pipeline.tables.items()
     return PlannedColumns(
-        bronze, {name: aggregate(accepted, table).schema for name, table in tables}
+        bronze,
+        {
+            name: streamed(operator_of(pipeline, name)).plan({BRONZE: accepted}).schema
+            for name in pipeline.tables
+        },
     )
 
 

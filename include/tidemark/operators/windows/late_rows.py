@@ -11,80 +11,33 @@ DuckDB reads only event time and keys, and only of the batch's new files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 import duckdb
-import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import last_start, window_count
-from tidemark.pipeline.model import Table
+from tidemark.pipeline.model import WindowTable
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True)
-class BatchRead:
-    """What one batch of a table's query read: the versions first..last of bronze.
-
-    `late_ms` is its late frontier in milliseconds, 0 for none. `number` is None for batches
-    that the checkpoint no longer keeps; their rows count as one batch, and as late up to the
-    oldest watermark that it keeps, which no such batch was ahead of.
-    """
-
-    number: int | None
-    first: int
-    last: int
-    late_ms: int
-
-
-@dataclass(frozen=True)
-class BatchCounts:
-    """The rows of a batch, and their assignments to windows.
-
-    A row is wholly late when all its assignments are late, partly late when only some are.
-    `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
-    the late assignments to windows that are not repaired any more (`keep`). `closed_groups`
-    counts those windows, and those that were open to the batch and are closed now.
-    """
-
-    batch: BatchRead
-    rows: int
-    assigned: int
-    wholly_late: int
-    partly_late: int
-    late_assigned: int
-    late_groups: int
-    frozen: int
-    closed_groups: int
-
-
-@dataclass(frozen=True)
-class LateRows:
-    """The counts of each batch, and the windows to repair: `window_start` and keys, distinct."""
-
-    batches: tuple[BatchCounts, ...]
-    windows: pa.Table
-
-
 def find_late_rows(
     bronze: DeltaTable,
     place: TablePlace,
     event_time: str,
-    table: Table,
+    table: WindowTable,
     batches: Sequence[BatchRead],
     frozen_before_ms: int | None,
     closed_ms: int,
-) -> LateRows:
-    """Count each batch's late rows; windows that start before `frozen_before_ms` stay as they are.
+) -> Touched:
+    """As `Operator.touched`; what is to be computed again are windows: `window_start` and keys.
 
-    `closed_ms` is the close frontier that gold holds now. Where that is further than the one that
-    a batch ran under, its rows were not late, but their windows are to be repaired all the same:
-    in append mode nothing else brings them to gold.
-    Pure in what it changes: it only reads. Keys compare as SQL's IS NOT DISTINCT FROM.
+    In append mode nothing else brings a window to gold that has closed since its batch. Keys
+    compare as SQL's IS NOT DISTINCT FROM.
     """
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -100,10 +53,10 @@ def find_late_rows(
             ).fetchall()
             counts.append(BatchCounts(batch, *counted, *groups))
         windows = connection.sql(_windows(table, len(batches), frozen_before_ms)).to_arrow_table()
-    return LateRows(tuple(counts), windows)
+    return Touched(tuple(counts), windows)
 
 
-def _assignments(event_time: str, table: Table, late_ms: int) -> str:
+def _assignments(event_time: str, table: WindowTable, late_ms: int) -> str:
     """Each row's newest window, how many it is in, and from which of them on it is late.
 
     Counted from the newest, so the late ones are the last ones.
@@ -123,7 +76,7 @@ def _assignments(event_time: str, table: Table, late_ms: int) -> str:
     """
 
 
-def _counts(event_time: str, table: Table, late_ms: int) -> str:
+def _counts(event_time: str, table: WindowTable, late_ms: int) -> str:
     return f"""
         SELECT count(*), coalesce(sum(_windows), 0)::BIGINT,
             count(*) FILTER (_late = _windows),
@@ -133,7 +86,7 @@ def _counts(event_time: str, table: Table, late_ms: int) -> str:
     """
 
 
-def _late_groups(number: int, event_time: str, table: Table, late_ms: int) -> str:
+def _late_groups(number: int, event_time: str, table: WindowTable, late_ms: int) -> str:
     slide = table.window.slide // _MICROSECOND
     keys = "".join(f', "{key}"' for key in table.group_by)
     return f"""
@@ -149,7 +102,9 @@ def _is_frozen(frozen_before_ms: int | None) -> str:
     return "false" if frozen_before_ms is None else f"_start < {frozen_before_ms * 1_000}"
 
 
-def _group_counts(number: int, table: Table, late_ms: int, frozen_before_ms: int | None) -> str:
+def _group_counts(
+    number: int, table: WindowTable, late_ms: int, frozen_before_ms: int | None
+) -> str:
     late = f"_start <= {late_ms * 1_000 - table.window.length // _MICROSECOND}"
     frozen = f"{late} AND {_is_frozen(frozen_before_ms)}"
     return f"""
@@ -159,7 +114,7 @@ def _group_counts(number: int, table: Table, late_ms: int, frozen_before_ms: int
     """
 
 
-def _windows(table: Table, batches: int, frozen_before_ms: int | None) -> str:
+def _windows(table: WindowTable, batches: int, frozen_before_ms: int | None) -> str:
     keys = "".join(f', "{key}"' for key in table.group_by)
     found = " UNION ALL ".join(f"SELECT * FROM late_{number}" for number in range(batches))
     return f"""

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 
-from tidemark.operators.windows.window_range import (
-    WindowRange,
-    first_kept_start,
-    first_open_start,
-    starting_in,
-)
-from tidemark.pipeline.model import Table
+from tidemark.operators.operator import Operator
+from tidemark.operators.row_range import RowRange
+from tidemark.pipeline.instants import epoch_ms, instant_of
 
 _DAY = timedelta(days=1)
 
 
 def audited_range(
-    table: Table,
+    operator: Operator,
     start: datetime | None,
     end: datetime | None,
     dates: Iterable[date],
     close_ms: int,
     frozen_before_ms: int | None,
-) -> WindowRange | None:
+) -> RowRange | None:
     """The windows to compare; None where there is none.
 
     Without `start` or `end` all windows that touch `dates`, of which bronze or gold have files.
@@ -33,14 +29,14 @@ def audited_range(
     known = sorted(dates)
     if not known:
         return None
-    window = table.window
-    starts = [start or _midnight(known[0]) - window.length]
+    first_ms = operator.first_needed_ms(epoch_ms(_midnight(known[0])))
+    starts = [start or instant_of(first_ms)]
     ends = [end or _midnight(known[-1]) + _DAY]
-    if table.output_mode == "append":
-        ends.append(first_open_start(window, close_ms))
+    if operator.table.output_mode == "append":
+        ends.append(operator.first_open_start(close_ms))
     if frozen_before_ms is not None:
-        starts.append(first_kept_start(window, frozen_before_ms))
-    return starting_in(window, max(starts), min(ends))
+        starts.append(operator.first_kept_start(frozen_before_ms))
+    return operator.starting_in(max(starts), min(ends))
 
 
 def _midnight(day: date) -> datetime:

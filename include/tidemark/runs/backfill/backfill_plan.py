@@ -10,43 +10,42 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from tidemark.errors import BackfillRefused, UnpublishedChanges
-from tidemark.gold.window_values import latest, window_keys
+from tidemark.gold.row_values import latest
+from tidemark.operators.operator import Operator
 from tidemark.operators.repaired import BACKFILL
-from tidemark.operators.windows.window_range import (
-    WindowRange,
-    first_kept_start,
-    first_open_start,
-    starting_in,
-)
+from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import epoch_ms, instant_text
-from tidemark.pipeline.model import Table, Window
 from tidemark.storage.delta.history import VERSION, changes_between, schema_of
 
 _UNTOUCHED = "Nothing was written."
 
 
 def backfill_range(
-    window: Window, start: datetime, end: datetime, close_ms: int, frozen_before_ms: int | None
-) -> WindowRange:
+    operator: Operator,
+    start: datetime,
+    end: datetime,
+    close_ms: int,
+    frozen_before_ms: int | None,
+) -> RowRange:
     """The windows that start in [start, end).
 
     BackfillRefused where one of them is still open, or frozen, or where there is none. All that
     can lie in the range count, also those without a row.
     """
-    windows = starting_in(window, start, end)
+    windows = operator.starting_in(start, end)
     if windows is None:
         raise BackfillRefused(
             f"No window starts from {_text(start)} up to {_text(end)}: --to has to be later than "
             f"--from, by a window's slide at least. {_UNTOUCHED}"
         )
-    _check_closed(window, windows, start, close_ms)
+    _check_closed(operator, windows, start, close_ms)
     if frozen_before_ms is not None:
-        _check_kept(window, windows, frozen_before_ms)
+        _check_kept(operator, windows, frozen_before_ms)
     return windows
 
 
-def _check_closed(window: Window, windows: WindowRange, start: datetime, close_ms: int) -> None:
-    first_open = first_open_start(window, close_ms)
+def _check_closed(operator: Operator, windows: RowRange, start: datetime, close_ms: int) -> None:
+    first_open = operator.first_open_start(close_ms)
     if windows.last_start < first_open:
         return
     allowed = (
@@ -61,8 +60,8 @@ def _check_closed(window: Window, windows: WindowRange, start: datetime, close_m
     )
 
 
-def _check_kept(window: Window, windows: WindowRange, frozen_before_ms: int) -> None:
-    first_kept = first_kept_start(window, frozen_before_ms)
+def _check_kept(operator: Operator, windows: RowRange, frozen_before_ms: int) -> None:
+    first_kept = operator.first_kept_start(frozen_before_ms)
     if windows.first_start >= first_kept:
         return
     raise BackfillRefused(
@@ -100,14 +99,13 @@ def check_pending(pending: pa.Table, table_name: str) -> None:
     )
 
 
-def last_pending(pending: pa.Table, table: Table) -> pa.Table:
+def last_pending(pending: pa.Table, operator: Operator) -> pa.Table:
     """Of windows that wait in `changes`, the newest value of each."""
-    keys = window_keys(table)
-    columns = [*keys, "window_end", *table.measures, "rows"]
+    columns = [*operator.identity, *operator.values]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", pending)
-        connection.execute(latest(keys))
+        connection.execute(latest(operator))
         rows = connection.sql("FROM latest").to_arrow_table()
     return pa.table(rows).select(columns).cast(pending.select(columns).schema)
 

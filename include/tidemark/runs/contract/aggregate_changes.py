@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
@@ -28,11 +29,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     """What differs for a table's query."""
     query = asked.query
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
-    for name in ("length", "slide"):
-        before, after = getattr(old.window, name), getattr(new.window, name)
-        if before != after:
-            texts = duration_text(before), duration_text(after)
-            yield _refused(query, f"window.{name}", *texts, _OTHER_STATE.format("windows"))
+    yield from operator_of(recorded.pipeline, query).definition_changes(query, new)
     yield from _keys(query, recorded.keys, asked.keys)
     yield from _measures(query, recorded.measures, asked.measures)
     if old.output_mode != new.output_mode:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
@@ -93,7 +94,8 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     lease = _lease(warehouse, now)
     runs = recent_runs(warehouse.runs.open(), name, RECENT)
     tables = tuple(
-        table_status(table, spec, warehouse, runs) for table, spec in pipeline.tables.items()
+        table_status(table, operator_of(pipeline, table), warehouse, runs)
+        for table in pipeline.tables
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     found = judge_pipeline(name, lease, runs, sum(table.unpublished for table in tables), due)

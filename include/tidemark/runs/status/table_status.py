@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from tidemark.gold.plan import GoldState
 from tidemark.gold.state import PROVISIONAL, gold_state
+from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.model import Table
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.storage.delta.commits import rows_appended
 from tidemark.storage.warehouse import Warehouse
@@ -38,7 +38,7 @@ class TableStatus:
 
 def table_status(
     name: str,
-    table: Table,
+    operator: Operator,
     warehouse: Warehouse,
     runs: Sequence[RecentRun],
 ) -> TableStatus:
@@ -54,15 +54,14 @@ def table_status(
         name,
         watermark=next((one.watermark for one in results if one.watermark), None),
         closed_to=instant_of(state.close_ms) if state.close_ms else None,
-        open_windows=_open_windows(gold, table, state),
+        open_windows=_open_windows(gold, operator, state),
         unpublished=rows_appended(changes, state.changes),
         late_rows=sum(one.late_rows for one in results),
         corrected_windows=sum(one.corrected_windows for one in results),
     )
 
 
-def _open_windows(gold: DeltaTable, table: Table, state: GoldState) -> int:
-    """An open window ends after the frontier, so it starts after that less its length."""
-    first = (instant_of(state.close_ms) - table.window.length).date()
+def _open_windows(gold: DeltaTable, operator: Operator, state: GoldState) -> int:
+    first = instant_of(operator.first_needed_ms(state.close_ms)).date()
     newest = gold.to_pyarrow_dataset(file_pruning_predicate=f"window_date >= DATE '{first}'")
     return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))

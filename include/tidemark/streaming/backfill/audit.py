@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
-from tidemark.operators.windows.window_range import WindowRange
+from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.backfill.audit_result import TableAudit
@@ -49,19 +49,16 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
     bronze = run.warehouse.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, run, name)
-    table, frozen = (
-        run.pipeline.tables[name],
-        frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
-    )
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
     windows = audited_range(
-        table, request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
+        run.operator(name), request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
     )
     return TableAudit(
         gold=state.version,
         bronze=published.version,
         before_batch=published.before_batch,
         close_ms=state.close_ms,
-        closed_only=table.output_mode == "append",
+        closed_only=run.pipeline.tables[name].output_mode == "append",
         windows_from=windows.first_start if windows else None,
         windows_to=windows.last_start if windows else None,
         frozen=_frozen(gold, request, frozen),
@@ -75,14 +72,14 @@ def _found(
     name: str,
     gold: int,
     bronze: PublishedBronze,
-    windows: WindowRange | None,
+    windows: RowRange | None,
 ) -> Differences:
     if windows is None:
         return Differences()
-    session, table = wide_session(spark), run.pipeline.tables[name]
+    session, operator = wide_session(spark), run.operator(name)
     computed = windows_by_bronze(session, run, name, bronze, windows)
     held = windows_in_gold(session, run, name, gold, windows)
-    return window_differences(compare_windows(held, computed, table), table)
+    return window_differences(compare_windows(held, computed, operator), operator)
 
 
 def _dates(gold: DeltaTable, bronze: DeltaTable) -> Iterable[date]:

@@ -32,13 +32,11 @@ from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.recomputed import append_recomputed
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
-from tidemark.gold.window_values import window_keys
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
+from tidemark.operators.operator import Operator
 from tidemark.operators.repaired import BACKFILL, Recomputed
-from tidemark.operators.windows.assignments import count_of_range
-from tidemark.operators.windows.window_range import WindowRange
-from tidemark.pipeline.model import Table
+from tidemark.operators.row_range import RowRange
 from tidemark.runs.backfill.backfill_plan import (
     backfill_range,
     check_pending,
@@ -79,7 +77,7 @@ class Backfill:
     table_name: str
     state: GoldState
     bronze: PublishedBronze
-    windows: WindowRange
+    windows: RowRange
     pending: pa.Table
     found: Differences
     differing: pa.Table
@@ -96,11 +94,10 @@ def plan_backfill(
 
     Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
     """
-    table = run.pipeline.tables[name]
     gold = run.warehouse.gold(name).existing()
     state = gold_state(gold)
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
-    windows = backfill_range(table.window, start, end, state.close_ms, frozen)
+    windows = backfill_range(run.operator(name), start, end, state.close_ms, frozen)
     changes = run.warehouse.changes(name).existing()
     pending = pending_changes(changes, state.changes)
     check_pending(pending, name)
@@ -116,18 +113,18 @@ def _compared(
     name: str,
     state: GoldState,
     bronze: PublishedBronze,
-    windows: WindowRange,
+    windows: RowRange,
     pending: pa.Table,
 ) -> tuple[Differences, pa.Table]:
     """How gold differs from bronze, and the values to append: what differs from the newest known
     ones."""
-    session, table = wide_session(spark), run.pipeline.tables[name]
+    session, operator = wide_session(spark), run.operator(name)
     computed = windows_by_bronze(session, run, name, bronze, windows)
     held = windows_in_gold(session, run, name, state.version, windows)
-    found = window_differences(compare_windows(held, computed, table), table)
+    found = window_differences(compare_windows(held, computed, operator), operator)
     _check_unique(found, name)
-    known = _known(session, held, pending, table, windows)
-    differing = differing_values(compare_windows(known, computed, table), table)
+    known = _known(session, held, pending, operator, windows)
+    differing = differing_values(compare_windows(known, computed, operator), operator)
     return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
 
 
@@ -156,7 +153,7 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) 
     run.fence()
     write_ledger(ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines)
     if not plan.nothing_to_publish:
-        pinned = publish_table(run.pipeline.tables[name], pinned, gold, changes, note)
+        pinned = publish_table(run.operator(name), pinned, gold, changes, note)
     # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.
     published = published_before(gold.existing(), run.run_id, BACKFILL)
     return pinned.model_copy(update={"published": published})
@@ -170,18 +167,17 @@ def _known(
     spark: SparkSession,
     held: DataFrame,
     pending: pa.Table,
-    table: Table,
-    windows: WindowRange,
+    operator: Operator,
+    windows: RowRange,
 ) -> DataFrame:
     """The newest known value of each window: gold's, unless a killed backfill left a newer one."""
     if not pending.num_rows:
         return held
-    keys = window_keys(table)
-    columns = [f"`{column}`" for column in (*keys, "window_end", *table.measures, "rows")]
-    newer = spark.createDataFrame(last_pending(pending, table)).where(
+    columns = [f"`{column}`" for column in (*operator.identity, *operator.values)]
+    newer = spark.createDataFrame(last_pending(pending, operator)).where(
         F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
     )
-    same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in keys]
+    same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in operator.identity]
     older = held.alias("g").join(F.broadcast(newer.alias("n")), same, "left_anti")
     return older.select(columns).unionByName(newer.where("rows > 0").select(columns))
 
@@ -200,14 +196,8 @@ def _check_unique(found: Differences, name: str) -> None:
 
 def _recomputed(plan: Backfill) -> Recomputed:
     bronze = plan.run.warehouse.bronze.at_version(plan.bronze.version)
-    in_bronze = count_of_range(
-        bronze,
-        plan.run.pipeline.source.event_time.column,
-        plan.run.pipeline.tables[plan.table_name],
-        plan.windows.first_end,
-        plan.windows.last_end,
-        plan.bronze.condition,
-    )
+    operator = plan.run.operator(plan.table_name)
+    in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
     found = plan.found
     return Recomputed(
         BACKFILL, found.bronze_windows, found.bronze_rows, in_bronze, plan.differing.num_rows
@@ -232,7 +222,7 @@ def pins(plan: Backfill, changes: int) -> TableResult:
     return TableResult(
         generation=state.generation,
         changes=changes,
-        bronze=state.bronze,
+        inputs=dict(state.inputs),
         windows_changed=plan.differing.num_rows,
         watermark_before_ms=watermark,
         watermark_after_ms=watermark,

@@ -2,7 +2,7 @@
 
 Both sides are put below each other and grouped by window and keys: null keys are keys, a key
 that stands in gold twice is found, and there is one shuffle. Doubles are equal within a
-relative 1e-9, all else exactly, as `gold/window_values.py` has it.
+relative 1e-9, all else exactly, as `gold/row_values.py` has it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.gold.window_values import window_keys
-from tidemark.pipeline.model import Table
+from tidemark.operators.operator import Operator
 from tidemark.runs.backfill.differences import (
     DIFFERENT,
     DIFFERING,
@@ -41,15 +40,14 @@ def wide_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def compare_windows(gold: DataFrame, computed: DataFrame, table: Table) -> DataFrame:
+def compare_windows(gold: DataFrame, computed: DataFrame, operator: Operator) -> DataFrame:
     """One row for each window and key that either side has: `_kind`, and both sides' values.
 
-    `_gold` and `_bronze` are structs of window_end, measures and rows, null where a side lacks
+    `_gold` and `_bronze` are structs of the operator's values, null where a side lacks
     the window; keys stand beside them.
     """
-    keys = window_keys(table)
-    both = _side(gold, table, in_gold=True).unionByName(_side(computed, table, in_gold=False))
-    grouped = both.groupBy(*[F.col(f"`{key}`") for key in keys]).agg(
+    both = _side(gold, operator, True).unionByName(_side(computed, operator, False))
+    grouped = both.groupBy(*[F.col(f"`{name}`") for name in operator.identity]).agg(
         F.first(F.when(F.col("_in_gold"), F.col("_values")), ignorenulls=True).alias("_gold"),
         F.first(F.when(~F.col("_in_gold"), F.col("_values")), ignorenulls=True).alias("_bronze"),
         F.count_if("_in_gold").alias("_times"),
@@ -57,7 +55,7 @@ def compare_windows(gold: DataFrame, computed: DataFrame, table: Table) -> DataF
     return grouped.withColumn("_kind", _kind(grouped.schema["_gold"].dataType))
 
 
-def window_differences(compared: DataFrame, table: Table) -> Differences:
+def window_differences(compared: DataFrame, operator: Operator) -> Differences:
     """The counts, and examples of what differs: two passes where anything does, else one."""
     counted = compared.groupBy("_kind").agg(
         F.count(F.lit(1)).alias("windows"),
@@ -71,28 +69,33 @@ def window_differences(compared: DataFrame, table: Table) -> Differences:
         bronze_windows=sum(row["in_bronze"] for row in counts.values()),
         bronze_rows=sum(row["rows"] or 0 for row in counts.values()),
         **{kind: row["windows"] for kind, row in counts.items()},
-        examples=_examples(compared, table) if counts.keys() - {EQUAL} else {},
+        examples=_examples(compared, operator) if counts.keys() - {EQUAL} else {},
     )
 
 
-def differing_values(compared: DataFrame, table: Table) -> DataFrame:
+def differing_values(compared: DataFrame, operator: Operator) -> DataFrame:
     """What gold has to become: bronze's values of the windows that differ, in gold's columns.
 
     A window that bronze has no row of comes with `rows` 0 and null measures.
     """
     return compared.where(F.col("_kind") != EQUAL).select(
-        "window_start",
-        F.coalesce("_bronze.window_end", "_gold.window_end").alias("window_end"),
-        *[F.col(f"`{key}`") for key in table.group_by],
-        *[F.col(f"_bronze.`{measure}`").alias(measure) for measure in table.measures],
-        F.coalesce("_bronze.rows", F.lit(0).cast("bigint")).alias("rows"),
+        *[F.col(f"`{name}`") for name in operator.identity],
+        *[_value(name) for name in operator.values],
     )
 
 
-def _side(windows: DataFrame, table: Table, in_gold: bool) -> DataFrame:
-    values = [F.col(f"`{name}`") for name in ("window_end", *table.measures, "rows")]
+def _value(name: str) -> Column:
+    if name == "window_end":
+        return F.coalesce("_bronze.window_end", "_gold.window_end").alias(name)
+    if name == "rows":
+        return F.coalesce("_bronze.rows", F.lit(0).cast("bigint")).alias(name)
+    return F.col(f"_bronze.`{name}`").alias(name)
+
+
+def _side(windows: DataFrame, operator: Operator, in_gold: bool) -> DataFrame:
+    values = [F.col(f"`{name}`") for name in operator.values]
     return windows.select(
-        *[F.col(f"`{key}`") for key in window_keys(table)],
+        *[F.col(f"`{name}`") for name in operator.identity],
         F.struct(*values).alias("_values"),
         F.lit(in_gold).alias("_in_gold"),
     )
@@ -123,25 +126,27 @@ def _same(gold: Column, bronze: Column, kind: T.DataType) -> Column:
     return same | F.coalesce(close, F.lit(False))
 
 
-def _examples(compared: DataFrame, table: Table) -> dict[str, list[Example]]:
+def _examples(compared: DataFrame, operator: Operator) -> dict[str, list[Example]]:
     differing = compared.where(F.col("_kind") != EQUAL).persist()
     try:
-        found = {kind: _first(differing.where(F.col("_kind") == kind), table) for kind in DIFFERING}
+        found = {
+            kind: _first(differing.where(F.col("_kind") == kind), operator) for kind in DIFFERING
+        }
     finally:
         differing.unpersist()
     return {kind: examples for kind, examples in found.items() if examples}
 
 
-def _first(windows: DataFrame, table: Table) -> list[Example]:
-    order = [F.col(f"`{key}`") for key in window_keys(table)]
-    return [_example(row, table) for row in windows.orderBy(*order).limit(EXAMPLES).collect()]
+def _first(windows: DataFrame, operator: Operator) -> list[Example]:
+    order = [F.col(f"`{name}`") for name in operator.identity]
+    return [_example(row, operator) for row in windows.orderBy(*order).limit(EXAMPLES).collect()]
 
 
-def _example(row: Row, table: Table) -> Example:
+def _example(row: Row, operator: Operator) -> Example:
     return Example(
         # Spark gives Python instants in the machine's own zone, without saying so.
         window_start=row["window_start"].astimezone(UTC),
-        keys={key: plain(row[key]) for key in table.group_by},
+        keys={name: plain(row[name]) for name in operator.identity if name != "window_start"},
         gold=_plain_values(row["_gold"]),
         bronze=_plain_values(row["_bronze"]),
     )

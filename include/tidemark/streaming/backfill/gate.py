@@ -79,7 +79,7 @@ def _publish(plan: Backfill) -> TablePublish:
     )
     return TablePublish(
         name,
-        run.pipeline.tables[name],
+        run.operator(name),
         gold,
         plan_publish(plan.state, pins(plan, next_version)),
         pa.concat_tables([plan.pending, differing]),

@@ -6,29 +6,29 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.gold.published_bronze import PublishedBronze
-from tidemark.operators.windows.window_range import WindowRange
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
+from tidemark.streaming.inputs import input_at, with_event_time
+from tidemark.streaming.operators.operator import streamed
 from tidemark.streaming.planned_columns import plan_bronze
-from tidemark.streaming.recompute import bronze_at, recompute_range
-from tidemark.streaming.run.aggregate import aggregate, with_event_time
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 
 def windows_by_bronze(
-    spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: WindowRange
+    spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: RowRange
 ) -> DataFrame:
     """What a batch query over the rows that gold stands for gives for these windows."""
-    rows = bronze_at(spark, run.warehouse.bronze, bronze.version).where(bronze.condition)
-    rows = _with_all_columns(spark, rows, run.pipeline)
-    table = run.pipeline.tables[name]
-    return recompute_range(rows, run.pipeline, table, windows.first_end, windows.last_end)
+    rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
+    rows = _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)
+    return streamed(run.operator(name)).starting_in({BRONZE: rows}, windows)
 
 
 def windows_in_gold(
-    spark: SparkSession, run: Run, name: str, version: int, windows: WindowRange
+    spark: SparkSession, run: Run, name: str, version: int, windows: RowRange
 ) -> DataFrame:
     """What gold holds of these windows at a version."""
     reader = spark.read.format("delta").option("versionAsOf", version)
@@ -43,7 +43,7 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
     bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
     rows = with_event_time(bronze, run.pipeline)
-    aggregated = aggregate(rows, run.pipeline.tables[name]).schema
+    aggregated = streamed(run.operator(name)).plan({BRONZE: rows}).schema
     for place, schema in (
         (run.warehouse.gold(name), gold_schema(aggregated, {})),
         (run.warehouse.changes(name), changes_schema(aggregated)),

@@ -18,18 +18,18 @@ from pyspark.sql import functions as F
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
-from tidemark.pipeline.durations import duration_text
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
+from tidemark.streaming.inputs import input_stream
+from tidemark.streaming.operators.operator import streamed
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.run.append import FEW_ROWS, Append, append
 from tidemark.streaming.run.queries import Running, start_query
-
-# The Delta source's default is 1,000 files.
-_NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -49,47 +49,19 @@ class Aggregate:
     close_ms: int
 
     @property
+    def operator(self) -> Operator:
+        return operator_of(self.pipeline, self.table_name)
+
+    @property
     def table(self) -> Table:
-        return self.pipeline.tables[self.table_name]
-
-
-def aggregate(rows: DataFrame, table: Table) -> DataFrame:
-    """The table's windows over `rows`: window_start, window_end, keys, measures, rows.
-
-    Streaming and batch alike: the same plan is the stream's and the recomputation's.
-    """
-    event_window = F.window(
-        "_event_time", duration_text(table.window.length), duration_text(table.window.slide)
-    )
-    keys = [F.col(f"`{key}`") for key in table.group_by]
-    measures = [F.expr(sql).alias(name) for name, sql in table.measures.items()]
-    grouped = rows.groupBy(event_window.alias("_window"), *keys)
-    return grouped.agg(*measures, F.count(F.lit(1)).alias("rows")).select(
-        F.col("_window.start").alias("window_start"),
-        F.col("_window.end").alias("window_end"),
-        *keys,
-        *[F.col(f"`{name}`") for name in table.measures],
-        "rows",
-    )
-
-
-def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Bronze with its event time as `_event_time`, whatever the pipeline calls it."""
-    return bronze.withColumn("_event_time", F.col(f"`{pipeline.source.event_time.column}`"))
+        return self.operator.table
 
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
-    """Start the query; it ends by itself when bronze, as it is now, has been read.
-
-    All that is new is one batch: a batch of whole versions of bronze is what its late rows are
-    counted by, and files cut into several batches could come out of order.
-    """
-    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _NO_LIMIT)
-    # Retention drops whole partitions of bronze, which the stream has long read.
-    bronze = reader.option("skipChangeCommits", "true").load(spark_uri(plan.bronze.uri))
-    delay = duration_text(plan.pipeline.watermark.delay)
-    rows = with_event_time(bronze, plan.pipeline).withWatermark("_event_time", delay)
-    writer = aggregate(rows, plan.table).writeStream.outputMode(plan.table.output_mode)
+    """Start the query; it ends by itself when its inputs, as they are now, have been read."""
+    inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline)}
+    writer = streamed(plan.operator).plan(inputs).writeStream
+    writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
 
@@ -117,8 +89,7 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
 
 
 def _may_emit(plan: Aggregate, batch: int) -> bool:
-    """A batch without input frees state; only in append mode it emits what it frees."""
-    return plan.table.output_mode == "append" or plan.checkpoint.has_new_input(batch)
+    return plan.operator.emits_without_input or plan.checkpoint.has_new_input(batch)
 
 
 def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
@@ -142,13 +113,14 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
 
 
 def _emits_few(plan: Aggregate, batch: int) -> bool:
-    """In update mode a batch emits no more windows than its rows are in. How many rows it read
-    is not known where bronze's log was cleaned of them: then they may be many."""
-    checkpoint, window = plan.checkpoint, plan.table.window
+    """How many rows a batch read is not known where bronze's log was cleaned of them: then what it
+    emits may be many."""
+    checkpoint = plan.checkpoint
     first = checkpoint.delta_version(batch - 1) if batch else 0
     bronze = plan.bronze.existing()
     rows = rows_between(bronze, first, checkpoint.delta_version(batch) - 1)
-    return rows is not None and rows * -(-window.length // window.slide) <= FEW_ROWS
+    most = None if rows is None else plan.operator.most_emitted(rows)
+    return most is not None and most <= FEW_ROWS
 
 
 @commit_point(

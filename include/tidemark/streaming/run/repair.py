@@ -21,14 +21,16 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.recomputed import append_recomputed, differing_windows
+from tidemark.gold.recomputed import append_recomputed, differing_rows
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.repaired import LATE, SEAL, Recomputed, Repaired
-from tidemark.operators.windows.assignments import count_of_range, count_of_windows
-from tidemark.operators.windows.late_rows import BatchCounts, BatchRead, find_late_rows
+from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.model import Pipeline, Table
+from tidemark.pipeline.model import Pipeline
 from tidemark.storage.warehouse import Warehouse
-from tidemark.streaming.recompute import bronze_at, recompute_range, recompute_windows
+from tidemark.streaming.inputs import Inputs, input_at
+from tidemark.streaming.operators.operator import streamed
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,8 @@ class Repair:
     run_id: str
 
     @property
-    def table(self) -> Table:
-        return self.pipeline.tables[self.table_name]
-
-    @property
-    def event_time(self) -> str:
-        return self.pipeline.source.event_time.column
+    def operator(self) -> Operator:
+        return operator_of(self.pipeline, self.table_name)
 
     @property
     def open_after_ms(self) -> int:
@@ -72,47 +70,44 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     counts: tuple[BatchCounts, ...] = ()
     done = []
     if batches:
-        late = find_late_rows(
-            plan.bronze(),
-            plan.tables.bronze,
-            plan.event_time,
-            plan.table,
-            batches,
-            plan.frozen_before_ms,
-            plan.gold.close_ms,
+        touched = plan.operator.touched(
+            plan.bronze(), plan.tables.bronze, batches, plan.frozen_before_ms, plan.gold.close_ms
         )
-        counts = late.batches
-        if late.windows.num_rows:
-            done.append(_repair_late(spark, plan, late.windows))
+        counts = touched.batches
+        if touched.closed.num_rows:
+            done.append(_repair_late(spark, plan, touched.closed))
     if plan.seal_ms > plan.open_after_ms:
         done.append(_repair_sealed(spark, plan))
     return Repaired(counts, tuple(done), plan.seal_ms)
 
 
-def _repair_late(spark: SparkSession, plan: Repair, windows: pa.Table) -> Recomputed:
-    bronze = bronze_at(spark, plan.tables.bronze, plan.bronze_version)
-    computed = recompute_windows(spark, bronze, plan.pipeline, plan.table, windows)
-    in_bronze = count_of_windows(plan.bronze(), plan.event_time, plan.table, windows)
-    return _append_differing(plan, computed, LATE, in_bronze)
+def _repair_late(spark: SparkSession, plan: Repair, closed: pa.Table) -> Recomputed:
+    operator = plan.operator
+    computed = streamed(operator).recompute(spark, _inputs(spark, plan), closed)
+    in_bronze = operator.count_touched(plan.bronze(), closed)
+    return _append_differing(plan, computed, operator.covered(closed), LATE, in_bronze)
 
 
 def _repair_sealed(spark: SparkSession, plan: Repair) -> Recomputed:
-    bronze = bronze_at(spark, plan.tables.bronze, plan.bronze_version)
     # From the first end that is a microsecond after what is closed.
-    first_end = instant_of(plan.open_after_ms) + timedelta(microseconds=1)
-    last_end = instant_of(plan.seal_ms)
-    computed = recompute_range(bronze, plan.pipeline, plan.table, first_end, last_end)
-    in_bronze = count_of_range(plan.bronze(), plan.event_time, plan.table, first_end, last_end)
-    return _append_differing(plan, computed, SEAL, in_bronze)
+    ends = instant_of(plan.open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
+    operator = plan.operator
+    computed = streamed(operator).ending_in(_inputs(spark, plan), *ends)
+    in_bronze = operator.count_ending(plan.bronze(), *ends)
+    return _append_differing(plan, computed, operator.covered_ending(*ends), SEAL, in_bronze)
+
+
+def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
+    return {BRONZE: input_at(spark, plan.tables.bronze, plan.pipeline, plan.bronze_version)}
 
 
 def _append_differing(
-    plan: Repair, computed: DataFrame, cause: str, rows_in_bronze: int
+    plan: Repair, computed: DataFrame, covered: Covered | None, cause: str, rows_in_bronze: int
 ) -> Recomputed:
     windows = computed.toArrow()
     changes, gold = plan.tables.changes(plan.table_name), plan.tables.gold(plan.table_name)
-    differing = differing_windows(
-        gold.existing(), changes.existing(), plan.gold, windows, plan.table
+    differing = differing_rows(
+        gold.existing(), changes.existing(), plan.gold, plan.operator, windows, covered
     )
     append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id)
     rows = pc.sum(windows.column("rows")).as_py() or 0

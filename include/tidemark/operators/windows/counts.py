@@ -10,14 +10,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
-from tidemark.operators.windows.in_duckdb import each_start, window_starts
+from tidemark.operators.windows.in_duckdb import each_start, last_start, window_starts
 from tidemark.pipeline.instants import epoch_us
-from tidemark.pipeline.model import Table
+from tidemark.pipeline.model import Window, WindowTable
 
 _TICK = timedelta(microseconds=1)
 
 
-def count_of_windows(bronze: DeltaTable, event_time: str, table: Table, windows: pa.Table) -> int:
+def count_of_windows(
+    bronze: DeltaTable, event_time: str, table: WindowTable, windows: pa.Table
+) -> int:
     """The assignments of bronze's rows to these windows (`window_start` and keys)."""
     dates = dates_of(window_starts(windows), table.window.length)
     keys = "".join(f', "{key}"' for key in table.group_by)
@@ -38,7 +40,7 @@ def count_of_windows(bronze: DeltaTable, event_time: str, table: Table, windows:
 def count_of_range(
     bronze: DeltaTable,
     event_time: str,
-    table: Table,
+    table: WindowTable,
     first_end: datetime,
     last_end: datetime,
     condition: str = "true",
@@ -89,3 +91,20 @@ def days(first: date, last: date) -> list[date]:
 def _number(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
     ((number,),) = connection.execute(sql).fetchall()
     return int(number)
+
+
+def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) -> int:
+    """The end of the newest window that a row of bronze is in; 0 where bronze is empty.
+
+    Rounded up to milliseconds. Only the newest date's files are read.
+    """
+    dates = [date.fromisoformat(partition["_event_date"]) for partition in bronze.partitions()]
+    if not dates:
+        return 0
+    length = window.length // timedelta(microseconds=1)
+    with duckdb.connect() as connection:
+        connection.register("bronze", rows_of_dates(bronze, {max(dates)}))
+        ((newest,),) = connection.execute(
+            f"SELECT max({last_start(event_time, window)} + {length}) FROM bronze"
+        ).fetchall()
+    return 0 if newest is None else -(-int(newest) // 1_000)

@@ -1,13 +1,13 @@
-"""A stretch of windows, by their starts: pure arithmetic on the grid that windows lie on.
+"""The grid that windows lie on: pure arithmetic.
 
 Windows start at multiples of the slide since 1970-01-01 UTC, as in `in_duckdb.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Window
 
@@ -15,28 +15,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True)
-class WindowRange:
-    """All windows that start from `first_start` to `last_start`; both are starts of windows."""
-
-    first_start: datetime
-    last_start: datetime
-    length: timedelta
-
-    @property
-    def first_end(self) -> datetime:
-        return self.first_start + self.length
-
-    @property
-    def last_end(self) -> datetime:
-        return self.last_start + self.length
-
-
-def starting_in(window: Window, start: datetime, end: datetime) -> WindowRange | None:
+def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:
     """The windows with start <= window's start < end; None where there is none."""
     first = _first_at_or_after(window, start)
     last = _first_at_or_after(window, end) - window.slide
-    return WindowRange(first, last, window.length) if first <= last else None
+    return RowRange(first, last, last + window.length) if first <= last else None
 
 
 def first_open_start(window: Window, close_ms: int) -> datetime:

@@ -7,14 +7,7 @@ silent would never close. They are sealed once the source was idle for the pipel
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-
-import duckdb
-from deltalake import DeltaTable
-
-from tidemark.operators.windows.assignments import rows_of_dates
-from tidemark.operators.windows.in_duckdb import last_start
-from tidemark.pipeline.model import Window
+from datetime import timedelta
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -37,20 +30,3 @@ def seal_frontier_ms(
     if last_ingest_ms is not None and scheduled_ms - last_ingest_ms < idle_ms:
         return 0
     return max(0, min(scheduled_ms - idle_ms - delay_ms, newest_end_ms))
-
-
-def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) -> int:
-    """The end of the newest window that a row of bronze is in; 0 where bronze is empty.
-
-    Rounded up to milliseconds. Only the newest date's files are read.
-    """
-    dates = [date.fromisoformat(partition["_event_date"]) for partition in bronze.partitions()]
-    if not dates:
-        return 0
-    length = window.length // timedelta(microseconds=1)
-    with duckdb.connect() as connection:
-        connection.register("bronze", rows_of_dates(bronze, {max(dates)}))
-        ((newest,),) = connection.execute(
-            f"SELECT max({last_start(event_time, window)} + {length}) FROM bronze"
-        ).fetchall()
-    return 0 if newest is None else -(-int(newest) // 1_000)

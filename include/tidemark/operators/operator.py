@@ -1,0 +1,179 @@
+"""What a table's operator is to the rest of the house: all that is known of it without Spark.
+
+A kind of operator is a folder here, its half in Spark a module of `streaming/operators/`, and its
+table a model of the pipeline's file; `kinds.py` says which belong together. Every kind is held to
+the same suite: tests/operators/contract.
+
+Rows of every kind have `window_start`, `window_end` (UTC) and `rows`, the number of input rows in
+them. What closes, closes for good: a row that ends at or before the close frontier C changes only
+by being computed again from the inputs. Bronze only grows, and a closed row is a function of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.touched import BatchRead, Touched
+from tidemark.pipeline.difference import Difference
+from tidemark.pipeline.model import Table
+from tidemark.storage.delta.place import TablePlace
+
+# The input that every table has: its own pipeline's bronze.
+BRONZE = "bronze"
+
+
+class Equation(StrEnum):
+    """What the ledger holds a batch to, by the sum of `rows` over what the batch emitted.
+
+    `changed`: less what the same rows were before, it is the assignments that were not late.
+    `all`: less that of the batch before, it is all assignments.
+    """
+
+    CHANGED = "changed"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class Covered:
+    """Which known rows a computation computes again: those that it does not give are gone.
+
+    `condition` is DuckDB's SQL over a row `k` of gold or `changes`; the relation `touched` holds
+    `touched`. `dates` is a condition on `window_date` that all of these rows fulfil.
+    """
+
+    condition: str
+    touched: pa.Table
+    dates: str
+
+
+class Operator(Protocol):
+    """A table of a pipeline, as one kind of operator computes it. Event times and frontiers are
+    milliseconds since 1970, UTC, where a name ends with `_ms`; 0: none yet."""
+
+    @property
+    def table(self) -> Table:
+        """What the pipeline's file says of it."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables that its query reads, as pins and gold's transactions name them: `bronze`,
+        of another pipeline `bronze/PIPELINE`."""
+        ...
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell one row of gold from another; null is a value like any other."""
+        ...
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All its other columns, `window_end` and `rows` among them: one row differs from another
+        in these."""
+        ...
+
+    @property
+    def equation(self) -> Equation | None:
+        """What the ledger holds each batch to; None: nothing."""
+        ...
+
+    @property
+    def emits_without_input(self) -> bool:
+        """Does a batch that reads nothing emit rows? What others emit then is not appended."""
+        ...
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        """Up to where rows are closed once the query has run by a watermark."""
+        ...
+
+    def why_due(self, before_ms: int, after_ms: int) -> str | None:
+        """Why the next start has a batch to run though nothing is new, where the last one ran by
+        the watermark `before_ms` and left `after_ms`; None: it has none."""
+        ...
+
+    def most_emitted(self, rows: int) -> int | None:
+        """How many rows a batch of so many input rows emits at most; None: nobody knows."""
+        ...
+
+    def first_needed_ms(self, close_ms: int) -> int:
+        """No input row before this touches a row that is open at this frontier, and no such row
+        starts before it. These input rows are what a new checkpoint is seeded with."""
+        ...
+
+    def newest_end_ms(self, bronze: DeltaTable) -> int:
+        """The latest end of a row that bronze's rows make; rounded up."""
+        ...
+
+    def touched(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        """Count each batch's late rows; rows that start before `frozen_before_ms` stay as they are.
+
+        `closed_ms` is the close frontier that gold holds now. Where that is further than the one
+        that a batch ran under, its rows were not late, but what they touch is closed all the same.
+        Only reads.
+        """
+        ...
+
+    def covered(self, closed: pa.Table) -> Covered | None:
+        """What computing these again (`Touched.closed`) covers; None where rows never go."""
+        ...
+
+    def covered_ending(self, first_end: datetime, last_end: datetime) -> Covered | None:
+        """The same of all rows with first_end <= end <= last_end."""
+        ...
+
+    def count_touched(self, bronze: DeltaTable, closed: pa.Table) -> int:
+        """The sum of `rows` that bronze gives for what is computed again, counted without Spark."""
+        ...
+
+    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
+        """The same of all rows with first_end <= end <= last_end."""
+        ...
+
+    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
+        """The same of a range; only bronze's rows that fulfil the condition count."""
+        ...
+
+    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
+        """The rows that can start in [start, end); None where none can."""
+        ...
+
+    def first_open_start(self, close_ms: int) -> datetime:
+        """The earliest start that a row can have which is open at this frontier."""
+        ...
+
+    def first_kept_start(self, frozen_before_ms: int) -> datetime:
+        """The earliest start of a row that is not frozen."""
+        ...
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        """What differs in that part of the definition which only this kind has; `asked` is of the
+        same kind."""
+        ...
+
+
+def listed(columns: Iterable[str], relation: str = "") -> str:
+    """Columns as SQL lists them."""
+    before = f"{relation}." if relation else ""
+    return ", ".join(f'{before}"{name}"' for name in columns)
+
+
+def same_row(operator: Operator, one: str, other: str) -> str:
+    """The condition that rows of two relations are the same row of the table."""
+    return " AND ".join(
+        f'{one}."{name}" IS NOT DISTINCT FROM {other}."{name}"' for name in operator.identity
+    )

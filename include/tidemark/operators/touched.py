@@ -1,0 +1,52 @@
+"""What new rows touch of what is closed: counted by batch, and what is to be computed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class BatchRead:
+    """What one batch of a table's query read: the versions first..last of bronze.
+
+    `late_ms` is its late frontier in milliseconds, 0 for none. `number` is None for batches
+    that the checkpoint no longer keeps; their rows count as one batch, and as late up to the
+    oldest watermark that it keeps, which no such batch was ahead of.
+    """
+
+    number: int | None
+    first: int
+    last: int
+    late_ms: int
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    """The rows of a batch, and their assignments to rows of the table (windows, say).
+
+    A row is wholly late when all its assignments are late, partly late when only some are.
+    `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
+    the late assignments to windows that are not repaired any more (`keep`). `closed_groups`
+    counts those windows, and those that were open to the batch and are closed now.
+    """
+
+    batch: BatchRead
+    rows: int
+    assigned: int
+    wholly_late: int
+    partly_late: int
+    late_assigned: int
+    late_groups: int
+    frozen: int
+    closed_groups: int
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The counts of each batch, and what is to be computed again: rows in the operator's own
+    columns, distinct; only the operator reads them."""
+
+    batches: tuple[BatchCounts, ...]
+    closed: pa.Table

@@ -1,0 +1,128 @@
+"""Windows as an operator: each row of gold is a window of a fixed length, and a key.
+
+Where a row falls follows from its event time alone, so a window that has a row never goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.operators.operator import BRONZE, Equation
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.touched import BatchRead, Touched
+from tidemark.operators.windows import counts, grid
+from tidemark.operators.windows.late_rows import find_late_rows
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.model import Table, WindowTable
+from tidemark.storage.delta.place import TablePlace
+
+_MILLISECOND = timedelta(milliseconds=1)
+_EQUATIONS = {"update": Equation.CHANGED, "complete": Equation.ALL}
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over bronze's column `event_time`."""
+
+    event_time: str
+    table: WindowTable
+
+    inputs = (BRONZE,)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return ("window_start", *self.table.group_by)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("window_end", *self.table.measures, "rows")
+
+    @property
+    def equation(self) -> Equation | None:
+        return _EQUATIONS.get(self.table.output_mode)
+
+    @property
+    def emits_without_input(self) -> bool:
+        """Such a batch frees state; only in append mode it emits what it frees."""
+        return self.table.output_mode == "append"
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        return watermark_ms
+
+    def why_due(self, before_ms: int, after_ms: int) -> str | None:
+        """A watermark that has moved frees state; complete mode never frees any."""
+        if after_ms <= before_ms or self.table.output_mode == "complete":
+            return None
+        return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
+
+    def most_emitted(self, rows: int) -> int | None:
+        """In update mode: no more windows than the rows are in."""
+        window = self.table.window
+        return rows * -(-window.length // window.slide)
+
+    def first_needed_ms(self, close_ms: int) -> int:
+        """A window that is open ends after the frontier."""
+        return close_ms - self.table.window.length // _MILLISECOND
+
+    def newest_end_ms(self, bronze: DeltaTable) -> int:
+        return counts.newest_window_end_ms(bronze, self.event_time, self.table.window)
+
+    def touched(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        return find_late_rows(
+            bronze, place, self.event_time, self.table, batches, frozen_before_ms, closed_ms
+        )
+
+    def covered(self, closed: pa.Table) -> None:
+        return None
+
+    def covered_ending(self, first_end: datetime, last_end: datetime) -> None:
+        return None
+
+    def count_touched(self, bronze: DeltaTable, closed: pa.Table) -> int:
+        return counts.count_of_windows(bronze, self.event_time, self.table, closed)
+
+    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
+        return counts.count_of_range(bronze, self.event_time, self.table, first_end, last_end)
+
+    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
+        first_end = rows.first_start + self.table.window.length
+        return counts.count_of_range(
+            bronze, self.event_time, self.table, first_end, rows.last_end, condition
+        )
+
+    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
+        return grid.starting_in(self.table.window, start, end)
+
+    def first_open_start(self, close_ms: int) -> datetime:
+        return grid.first_open_start(self.table.window, close_ms)
+
+    def first_kept_start(self, frozen_before_ms: int) -> datetime:
+        return grid.first_kept_start(self.table.window, frozen_before_ms)
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, WindowTable)
+        for name in ("length", "slide"):
+            before, after = getattr(self.table.window, name), getattr(asked.window, name)
+            if before != after:
+                yield Difference(
+                    query,
+                    f"window.{name}",
+                    duration_text(before),
+                    duration_text(after),
+                    ChangeVerdict.NEW_GENERATION,
+                    "The state and the table hold the windows as they were",
+                )

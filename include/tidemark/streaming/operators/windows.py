@@ -1,0 +1,108 @@
+"""Windows in Spark: the engine's own aggregation, and the same plan over a batch read of bronze.
+
+Only the dates and the stretches of event time are read that the wanted windows cover, so that the
+cost follows the windows and not the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import nlargest
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.windows.counts import dates_of
+from tidemark.operators.windows.in_duckdb import window_starts
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.model import WindowTable
+from tidemark.streaming.inputs import Inputs
+
+# More stretches than this are joined across their smallest gaps: a filter of a thousand
+# conditions costs more than the rows that it spares.
+_MOST_STRETCHES = 50
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Event times with start <= event time < end, in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True)
+class StreamedWindows:
+    """The windows of one table."""
+
+    table: WindowTable
+
+    def plan(self, inputs: Inputs) -> DataFrame:
+        return self._windows(inputs[BRONZE])
+
+    def recompute(self, spark: SparkSession, inputs: Inputs, closed: pa.Table) -> DataFrame:
+        """Null keys are keys."""
+        starts, length = window_starts(closed), self.table.window.length
+        on_dates = F.col("_event_date").isin(sorted(dates_of(starts, length)))
+        rows = _rows_within(inputs[BRONZE], stretches_of(starts, length), on_dates)
+        wanted = F.broadcast(spark.createDataFrame(closed).alias("wanted"))
+        computed = self._windows(rows).alias("computed")
+        same = [
+            F.col(f"computed.`{name}`").eqNullSafe(F.col(f"wanted.`{name}`"))
+            for name in ("window_start", *self.table.group_by)
+        ]
+        return computed.join(wanted, same, "left_semi")
+
+    def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
+        stretch = Stretch(first_end - self.table.window.length, last_end)
+        on_dates = F.col("_event_date").between(stretch.start.date(), stretch.end.date())
+        computed = self._windows(_rows_within(inputs[BRONZE], [stretch], on_dates))
+        return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
+
+    def starting_in(self, inputs: Inputs, rows: RowRange) -> DataFrame:
+        first_end = rows.first_start + self.table.window.length
+        return self.ending_in(inputs, first_end, rows.last_end)
+
+    def _windows(self, rows: DataFrame) -> DataFrame:
+        table = self.table
+        event_window = F.window(
+            "_event_time", duration_text(table.window.length), duration_text(table.window.slide)
+        )
+        keys = [F.col(f"`{key}`") for key in table.group_by]
+        measures = [F.expr(sql).alias(name) for name, sql in table.measures.items()]
+        grouped = rows.groupBy(event_window.alias("_window"), *keys)
+        return grouped.agg(*measures, F.count(F.lit(1)).alias("rows")).select(
+            F.col("_window.start").alias("window_start"),
+            F.col("_window.end").alias("window_end"),
+            *keys,
+            *[F.col(f"`{name}`") for name in table.measures],
+            "rows",
+        )
+
+
+def _rows_within(rows: DataFrame, stretches: Sequence[Stretch], on_dates: Column) -> DataFrame:
+    """The rows in these stretches; other dates are not opened."""
+    within: Column = F.lit(False)
+    for stretch in stretches:
+        time = F.col("_event_time")
+        within = within | ((time >= F.lit(stretch.start)) & (time < F.lit(stretch.end)))
+    return rows.where(on_dates).where(within)
+
+
+def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]:
+    """The event times that windows with these starts cover: few stretches, in order."""
+    ordered = sorted(set(starts))
+    gaps = [
+        (after - before - length, place)
+        for place, (before, after) in enumerate(pairwise(ordered), start=1)
+        if after - before > length
+    ]
+    cuts = sorted(place for _, place in nlargest(_MOST_STRETCHES - 1, gaps))
+    groups = [ordered[first:last] for first, last in pairwise([0, *cuts, len(ordered)])]
+    return [Stretch(group[0], group[-1] + length) for group in groups if group]
