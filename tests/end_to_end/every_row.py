@@ -73,7 +73,7 @@ class Landed:
         check_ledger(self, dropped)
 
 
-def tables(landed: Landed) -> Mapping[str, Table]:
+def tables(landed: Landed) -> Mapping[str, WindowTable]:
     return landed.place.pipeline.tables
 
 

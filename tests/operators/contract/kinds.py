@@ -1,0 +1,170 @@
+"""The kinds of operators that the suite knows: a table of each, and its rows in plain Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.kit.late_model import EPOCH
+from tests.kit.running import Place, clicks
+from tests.operators.contract.stretches import StretchTable
+from tidemark.operators.kinds import operator_for
+from tidemark.operators.operator import Operator
+from tidemark.pipeline.model import Pipeline, WindowTable
+
+Row = dict[str, Any]
+# A row of gold: its identity and its values, in the operator's order.
+Known = dict[tuple[Any, ...], tuple[Any, ...]]
+
+TABLE = "t"
+DAY = datetime(2026, 7, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+IDLE = "1 hour"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A table of one kind. `model` gives what a batch over all rows gives; `changed` are other
+    definitions of the same kind, each of which needs a new generation."""
+
+    name: str
+    table: WindowTable
+    model: Callable[[Sequence[Row]], Known]
+    changed: Sequence[WindowTable] = ()
+
+    @property
+    def operator(self) -> Operator:
+        return operator_for(self.table, Place(Path("/unused")).pipeline.source)
+
+    @property
+    def emits_open_rows(self) -> bool:
+        return self.table.output_mode != "append"
+
+
+@dataclass
+class KindPlace(Place):
+    """A root whose pipeline has one table of a kind."""
+
+    kind: Kind = field(kw_only=True)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        watermark = {"delay": "10 minutes", "seal_after_idle": IDLE}
+        self.content = clicks(watermark=watermark)
+        return super().pipeline.model_copy(update={"tables": {TABLE: self.kind.table}})
+
+    def known(self) -> Known:
+        """The rows of gold; an identity that stands there twice is an error."""
+        operator = self.kind.operator
+        found: Known = {}
+        for row in self.gold(TABLE).to_pylist():
+            identity = tuple(row[name] for name in operator.identity)
+            assert identity not in found, f"{identity} stands twice in gold"
+            found[identity] = tuple(row[name] for name in operator.values)
+        return found
+
+
+def event(minute: float, key: str | None = "a", amount: int = 1) -> Row:
+    return {"at": DAY + minute * MINUTE, "key": key, "amount": amount}
+
+
+def as_json(rows: Sequence[Row]) -> list[Row]:
+    return [{**row, "at": row["at"].isoformat()} for row in rows]
+
+
+def landings(seed: int, runs: int = 4) -> list[list[Row]]:
+    """What lands before each run: rows that go on with time, late ones, and some beside others."""
+    draw = Random(seed)
+    found = []
+    for run in range(runs):
+        fresh = [40 * run + draw.uniform(0, 40) for _ in range(draw.randint(3, 9))]
+        late = [draw.uniform(0, 40 * run + 1) for _ in range(draw.randint(0, 6))]
+        near = [minute + draw.uniform(0, 2) for minute in draw.sample(fresh, 2)]
+        minutes = [*fresh, *late, *near]
+        found.append([event(minute, draw.choice("ab") if draw.random() < 0.9 else None)
+                      for minute in minutes])  # fmt: skip
+    return found
+
+
+def windows(table: WindowTable) -> Callable[[Sequence[Row]], Known]:
+    length, slide = table.window.length, table.window.slide
+
+    def model(rows: Sequence[Row]) -> Known:
+        amounts: defaultdict[tuple[datetime, str | None], list[int]] = defaultdict(list)
+        for row in rows:
+            start = EPOCH + (row["at"] - EPOCH) // slide * slide
+            while start + length > row["at"]:
+                amounts[start, row["key"]].append(row["amount"])
+                start -= slide
+        return {
+            (start, key): (start + length, len(held), sum(held), len(held))
+            for (start, key), held in amounts.items()
+        }
+
+    return model
+
+
+def stretches(table: StretchTable) -> Callable[[Sequence[Row]], Known]:
+    length = table.window.length
+
+    def model(rows: Sequence[Row]) -> Known:
+        times: defaultdict[tuple[datetime, str | None], list[datetime]] = defaultdict(list)
+        for row in rows:
+            start = EPOCH + (row["at"] - EPOCH) // length * length
+            times[start, row["key"]].append(row["at"])
+        return {
+            (held[0], key): (start + length, held[-1], len(held))
+            for (start, key), all_times in times.items()
+            for held in _parted(sorted(all_times), table.gap)
+        }
+
+    return model
+
+
+def _parted(times: Sequence[datetime], gap: timedelta) -> Iterator[list[datetime]]:
+    held: list[datetime] = []
+    for time in times:
+        if held and time - held[-1] > gap:
+            yield held
+            held = []
+        held.append(time)
+    yield held
+
+
+def _windows(mode: str, length: int = 10, slide: int = 10) -> WindowTable:
+    return WindowTable.model_validate(
+        {
+            "window": {"length": f"{length} minutes", "slide": f"{slide} minutes"},
+            "group_by": ["key"],
+            "measures": {"events": "count(*)", "amount": "sum(amount)"},
+            "output_mode": mode,
+            "accept_unbounded_state": mode == "complete",
+        }
+    )
+
+
+def _stretches(length: int = 30, gap: int = 3) -> StretchTable:
+    content = {"window": {"length": f"{length} minutes"}, "group_by": ["key"], "gap": gap * MINUTE}
+    return StretchTable.model_validate(content)
+
+
+def _kinds() -> Iterator[Kind]:
+    for mode in ("update", "append", "complete"):
+        table = _windows(mode)
+        yield Kind(f"windows-{mode}", table, windows(table), [_windows(mode, 20, 10)])
+    sliding = _windows("update", 15, 5)
+    yield Kind("sliding", sliding, windows(sliding), [_windows("update", 15, 15)])
+    gaps = _stretches()
+    yield Kind("stretches", gaps, stretches(gaps), [_stretches(gap=4), _stretches(length=20)])
+
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _kinds()}
+
+
+def place_of(root: Path, kind: Kind) -> KindPlace:
+    return KindPlace(root, kind=kind)

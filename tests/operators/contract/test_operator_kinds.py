@@ -1,0 +1,295 @@
+"""What every kind of operator keeps: its closed rows are a function of bronze alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.running import run_warm, succeed
+from tests.operators.contract import stretches
+from tests.operators.contract.kinds import (
+    DAY,
+    KINDS,
+    MINUTE,
+    TABLE,
+    Kind,
+    KindPlace,
+    Known,
+    Row,
+    as_json,
+    event,
+    landings,
+    place_of,
+)
+from tests.streaming.audits import audit, backfill_warm
+from tidemark import commit_point
+from tidemark.gold.state import gold_state
+from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.operators.operator import BRONZE
+from tidemark.pipeline.difference import ChangeVerdict
+from tidemark.pipeline.instants import epoch_ms, instant_of
+from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.run import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LONG = pytest.mark.long
+POINTS = ("windows of the stream", "recomputed windows", "gold")
+
+# Of several forms of a kind one is run each time, the others with the long tests.
+IN_SPARK = [
+    pytest.param(kind, id=name, marks=() if name in ("windows-update", "stretches") else LONG)
+    for name, kind in KINDS.items()
+]
+
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+in_spark = pytest.mark.parametrize("kind", IN_SPARK)
+rows_of_a_day = st.lists(
+    st.builds(event, st.integers(0, 300), st.sampled_from(["a", "b", None])),
+    min_size=1,
+    max_size=30,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _known_to_spark() -> None:
+    stretches.register_in_spark()
+
+
+# Without Spark.
+
+
+@each_kind
+def test_identity_and_values_share_no_column_and_hold_those_of_every_kind(kind: Kind) -> None:
+    operator = kind.operator
+    names = (*operator.identity, *operator.values)
+    assert len(set(names)) == len(names)
+    assert "window_start" in operator.identity
+    assert {"window_end", "rows"} <= set(operator.values)
+    assert BRONZE in operator.inputs
+
+
+@each_kind
+@given(rows=rows_of_a_day, close=st.integers(0, 300))
+def test_no_row_that_is_open_starts_before_what_a_checkpoint_is_seeded_from(
+    kind: Kind, rows: Sequence[Row], close: int
+) -> None:
+    closed_to = DAY + close * MINUTE
+    first = instant_of(kind.operator.first_needed_ms(epoch_ms(closed_to)))
+    opened = [row for row in kind.model(rows) if kind.model(rows)[row][0] > closed_to]
+    assert all(identity[0] >= first for identity in opened)
+    # Nor does an input row before it change what is open.
+    seeded = kind.model([row for row in rows if row["at"] >= first])
+    assert {row: seeded.get(row) for row in opened} == {
+        row: kind.model(rows)[row] for row in opened
+    }
+
+
+@each_kind
+@given(rows=rows_of_a_day, start=st.integers(0, 300), minutes=st.integers(1, 200))
+def test_a_range_holds_rows_by_their_start_and_says_where_the_last_ends(
+    kind: Kind, rows: Sequence[Row], start: int, minutes: int
+) -> None:
+    first, last = DAY + start * MINUTE, DAY + (start + minutes) * MINUTE
+    found = kind.operator.starting_in(first, last)
+    if found is None:
+        return
+    assert first <= found.first_start <= found.last_start
+    held = [
+        values
+        for identity, values in kind.model(rows).items()
+        if found.first_start <= identity[0] <= found.last_start
+    ]
+    assert all(values[0] <= found.last_end for values in held)
+
+
+@each_kind
+def test_what_is_open_first_and_what_is_kept_first_are_where_ranges_begin(kind: Kind) -> None:
+    operator, close = kind.operator, DAY + 61 * MINUTE
+    opened = operator.first_open_start(epoch_ms(close))
+    for first in (opened, operator.first_kept_start(epoch_ms(close))):
+        found = operator.starting_in(first, first + timedelta(days=1))
+        assert found is not None
+        assert found.first_start == first
+    before = operator.starting_in(DAY, opened)
+    assert before is not None
+    assert before.last_end <= close
+
+
+@each_kind
+def test_another_definition_is_refused_and_the_same_is_no_difference(kind: Kind) -> None:
+    assert list(kind.operator.definition_changes("t", kind.table)) == []
+    assert kind.changed
+    for other in kind.changed:
+        found = list(kind.operator.definition_changes("t", other))
+        assert [one.verdict for one in found] == [ChangeVerdict.NEW_GENERATION] * len(found) != []
+
+
+@each_kind
+def test_a_watermark_that_stays_leaves_nothing_due(kind: Kind) -> None:
+    assert kind.operator.why_due(1_000, 1_000) is None
+
+
+# In Spark: each kind's runs, in the warm session.
+
+
+def closed(known: Known, close_ms: int) -> Known:
+    return {row: values for row, values in known.items() if epoch_ms(values[0]) <= close_ms}
+
+
+def close_ms(place: KindPlace) -> int:
+    return gold_state(DeltaTable(place.places.gold(TABLE))).close_ms
+
+
+def check_gold(place: KindPlace, rows: Sequence[Row]) -> None:
+    """Gold is what one batch over all rows gives, as far as it shows them."""
+    expected, frontier = place.kind.model(rows), close_ms(place)
+    known = place.known()
+    assert closed(known, frontier) == closed(expected, frontier)
+    if place.kind.emits_open_rows:
+        assert known == expected
+    else:
+        assert known == closed(known, frontier)
+    status = {row["status"] for row in place.gold(TABLE).to_pylist()
+              if epoch_ms(row["window_end"]) <= frontier}  # fmt: skip
+    assert status <= {"final", "corrected"}
+
+
+def run_all(spark: SparkSession, place: KindPlace, landed: Sequence[Sequence[Row]]) -> list[Row]:
+    rows: list[Row] = []
+    for number, new in enumerate(landed):
+        place.land(f"{number}.json", as_json(new))
+        rows += new
+        succeed(spark, place, f"run-{number}")
+        check_gold(place, rows)
+    return rows
+
+
+@pytest.fixture(scope="module", params=IN_SPARK)
+def ran(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[KindPlace, list[Row]]:
+    """Runs with late rows, gold compared after each; then an idle one that sealed."""
+    kind: Kind = request.param
+    place = place_of(tmp_path_factory.mktemp(kind.name), kind)
+    rows = run_all(spark, place, landings(seed=18))
+    return place, rows
+
+
+def run_of(place: KindPlace) -> Run:
+    return Run(place.pipeline, place.settings, "look", epoch_ms(DAY))
+
+
+def test_after_runs_with_late_rows_the_ledger_can_be_built_again_and_balances(
+    ran: tuple[KindPlace, list[Row]],
+) -> None:
+    place, rows = ran
+    lines = rebuilt_lines(Ledgered(place.pipeline, place.warehouse))
+    assert [line for line in lines if line.difference] == []
+    assert sum(line.accepted or 0 for line in lines if line.kind == "ingest") == len(rows)
+    late = [line for line in lines if line.kind == "late"]
+    assert late, "the landings have no late row: this shows nothing"
+
+
+def test_without_anything_new_there_is_nothing_for_spark_and_a_run_changes_nothing(
+    spark: SparkSession, ran: tuple[KindPlace, list[Row]]
+) -> None:
+    place, rows = ran
+    assert isinstance(look(run_of(place)), NothingNew)
+    before = place.known()
+    succeed(spark, place, "again", scheduled=DAY)
+    assert place.known() == before
+    check_gold(place, rows)
+
+
+def test_an_audit_finds_gold_equal_and_a_backfill_brings_back_what_was_damaged(
+    spark: SparkSession, ran: tuple[KindPlace, list[Row]]
+) -> None:
+    place, _ = ran
+    assert audit(spark, place).outcome == "equal"
+    before, gold = place.known(), DeltaTable(place.places.gold(TABLE))
+    whole = gold.to_pyarrow_dataset().to_table()
+    gold.delete("key = 'a' AND status <> 'provisional'")
+    invented = whole.slice(0, 1).set_column(whole.column_names.index("key"), "key", [["invented"]])
+    write_deltalake(gold, invented, mode="append")
+    found = audit(spark, place).tables[TABLE].found
+    assert (found.only_in_bronze > 0, found.only_in_gold) == (True, 1)
+    result = backfill_warm(spark, place, *whole_range(place), table=TABLE)
+    assert result.error is None, result.error
+    assert place.known() == before
+    assert audit(spark, place).outcome == "equal"
+
+
+def whole_range(place: KindPlace) -> tuple[Any, Any]:
+    """The widest range of closed rows."""
+    return DAY - timedelta(hours=1), place.kind.operator.first_open_start(close_ms(place))
+
+
+@in_spark
+def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
+    spark: SparkSession, tmp_path: Path, kind: Kind
+) -> None:
+    place = place_of(tmp_path, kind)
+    rows = [event(minute, key) for minute in (1, 2, 8, 35, 36) for key in ("a", None)]
+    place.land("1.json", as_json(rows))
+    succeed(spark, place, "first", scheduled=DAY)
+    succeed(spark, place, "idle", scheduled=DAY + timedelta(days=1))
+    assert close_ms(place) == max(epoch_ms(values[0]) for values in kind.model(rows).values())
+    assert place.known() == kind.model(rows)
+    rows.append(event(5))
+    place.land("2.json", as_json([event(5)]))
+    succeed(spark, place, "late", scheduled=DAY + timedelta(days=1))
+    assert place.known() == kind.model(rows)
+
+
+@in_spark
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_that_ends_at_a_point_and_goes_on_is_as_if_it_had_not(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, when: str
+) -> None:
+    place, landed = place_of(tmp_path, kind), landings(seed=181, runs=2 + len(POINTS))
+    rows = run_all(spark, place, landed[:2])
+    for number, point in enumerate(POINTS, 2):
+
+        def reached(name: str, at: str, given: tuple[object, ...], point: str = point) -> None:
+            if (name, at) == (point, when):
+                raise RuntimeError(f"ended {when} {point}")
+
+        place.land(f"{number}.json", as_json(landed[number]))
+        rows += landed[number]
+        monkeypatch.setattr(commit_point, "on_reach", reached)
+        assert run_warm(spark, place, f"killed-{number}").error is not None
+        monkeypatch.setattr(commit_point, "on_reach", None)
+        succeed(spark, place, f"again-{number}")
+        check_gold(place, rows)
+
+
+# Rows that merge, and go.
+
+
+def test_a_late_row_between_two_closed_stretches_makes_them_one_in_one_commit_of_gold(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_of(tmp_path, KINDS["stretches"])
+    rows = [event(1), event(6), event(100)]
+    place.land("1.json", as_json(rows))
+    succeed(spark, place, "first")
+    gold = DeltaTable(place.places.gold(TABLE))
+    assert len(place.known()) == 2
+    place.land("2.json", as_json([event(3.5)]))
+    before = gold.version()
+    succeed(spark, place, "late")
+    assert DeltaTable(gold.table_uri).version() == before + 1
+    assert place.known() == closed(place.kind.model([*rows, event(3.5)]), close_ms(place))
+    (row,) = place.gold(TABLE).to_pylist()
+    assert (row["rows"], row["status"], row["revision"]) == (3, "corrected", 1)
+    gone = [row for row in place.changes(TABLE).to_pylist() if not row["rows"]]
+    assert [(row["window_start"], row["cause"]) for row in gone] == [(DAY + 6 * MINUTE, "late")]
