@@ -22,8 +22,9 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.contract.contract import write_contract
-from tidemark.runs.contract.differences import contract_differences
+from tidemark.runs.contract.aggregate_changes import aggregate_changes
+from tidemark.runs.contract.contract import Contract, write_contract
+from tidemark.runs.contract.ingest_changes import ingest_changes
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -73,6 +74,12 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
         if changes and query.checkpoint.restart_case().startswith("repeats"):
             unfinished.append(query)
     return Comparison(tuple(queries), tuple(found), tuple(unfinished))
+
+
+def contract_differences(recorded: Contract, asked: Contract) -> tuple[Difference, ...]:
+    """What differs for a query; none where it is the same to it. Pure."""
+    compare = ingest_changes if asked.query == INGEST else aggregate_changes
+    return tuple(compare(recorded, asked))
 
 
 def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
