@@ -57,7 +57,7 @@ def pipeline_dags(
     here, and `raise_invalid_pipelines` tells of them.
     """
     try:
-        used = load_settings(Path(settings) if settings else None)
+        used = load_settings(settings)
     except SettingsInvalid:
         return {}
     arguments = {**task_defaults(used), **(default_args or {})}

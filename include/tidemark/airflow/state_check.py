@@ -30,7 +30,7 @@ class StateCheckOperator(PipelineOperator):
         from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
 
         with as_task_failure("The state check"):
-            pipeline, settings = self.load()
+            settings, pipeline = self.own_settings(), self.own_pipeline()
             run_id, upkeep = str(context["run_id"]), Warehouse.of(pipeline.name, settings).upkeep
             checked = check_pipeline(pipeline, settings)
             record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked)
