@@ -8,10 +8,9 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.console import report_console, report_table
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
@@ -32,7 +31,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 def print_status_overview(statuses: Sequence[PipelineStatus], folder: str, now: datetime) -> None:
     """A line for each pipeline, and below it what is to be done about those not well."""
-    console = _console()
+    console = report_console(_WIDTH_OF_A_FILE)
     if not statuses:
         console.print(f"There is no pipeline yet: {folder} holds no pipeline file.", soft_wrap=True)
         return
@@ -45,7 +44,7 @@ def print_status_overview(statuses: Sequence[PipelineStatus], folder: str, now: 
 
 def print_pipeline(status: PipelineStatus) -> None:
     """What to do, the tables, and the recent runs."""
-    console = _console()
+    console = report_console(_WIDTH_OF_A_FILE)
     console.print(f"{status.name}: {status.state}\nTo do: {status.next_step}", soft_wrap=True)
     if status.problem is not None:
         console.print(f"\n{status.problem}", soft_wrap=True)
@@ -134,9 +133,8 @@ def _of_run(run: RecentRun) -> dict[str, str]:
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name in _TEXTS else "right", overflow="fold")
+    columns = [name if name in _TEXTS else f">{name}" for name in rows[0]]
+    table = report_table(*columns, overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     return table
@@ -171,10 +169,3 @@ def _sum(known: bool, numbers: Iterable[int]) -> str:
 
 def _iso(value: datetime) -> str:
     return value.isoformat()
-
-
-def _console() -> Console:
-    console = Console(highlight=False, markup=False)
-    # A file or pipe has no width; a table that is cut would lose numbers.
-    width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
-    return Console(highlight=False, markup=False, width=width)

@@ -61,11 +61,11 @@ def judge_ledger(ledger: TablePlace, pipeline: str) -> CheckVerdict:
 
 
 def _verdict(
-    rows: PlannedRows, check: str, looked_at: int, unexpected: int, sql: str
+    rows: PlannedRows, name: str, looked_at: int, unexpected: int, sql: str
 ) -> CheckVerdict:
     return CheckVerdict(
         table=rows.name,
-        check=check,
+        check=name,
         severity="fail",
         passed=unexpected == 0,
         observed=f"{unexpected:,} of {looked_at:,} windows break it",

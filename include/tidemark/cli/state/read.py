@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.box import SIMPLE
-from rich.table import Table
-
-from tidemark.cli.checkpoint.show import report_console
+from tidemark.cli.console import report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import absolute
@@ -78,9 +75,7 @@ def _read(request: StateRequest, settings: Settings, file: Path | None, master: 
 
 
 def _show(result: StateRows) -> None:
-    table = Table(box=SIMPLE, show_edge=False)
-    for name in result.columns:
-        table.add_column(name, overflow="fold")
+    table = report_table(*result.columns, overflow="fold")
     for text in result.rows:
         row = json.loads(text)
         table.add_row(*(_cell(row[name]) for name in result.columns))

@@ -12,22 +12,20 @@ from rich.box import SIMPLE
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from tidemark.cli.console import report_console
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.storage.delta.place import TablePlace
 
 SHOWN = 10
-_WIDTH_OF_A_FILE = 140
 _LONGEST_CELL = 40
 _LONGEST_LINE = 120
 
 
 def print_trial(pipeline: Pipeline, places: Places) -> None:
     """Print what is there; a run that failed may have left less."""
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    console = report_console()
     for name, table in pipeline.tables.items():
         columns = ["window_start", *table.group_by, *table.measures, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
