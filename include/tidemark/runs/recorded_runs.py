@@ -7,6 +7,8 @@ published and was killed before it could write its row gets one from gold's comm
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +26,7 @@ from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
+_LOG = logging.getLogger(__name__)
 HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
 
 _TIME = pa.timestamp("us", "UTC")
@@ -78,6 +81,17 @@ _RECENT = 20
 def record_run(runs: TablePlace, result: RunResult) -> None:
     """Append the run's row, unless the table has it."""
     _append_missing(runs, result.pipeline, _row(result))
+
+
+def try_to_record_run(
+    runs: TablePlace, result: RunResult, say: Callable[[str], object] = _LOG.warning
+) -> None:
+    """As `record_run`, of a run that is over. It is as good without its row, whatever keeps that
+    from being written: the next start says what is missing of a published one."""
+    try:
+        record_run(runs, result)
+    except Exception as error:  # noqa: BLE001  see above
+        say(f"the row of {result.run_id} in {runs.uri} is missing: {error}")
 
 
 @commit_point(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from rich.table import Table
 from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
-from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -47,8 +45,7 @@ def compact_pipeline(
     uri = Places(settings.root, pipeline.name).result(run_id)
     arguments = ["--pipeline", name, "--run-id", run_id, "--result", uri]
     arguments += [*(["--settings", str(file)] if file else []), *(["--all"] if every else [])]
-    environment = job_environment(os.environ)
-    result = run_job(CompactionResult, _JOB, uri, settings, master, arguments, environment)
+    result = run_job(CompactionResult, _JOB, uri, settings, master, arguments)
     _print_result(result, in_json)
     return failure_exit_code(result.error) if result.error else SUCCESS
 

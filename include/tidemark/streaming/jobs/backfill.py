@@ -26,7 +26,7 @@ from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
-from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
@@ -235,8 +235,6 @@ def _check_lines(done: BackfillSoFar) -> Iterator[str]:
 
 
 def _record(run: Run, result: BackfillResult, progress: Progress, done: BackfillSoFar) -> None:
-    """The backfill's row of `ops/runs`. Without it the backfill is as good: the next start says
-    what is missing of a published one."""
     row = RunResult(
         pipeline=result.pipeline,
         run_id=result.run_id,
@@ -252,10 +250,7 @@ def _record(run: Run, result: BackfillResult, progress: Progress, done: Backfill
         took_over=result.took_over,
         error=result.error,
     )
-    try:
-        record_run(run.warehouse.runs, row)
-    except Exception as error:  # noqa: BLE001  the backfill itself is over, whatever this was
-        progress.say(f"the backfill's row in {run.places.runs} is missing: {error}")
+    try_to_record_run(run.warehouse.runs, row, progress.say)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
-from tidemark.runs.recorded_runs import record_run
+from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.halt import halt
@@ -101,7 +101,7 @@ def run_once(
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = run_result(run, outcome, started, progress.batches, progress.seconds, error)
-    _record(run, result, progress)
+    try_to_record_run(run.warehouse.runs, result, progress.say)
     return result
 
 
@@ -111,15 +111,6 @@ def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
     note = publish_note(run.run_id, started)
     outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
     outcome.held = False
-
-
-def _record(run: Run, result: RunResult, progress: Progress) -> None:
-    """The run's row of `ops/runs`. Without it the run is as good: the next start says what is
-    missing of a published one."""
-    try:
-        record_run(run.warehouse.runs, result)
-    except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
-        progress.say(f"the run's row in {run.places.runs} is missing: {error}")
 
 
 if __name__ == "__main__":
