@@ -13,7 +13,7 @@ from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_run
-from tidemark.airflow.outcome import log_lines, summary
+from tidemark.airflow.outcome import log_lines
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.jvm import jvm_variables
@@ -70,8 +70,22 @@ class StreamOperator(JobOperator):
         return log_lines(result)
 
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
+        """What goes to XCom: small, and without anything that a pipeline's rows hold."""
         gauge_run(result)
-        return summary(result, uri)
+        return {
+            "result": uri,
+            "rows": result.rows.model_dump(),
+            "took_over": result.took_over,
+            "tables": {
+                name: {
+                    "windows_changed": table.windows_changed,
+                    "late_rows": table.late.rows + table.late.partly,
+                    "windows_corrected": table.late.corrected,
+                    "watermark_ms": table.watermark_after_ms,
+                }
+                for name, table in result.tables.items()
+            },
+        }
 
 
 def _schedule(context: Context) -> tuple[datetime, str]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import duckdb
 from rich.box import SIMPLE
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -17,6 +16,7 @@ from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 SHOWN = 10
 _LONGEST_CELL = 40
@@ -72,8 +72,7 @@ def _first_rows(
         return 0, []
     chosen = ", ".join(map(_quoted, columns))
     in_order = ", ".join(f"{_quoted(name)} NULLS FIRST" for name in order)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("found", found.to_pyarrow_dataset())
         ((count,),) = connection.execute("SELECT count(*) FROM found").fetchall()
         sql = f"SELECT {chosen} FROM found ORDER BY {in_order} LIMIT {SHOWN}"
