@@ -65,11 +65,12 @@ def pipeline_dags(
         return {}
     arguments = {**task_defaults(used), **(default_args or {})}
     file = str(Path(settings).absolute()) if settings else None
+    task = {"settings_file": file, "conn_id": conn_id}
     alerts = (as_callbacks(on_failure), as_callbacks(on_recovery))
     made = [
         dag
         for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id), alerts)
+        for dag in _dags_of(pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts)
     ]
     return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
@@ -100,10 +101,6 @@ def _dags_of(
         backfill_dag(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
-
-
-def _task(path: Path, settings_file: str | None, conn_id: str) -> dict[str, Any]:
-    return {"pipeline_file": str(path), "settings_file": settings_file, "conn_id": conn_id}
 
 
 def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[str, Any]:

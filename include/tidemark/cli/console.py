@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 from rich.box import SIMPLE
 from rich.console import Console, JustifyMethod, OverflowMethod
@@ -28,5 +29,5 @@ def report_table(*columns: str, overflow: OverflowMethod = "ellipsis") -> Table:
 
 
 def print_documents(documents: list[dict[str, object]]) -> None:
-    """A list, also of one checkpoint, so that a reader needs no second case."""
-    print(json.dumps(documents, indent=2, ensure_ascii=False))
+    """A list, also of one, so that a reader needs no second case. Times are ISO 8601."""
+    print(json.dumps(documents, indent=2, ensure_ascii=False, default=datetime.isoformat))

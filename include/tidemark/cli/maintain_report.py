@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -23,12 +22,8 @@ def print_plans(plans: Sequence[MaintenancePlan], applied: bool) -> None:
     console.print(_sentence(plans, applied), soft_wrap=True)
 
 
-def plans_as_json(plans: Sequence[MaintenancePlan], applied: bool) -> str:
-    """All parts of all plans, those without anything to do as well."""
-    return json.dumps([_plan(plan, applied) for plan in plans], indent=2, ensure_ascii=False)
-
-
-def _plan(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
+def maintenance_json(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
+    """All parts of a plan, those without anything to do as well."""
     return {
         "name": plan.name,
         "uri": plan.uri,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tidemark.cli.console import report_console, report_table
+from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
@@ -63,10 +62,8 @@ def print_pipeline(status: PipelineStatus) -> None:
 
 
 def print_statuses(statuses: Sequence[PipelineStatus]) -> None:
-    """A list, also of one pipeline, so that a reader needs no second case. Times are ISO 8601."""
-    print(
-        json.dumps([_document(one) for one in statuses], indent=2, ensure_ascii=False, default=_iso)
-    )
+    """As JSON, all that is known of each."""
+    print_documents([_document(one) for one in statuses])
 
 
 def _document(status: PipelineStatus) -> dict[str, Any]:
@@ -165,7 +162,3 @@ def _share(part: int, whole: int) -> str:
 
 def _sum(known: bool, numbers: Iterable[int]) -> str:
     return f"{sum(numbers):,}" if known else _NONE
-
-
-def _iso(value: datetime) -> str:
-    return value.isoformat()

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from tidemark.checkpoint.reading.compressed import is_lz4
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Log, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.log_formats import parse_commit, parse_metadata, parse_offsets
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read_sources import read_sources
-from tidemark.checkpoint.reading.read_state import read_operators
+from tidemark.checkpoint.reading.read_state import is_lz4, read_operators
 from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts

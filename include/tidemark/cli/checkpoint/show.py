@@ -12,7 +12,7 @@ from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosis
 from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
-from tidemark.cli.checkpoint.overview import Overview, overview
+from tidemark.cli.checkpoint.overview import overview
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
 from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.exit_codes import VERDICTS
@@ -24,13 +24,14 @@ def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
     documents: list[dict[str, object]] = []
     for target in targets.checkpoints:
         facts = read_target(target, targets)
-        overview = None if facts is None else _overview(facts, target)
+        newest = target.known.newest_event_ms, target.newest_version
+        found = None if facts is None else overview(facts, *newest)
         if in_json:
-            documents.append(head(target) | ({} if overview is None else overview.as_json()))
-        elif overview is None:
+            documents.append(head(target) | ({} if found is None else found.as_json()))
+        elif found is None:
             console.print(f"\n{target.name}: no query has started yet")
         else:
-            print_checkpoint_overview(console, target.name, overview)
+            print_checkpoint_overview(console, target.name, found)
     if in_json:
         print_documents(documents)
 
@@ -72,10 +73,6 @@ def read_target(target: CheckpointTarget, targets: CheckpointTargets) -> Checkpo
             target.place,
             on_listed=lambda files: status.update(f"{target.name}: {files:,} files; reading"),
         )
-
-
-def _overview(facts: CheckpointFacts, target: CheckpointTarget) -> Overview:
-    return overview(facts, target.known.newest_event_ms, target.newest_version)
 
 
 def head(target: CheckpointTarget) -> dict[str, object]:
