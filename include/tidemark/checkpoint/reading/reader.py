@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidemark.checkpoint.reading.checksums import matches_twin, parse_checksum, twin_of
+from tidemark.checkpoint.reading.checksums import matches_twin, recorded_size, twin_of
 from tidemark.checkpoint.reading.facts import FileProblem, Unreadable
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat
 from tidemark.errors import StorageUnavailable
@@ -67,6 +67,6 @@ class CheckpointReader:
         if checksum not in self.files:
             return True
         try:
-            return parse_checksum(self.place.read(checksum)).file_size == len(data)
+            return recorded_size(self.place.read(checksum)) == len(data)
         except NotTheFormat:
             return False
