@@ -93,9 +93,9 @@ def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
     return Admitted(pipeline, to_record, tuple(str(found) for found in compared.differences))
 
 
-def record_contracts(admitted: Admitted, settings: Settings) -> None:
-    """Record the contracts, once the tables are there and before the first batch. Repeatable."""
-    warehouse = Warehouse.of(admitted.pipeline.name, settings)
+def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
+    """Record the contracts behind the warehouse's fence, once the tables are there and before the
+    first batch. Repeatable."""
     for query in admitted.to_record:
         contract = query.asked
         if query.recorded is not None:
@@ -104,7 +104,8 @@ def record_contracts(admitted: Admitted, settings: Settings) -> None:
         if query.name != INGEST:
             gold = warehouse.gold(query.name).existing()
             contract = contract.with_types(column_types(gold))
-        write_contract(query.place, contract, settings.storage_options)
+        warehouse.fence()
+        write_contract(query.place, contract, warehouse.options)
 
 
 def contract_refusal(
