@@ -28,6 +28,7 @@ from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import StateLimits
+from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.state.compact import compact_state
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
@@ -80,9 +81,9 @@ def measure(
         query.run()
     shutil.copytree(made / "long", made / "compacted")
     plan = _plan(made / "compacted")
-    found = Measured(store, plan.check.longest)
+    found = Measured(store, plan.state.longest)
     begin = time.monotonic()
-    compact_state(spark, plan, {})
+    compact_state(spark, plan, FilePlace(plan.uri))
     found.compaction = round(time.monotonic() - begin, 3)
     stop_stores(spark)
     land(source, chain, ROWS, KEYS)
@@ -102,7 +103,7 @@ def measure(
 
 
 def _plan(checkpoint: Path) -> CompactionPlan:
-    facts = read_checkpoint(str(checkpoint), {})
+    facts = read_checkpoint(FilePlace(str(checkpoint)))
     check = check_state(inventory(facts), StateLimits())
     return plan_compaction(facts, judge_checkpoint(facts, datetime.now(UTC)), check, every=True)
 

@@ -26,6 +26,7 @@ from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
+from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.operators.windows import StreamedWindows
 
 ROWS = 300
@@ -156,7 +157,7 @@ def measure(spark: SparkSession, keys: int, runs: int, folder: Path) -> list[Mea
             before = _jvm_cpu()
             one.seconds.append(round(query.run(), 3))
             one.cpu.append(round(_jvm_cpu() - before, 3))
-            (store,) = inventory(read_checkpoint(str(query.checkpoint), {})).stores
+            (store,) = inventory(read_checkpoint(FilePlace(str(query.checkpoint)))).stores
             one.longest.append(store.longest)
             state = [file for file in (query.checkpoint / "state").rglob("*") if file.is_file()]
             one.files.append(len(state))

@@ -66,7 +66,7 @@ class Runs:
             check_no_housekeeping_refused(
                 NAME, housekeep_pipeline(found, loaded, run_id, datetime.now(UTC))
             )
-        checks = [one.check for one in check_pipeline(found, loaded) if one.check]
+        checks = [one.state for one in check_pipeline(found, loaded) if one.state]
         self.replayed.append(max(check.longest for check in checks))
         self.files.append(_files(self.place.root))
 

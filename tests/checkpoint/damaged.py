@@ -14,6 +14,7 @@ from tidemark.checkpoint.doctor.findings import Diagnosis, Finding, FindingKind
 from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import Limits, read_checkpoint
+from tidemark.storage.file_place import FilePlace
 
 DATA = Path(__file__).parent / "data"
 # Long after all of the checkpoints in DATA, and after the copies that tests make of them.
@@ -26,7 +27,7 @@ def copy_of(name: str, folder: Path) -> Path:
 
 
 def facts_of(folder: Path, limits: Limits | None = None) -> CheckpointFacts:
-    return read_checkpoint(str(folder), {}, limits)
+    return read_checkpoint(FilePlace(str(folder)), limits)
 
 
 def diagnosis_of(folder: Path, known: QueryFacts | None = None) -> Diagnosis:

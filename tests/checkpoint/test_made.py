@@ -12,7 +12,7 @@ from tests.checkpoint.archives import answers, land_listed, names, unpack
 from tests.checkpoint.damaged import diagnosis_of, facts_of
 from tests.checkpoint.make_checkpoints import KINDS
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.source_offsets import UnknownOffset
 from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.pipeline.instants import instant_text
@@ -97,7 +97,7 @@ def test_operators_are_those_of_the_last_progress(facts: CheckpointFacts, name: 
     }
 
 
-def _name(operator: Operator) -> str | None:
+def _name(operator: StatefulOperator) -> str | None:
     return operator.metadata.name if operator.metadata else None
 
 

@@ -13,6 +13,7 @@ from tidemark.checkpoint.doctor.findings import CheckpointVerdict, FindingKind
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.errors import NotACheckpoint
+from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import remove_files, write_bytes
 
 PLACE = "s3://lake/ä%20b/checkpoints/one"
@@ -33,7 +34,7 @@ def options() -> Iterator[dict[str, str]]:
 def test_a_checkpoint_on_object_storage_is_read_as_a_local_one(
     options: dict[str, str], place: str
 ) -> None:
-    facts, local = read_checkpoint(place, options), facts_of(DATA / "aggregate")
+    facts, local = read_checkpoint(FilePlace(place, options)), facts_of(DATA / "aggregate")
     sections = {kind: one for kind, one in local.sections.items() if kind != "checksums"}
     assert facts == replace(local, uri=place, sections=sections)
     assert judge_checkpoint(facts, NOW).verdict is CheckpointVerdict.CLEAN_END
@@ -43,7 +44,7 @@ def test_damage_on_object_storage_is_found(options: dict[str, str]) -> None:
     delta = f"{PLACE}/state/0/1/2.delta"
     data = (DATA / "aggregate/state/0/1/2.delta").read_bytes()
     remove_files([delta], options)
-    told = judge_checkpoint(read_checkpoint(PLACE, options), NOW)
+    told = judge_checkpoint(read_checkpoint(FilePlace(PLACE, options)), NOW)
     write_bytes(delta, data, options)
     assert told.verdict is CheckpointVerdict.DAMAGED
     assert {one.kind for one in told.findings} == {FindingKind.STATE}
@@ -60,4 +61,4 @@ def test_a_place_without_a_checkpoint_is_told(
     options: dict[str, str], place: str, said: str
 ) -> None:
     with pytest.raises(NotACheckpoint, match=said):
-        read_checkpoint(place, options)
+        read_checkpoint(FilePlace(place, options))

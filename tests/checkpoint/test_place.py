@@ -11,11 +11,12 @@ from tests.checkpoint.damaged import DATA, copy_of
 from tests.storage.test_fence import ONE
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.errors import NotACheckpoint
+from tidemark.storage.file_place import FilePlace
 
 
 def said_of(place: Path | str) -> str:
     with pytest.raises(NotACheckpoint) as raised:
-        checkpoint_files(str(place), {})
+        checkpoint_files(FilePlace(str(place)))
     message = str(raised.value)
     assert message.startswith(f"{place} ")
     assert "\n" not in message
@@ -23,9 +24,9 @@ def said_of(place: Path | str) -> str:
 
 
 def test_the_files_of_a_checkpoint_are_named_from_its_folder_on() -> None:
-    names = checkpoint_files(str(DATA / "aggregate"), {})
+    names = checkpoint_files(FilePlace(str(DATA / "aggregate")))
     assert {"metadata", ".metadata.crc", "offsets/0", "state/0/1/4.delta"} <= names.keys()
-    assert names.keys() == checkpoint_files((DATA / "aggregate").as_uri(), {}).keys()
+    assert names.keys() == checkpoint_files(FilePlace((DATA / "aggregate").as_uri())).keys()
 
 
 def test_a_place_that_does_not_exist_is_told(tmp_path: Path) -> None:
@@ -71,4 +72,4 @@ def test_a_folder_inside_a_checkpoint_names_the_checkpoint(tmp_path: Path) -> No
 def test_a_checkpoint_that_lost_its_identity_is_still_one(tmp_path: Path) -> None:
     folder = copy_of("aggregate", tmp_path)
     (folder / "metadata").unlink()
-    assert "offsets/3" in checkpoint_files(str(folder), {})
+    assert "offsets/3" in checkpoint_files(FilePlace(str(folder)))

@@ -16,6 +16,7 @@ from tidemark.checkpoint.reading.read import Limits, read_checkpoint
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, FileOffset
 from tidemark.checkpoint.reading.state_files import Provider
 from tidemark.checkpoint.reading.state_metadata import StateSchema
+from tidemark.storage.file_place import FilePlace
 
 
 def test_a_stateful_checkpoint_tells_its_batches_sources_and_state() -> None:
@@ -165,7 +166,7 @@ def test_a_checkpoint_of_spark_before_conf_was_recorded_is_read(tmp_path: Path) 
 
 def test_a_checkpoint_is_read_by_uri_as_by_path(tmp_path: Path) -> None:
     folder = copy_of("aggregate", tmp_path / "ä b%20")
-    by_path, by_uri = facts_of(folder), read_checkpoint(folder.as_uri(), {})
+    by_path, by_uri = facts_of(folder), read_checkpoint(FilePlace(folder.as_uri()))
     assert replace(by_uri, uri=by_path.uri) == by_path
     assert len(by_path.operators) == 1
 

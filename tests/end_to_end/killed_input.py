@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks, query
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.record import HOUSEKEEPING, append_upkeep, row_head
@@ -136,7 +137,9 @@ def grow_old(place: Place) -> None:
     for _ in range(10):
         fence_tables([place.warehouse.bronze], 1)
     long_ago = NOW - timedelta(days=100)
-    head = row_head(place.name, "old", long_ago, HOUSEKEEPING, InUse("ingest", None, ""))
+    head = row_head(
+        place.name, "old", long_ago, HOUSEKEEPING, InUse("ingest", None, Checkpoint(""))
+    )
     append_upkeep(place.warehouse.upkeep, [head])
     append_upkeep(place.warehouse.upkeep, [head | {"time": NOW}])
     left = Path(place.places.bronze, "BATCH-1", "part-0.parquet")

@@ -22,8 +22,8 @@ PACKAGES = (
     "streaming", "quality", "storage", "checkpoint", "sources", "operators", "gold", "ledger",
     "runs", "upkeep",
 )  # fmt: skip
-# The door to files: its callers are the ones that write.
-PRIMITIVES = "tidemark.storage.files"
+# The doors to files: their callers are the ones that write.
+PRIMITIVES = ("tidemark.storage.files:", "tidemark.storage.file_place:")
 # A table of its own that somebody asked for; no run reads it.
 NO_RUNS = {"tidemark.streaming.jobs.read_state:_write_table"}
 

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from tests.gold.windows import Windows, at, millis, window
 from tests.kit.running import Place
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import Late, TableResult
 from tidemark.runs.recorded_runs import record_run
 from tidemark.runs.results.result import RunResult
@@ -88,7 +89,7 @@ def housekept(place: Place, time: datetime, **state: int) -> None:
     """A housekeeping of each table's checkpoint, with the bytes of state that it left."""
     kept = [
         Kept(
-            InUse(table, 1, f"{place.places.checkpoints}/{table}/1"),
+            InUse(table, 1, Checkpoint(f"{place.places.checkpoints}/{table}/1")),
             HousekeepingPlan(
                 "",
                 CheckpointVerdict.CLEAN_END,
@@ -106,6 +107,6 @@ def housekept(place: Place, time: datetime, **state: int) -> None:
 
 def checked(place: Place, time: datetime, *stores: int) -> None:
     """A state check that found stores of these bytes."""
-    query = InUse("per_10m", 1, "")
+    query = InUse("per_10m", 1, Checkpoint(""))
     head = row_head(place.name, "run", time, STATE_CHECK, query) | {"verdict": "healthy"}
     append_upkeep(place.warehouse.upkeep, [head | {"state": {"bytes": size}} for size in stores])

@@ -16,6 +16,7 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER
+from tidemark.runs.contract.check import contract_differences
 from tidemark.runs.contract.contract import (
     FIXED_BY_CHECKPOINT,
     Contract,
@@ -23,7 +24,6 @@ from tidemark.runs.contract.contract import (
     read_contract,
     write_contract,
 )
-from tidemark.runs.contract.differences import contract_differences
 from tidemark.runs.kept_columns import fingerprint
 
 DATA = Path(__file__).parents[1] / "checkpoint" / "data"

@@ -12,7 +12,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 
 from tests.kit.running import Place, clicks
-from tidemark.errors import PipelineChanged
+from tidemark.errors import LeaseLost, PipelineChanged
 from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
 from tidemark.runs.contract.contract import read_contract
 
@@ -73,7 +73,7 @@ def started(place: Place, of: Mapping[str, Any] | None = None) -> Admitted:
     """A run up to where its first batch would be planned."""
     place.content = of or place.content
     admitted = admit(place.pipeline, place.settings)
-    record_contracts(admitted, place.settings)
+    record_contracts(admitted, place.warehouse)
     return admitted
 
 
@@ -86,6 +86,16 @@ def test_a_first_run_records_both_contracts_with_the_types_of_the_table(place: P
         ("events", "long"),
         ("amount", "long"),
     ]
+
+
+def test_a_run_whose_lease_is_lost_records_no_contract(place: Place) -> None:
+    def lost() -> None:
+        raise LeaseLost("gone")
+
+    admitted = admit(place.pipeline, place.settings)
+    with pytest.raises(LeaseLost):
+        record_contracts(admitted, place.warehouse.fenced(lost))
+    assert read_contract(place.places.contract("ingest", 1), {}) is None
 
 
 def test_the_next_run_records_nothing(place: Place) -> None:

@@ -25,6 +25,7 @@ from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateCheck, check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.model import StateLimits
+from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
 # A sixth round still fits into the hour that the rows are of.
@@ -88,11 +89,11 @@ def ran(
 
 
 def check_of(checkpoint: Path) -> StateCheck:
-    return check_state(inventory(read_checkpoint(str(checkpoint), {})), StateLimits())
+    return check_state(inventory(read_checkpoint(FilePlace(str(checkpoint)))), StateLimits())
 
 
 def plan_of(checkpoint: Path, every: bool = True) -> CompactionPlan:
-    facts = read_checkpoint(str(checkpoint), {})
+    facts = read_checkpoint(FilePlace(str(checkpoint)))
     return plan_compaction(facts, judge_checkpoint(facts, NOW), check_of(checkpoint), every)
 
 

@@ -23,7 +23,14 @@ from tests.streaming.kept_state import (
 )
 from tests.upkeep.stores import names
 from tidemark.checkpoint.state.check import StateVerdict
-from tidemark.errors import CompactionRefused, EngineChanged, SnapshotFailed, StateDiffers
+from tidemark.errors import (
+    CompactionRefused,
+    EngineChanged,
+    LeaseLost,
+    SnapshotFailed,
+    StateDiffers,
+)
+from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.known import CALLED, Called, check_engine
 from tidemark.streaming.engine.snapshots import write_snapshots
 from tidemark.streaming.state.compact import compact_state
@@ -69,7 +76,7 @@ def test_a_compacted_query_goes_on_as_one_that_was_left_alone(
     plan = plan_of(compacted)
     assert len(plan.stores) == 2
 
-    figures = compact_state(spark, plan, {})
+    figures = compact_state(spark, plan, FilePlace(plan.uri))
     assert (figures.before.longest, figures.after.longest) == (8, 0)
     assert (figures.before.changes, figures.after.changes) == (16, 0)
     assert figures.rows == stored_rows(spark, str(control), plan.batch, 0).count()
@@ -109,7 +116,7 @@ def test_a_compaction_that_is_repeated_finds_nothing_to_do(
     spark: SparkSession, query: Query, tmp_path: Path
 ) -> None:
     checkpoint = query.copy(tmp_path / "copy")
-    compact_state(spark, plan_of(checkpoint), {})
+    compact_state(spark, plan_of(checkpoint), FilePlace(str(checkpoint)))
     assert plan_of(checkpoint).stores == ()
     assert plan_of(checkpoint).refused is None
 
@@ -124,7 +131,7 @@ def test_dying_after_one_of_two_snapshots_a_start_and_a_repetition_go_on_as_usua
     killed, control = query.copy(tmp_path / "killed"), query.copy(tmp_path / "control")
     plan = plan_of(killed)
     # Only the first: as far as a process came that was killed.
-    write_snapshots(spark, str(killed), plan.conf, plan.version, plan.stores[:1])
+    write_snapshots(spark, FilePlace(str(killed)), plan.conf, plan.version, plan.stores[:1])
     # And what an engine leaves that is killed while it writes.
     for name in (".6.snapshot.8c7c5bd5-8ac1-4d39-8f3e-6d56fe9e6d0f.TID0.tmp", "SSTs/000009-x.sst"):
         leftover = killed / "state/0/1" / name
@@ -133,7 +140,7 @@ def test_dying_after_one_of_two_snapshots_a_start_and_a_repetition_go_on_as_usua
     repeated = Path(shutil.copytree(killed, tmp_path / "repeated"))
     again = plan_of(repeated)
     assert again.stores == plan.stores[1:]
-    assert compact_state(spark, again, {}).after.changes == 0
+    assert compact_state(spark, again, FilePlace(again.uri)).after.changes == 0
     wanted = query.go_on(control)
     assert query.go_on(killed) == wanted
     assert query.go_on(repeated) == wanted
@@ -155,7 +162,7 @@ def test_state_that_differs_afterwards_leaves_the_checkpoint_as_it_was(
             to.with_name(f".{to.name}.crc").unlink(missing_ok=True)
 
     with pytest.raises(StateDiffers, match="state/0/0"):
-        compact_state(spark, plan_of(checkpoint), {}, write=write)
+        compact_state(spark, plan_of(checkpoint), FilePlace(str(checkpoint)), write=write)
     assert files_of(checkpoint) == before
 
 
@@ -166,11 +173,11 @@ def test_a_snapshot_that_the_engine_did_not_write_is_told_and_the_others_go_agai
     before = files_of(checkpoint)
 
     def write(session: SparkSession, *values: Any) -> None:
-        *what, stores, _ = values
+        *what, stores = values
         write_snapshots(session, *what, stores[:1])
 
     with pytest.raises(SnapshotFailed, match="state/0/1"):
-        compact_state(spark, plan_of(checkpoint), {}, write=write)
+        compact_state(spark, plan_of(checkpoint), FilePlace(str(checkpoint)), write=write)
     assert files_of(checkpoint) == before
 
 
@@ -186,12 +193,30 @@ def test_a_delta_that_goes_in_between_is_an_error_of_the_engine_and_nothing_is_l
         write_snapshots(session, *values)
 
     with pytest.raises(SnapshotFailed, match="state/0/1, version 6"):
-        compact_state(spark, plan, {}, write=write)
+        compact_state(spark, plan, FilePlace(plan.uri), write=write)
     assert not [name for name in names(checkpoint) if name.endswith((".snapshot", ".zip", ".sst"))]
+
+
+def test_a_compaction_whose_lease_is_lost_writes_no_snapshot(
+    spark: SparkSession, query: Query, tmp_path: Path
+) -> None:
+    checkpoint = query.copy(tmp_path / "copy")
+    before = files_of(checkpoint)
+
+    def lost() -> None:
+        raise LeaseLost("gone")
+
+    with pytest.raises(LeaseLost):
+        compact_state(spark, plan_of(checkpoint), FilePlace(str(checkpoint), fence=lost))
+    assert files_of(checkpoint) == before
 
 
 def test_another_provider_or_store_is_refused_at_the_door(spark: SparkSession) -> None:
     with pytest.raises(CompactionRefused, match=r"a\.b\.Mine"):
         write_snapshots(
-            spark, "/nowhere", {"spark.sql.streaming.stateStore.providerClass": "a.b.Mine"}, 1, ()
+            spark,
+            FilePlace("/nowhere"),
+            {"spark.sql.streaming.stateStore.providerClass": "a.b.Mine"},
+            1,
+            (),
         )

@@ -24,6 +24,7 @@ from tidemark.checkpoint.state.stores import StoreInventory
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, StateStore, provider_class
+from tidemark.storage.file_place import FilePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,7 @@ class Query:
 
     @property
     def state(self) -> StoreInventory:
-        (store,) = inventory(read_checkpoint(str(self.checkpoint), {})).stores
+        (store,) = inventory(read_checkpoint(FilePlace(str(self.checkpoint)))).stores
         return store
 
     def held(self, *endings: str) -> int:

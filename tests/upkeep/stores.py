@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.rebuild import Rebuild, plan_rebuild
+from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.housekeep import carry_out_housekeeping
 from tidemark.upkeep.plan import HousekeepingPlan
 from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
@@ -22,14 +23,14 @@ class Stopped(Exception):
 
 
 def plan_of(folder: Path, keep: int, now: datetime = NOW) -> HousekeepingPlan:
-    taken = take_stock(str(folder), {}, keep)
+    taken = take_stock(FilePlace(str(folder)), keep)
     return plan_housekeeping(taken, judge_checkpoint(taken.facts, now), Keep(keep), now)
 
 
 def keep_only(folder: Path, keep: int) -> HousekeepingPlan:
     """Plan, and carry it out to its end."""
     plan = plan_of(folder, keep)
-    carry_out_housekeeping(plan, {})
+    carry_out_housekeeping(plan, FilePlace(plan.uri))
     return plan
 
 
@@ -45,7 +46,7 @@ def names(folder: Path) -> set[str]:
 
 def builds(folder: Path, keep: int) -> dict[str, Rebuild]:
     """By store and version, what each kept version is built from."""
-    return dict(_builds(take_stock(str(folder), {}, keep), keep))
+    return dict(_builds(take_stock(FilePlace(str(folder)), keep), keep))
 
 
 def _builds(stock: CheckpointStock, keep: int) -> Iterator[tuple[str, Rebuild]]:

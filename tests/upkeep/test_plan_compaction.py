@@ -14,13 +14,14 @@ from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.pipeline.model import StateLimits
+from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def plan_of(checkpoint: Path, every: bool = True, max_changes: int = 50) -> CompactionPlan:
-    facts = read_checkpoint(str(checkpoint), {})
+    facts = read_checkpoint(FilePlace(str(checkpoint)))
     check = check_state(inventory(facts), StateLimits(max_changes=max_changes))
     return plan_compaction(facts, judge_checkpoint(facts, NOW), check, every)
 
@@ -65,7 +66,7 @@ def test_what_is_not_known_to_work_is_refused_with_the_setting_that_helps(
 @pytest.mark.parametrize("name", ["aggregate-rocksdb", "transform-rocksdb", "files"])
 def test_where_nothing_is_replayed_there_is_nothing_to_do(name: str, tmp_path: Path) -> None:
     plan = plan_of(unpack(f"4.2.0/{name}", tmp_path))
-    assert (plan.stores, plan.refused, plan.check.longest) == ((), None, 0)
+    assert (plan.stores, plan.refused, plan.state.longest) == ((), None, 0)
 
 
 def test_a_batch_that_is_not_committed_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
@@ -16,9 +15,8 @@ from airflow.sdk import Context
 from tidemark.airflow.outcome import log_lines
 from tidemark.airflow.watcher import failed_tasks
 from tidemark.errors import TidemarkError
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.runs.results.newest_try import newest_try
+from tidemark.runs.results.newest_result import newest_try
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 
@@ -83,10 +81,9 @@ class Alert:
     def _result(self, run_id: str) -> RunResult | None:
         """Who is told must not depend on a store that cannot be reached."""
         try:
-            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
-            options = settings.storage_options
-            uri = newest_try(Places(settings.root, self.pipeline), run_id, options)
-            return read_result(RunResult, uri, options) if uri else None
+            settings = load_settings(self.settings_file)
+            uri = newest_try(self.pipeline, settings, run_id)
+            return read_result(RunResult, uri, settings.storage_options) if uri else None
         except TidemarkError:
             _LOG.warning("The result of %s cannot be read", run_id, exc_info=True)
             return None

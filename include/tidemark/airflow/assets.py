@@ -22,7 +22,7 @@ def gold_asset(pipeline: str, table: str, settings: str | Path | None = None) ->
     root, which the Asset's URI begins with. Raises SettingsInvalid. Not `Asset.ref`: Airflow 3.3
     starts a Dag that is scheduled by a reference, and gives it no events.
     """
-    root = load_settings(Path(settings) if settings else None).root
+    root = load_settings(settings).root
     return asset_of(table, Places(root, pipeline))
 
 

@@ -17,17 +17,12 @@ from tidemark.pipeline.places import Places
 RUN_TYPES = ("manual", "operator_triggered")
 
 
-def backfill_dag_id(pipeline: str) -> str:
-    """The id of a pipeline's backfill Dag."""
-    return f"{pipeline}{BACKFILL_SUFFIX}"
-
-
 def backfill_dag(
     pipeline: Pipeline, places: Places, dag_arguments: dict[str, Any], task: dict[str, Any]
 ) -> DAG:
     """The Dag. `dag_arguments` are those of the stream's Dag too, `task` those of its tasks."""
     with DAG(
-        dag_id=backfill_dag_id(pipeline.name),
+        dag_id=f"{pipeline.name}{BACKFILL_SUFFIX}",
         description=f"Closed windows of {pipeline.name}, computed again from accepted rows",
         doc_md=_documentation(pipeline),
         schedule=None,

@@ -11,15 +11,16 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
-from tidemark.airflow.backfill_dag import backfill_dag, backfill_dag_id
+from tidemark.airflow.backfill_dag import backfill_dag
 from tidemark.airflow.describe import describe
-from tidemark.airflow.maintenance_dag import maintenance_dag, maintenance_dag_id
+from tidemark.airflow.maintenance_dag import maintenance_dag
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
 from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.names import BACKFILL_SUFFIX, MAINTENANCE_SUFFIX
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 
@@ -29,6 +30,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 # An Airflow backfill would run the same checkpoint again, not reprocess history: the pipeline's
 # backfill Dag does that.
 RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
+# Of the ids of a pipeline's Dags.
+_SUFFIXES = ("", BACKFILL_SUFFIX, MAINTENANCE_SUFFIX)
 # Who is told of a failure, and who of a recovery.
 _Told = tuple[tuple[Callback, ...], tuple[Callback, ...]]
 
@@ -57,16 +60,17 @@ def pipeline_dags(
     here, and `raise_invalid_pipelines` tells of them.
     """
     try:
-        used = load_settings(Path(settings) if settings else None)
+        used = load_settings(settings)
     except SettingsInvalid:
         return {}
     arguments = {**task_defaults(used), **(default_args or {})}
     file = str(Path(settings).absolute()) if settings else None
+    task = {"settings_file": file, "conn_id": conn_id}
     alerts = (as_callbacks(on_failure), as_callbacks(on_recovery))
     made = [
         dag
         for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-        for dag in _dags_of(pipeline, used, arguments, _task(path, file, conn_id), alerts)
+        for dag in _dags_of(pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts)
     ]
     return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
@@ -75,15 +79,11 @@ def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
     # A task's process parses the Dag file as well, and needs one Dag of it.
     wanted = get_parsing_context().dag_id
     for path in pipeline_files(folder):
-        if wanted in (None, *_dag_ids(path.stem)):
+        if wanted in (None, *(f"{path.stem}{suffix}" for suffix in _SUFFIXES)):
             try:
                 yield path.absolute(), load_pipeline(path)
             except PipelineInvalid:
                 continue
-
-
-def _dag_ids(pipeline: str) -> tuple[str, ...]:
-    return pipeline, backfill_dag_id(pipeline), maintenance_dag_id(pipeline)
 
 
 def _dags_of(
@@ -101,10 +101,6 @@ def _dags_of(
         backfill_dag(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
-
-
-def _task(path: Path, settings_file: str | None, conn_id: str) -> dict[str, Any]:
-    return {"pipeline_file": str(path), "settings_file": settings_file, "conn_id": conn_id}
 
 
 def _dag_arguments(pipeline: Pipeline, default_args: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class PipelineTaskGroup(TaskGroup):
         default_args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        used = load_settings(Path(settings) if settings else None)
+        used = load_settings(settings)
         path = find_pipeline_file(str(pipeline), used).absolute()
         loaded = load_pipeline(path)
         super().__init__(group_id=group_id or loaded.name, **kwargs)

@@ -31,7 +31,7 @@ class CheckpointHousekeepingOperator(PipelineOperator):
         )
 
         with as_task_failure("Housekeeping"):
-            pipeline, settings = self.load()
+            settings, pipeline = self.own_settings(), self.own_pipeline()
             run_id = str(context["run_id"])
             kept = housekeep_pipeline(pipeline, settings, run_id, datetime.now(UTC))
             for one in kept:

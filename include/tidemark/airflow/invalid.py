@@ -20,7 +20,7 @@ def raise_invalid_pipelines(
     `folder` and `settings` as in `pipeline_dags`. SettingsInvalid when the settings cannot be
     used, PipelineNotFound when there is no such folder, PipelineInvalid for invalid files.
     """
-    used = load_settings(Path(settings) if settings else None)
+    used = load_settings(settings)
     place = Path(folder or used.pipelines).absolute()
     if not place.is_dir():
         raise PipelineNotFound(

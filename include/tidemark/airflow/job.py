@@ -24,10 +24,11 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_result
+from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.storage.result_file import Facts, read_result
 
@@ -39,11 +40,10 @@ if TYPE_CHECKING:
 GRACE = 3.0
 
 
-class JobOperator(SparkSubmitOperator):
+class JobOperator(PipelineOperator, SparkSubmitOperator):
     """Submits a job of a pipeline; the subclasses say which, and what its result means.
 
-    The settings are loaded when the task runs, from `settings_file` or where `load_settings`
-    finds them; the job inherits the worker's environment, so no secret is on a command line.
+    The job inherits the worker's environment, so no secret is on a command line.
     Raises AirflowFailException when a retry cannot help, AirflowException when it can.
     Further arguments are the provider's (`conf`, `driver_memory`, `spark_binary` …).
     """
@@ -53,27 +53,18 @@ class JobOperator(SparkSubmitOperator):
     doing: ClassVar[str]
     result_type: ClassVar[type[Facts]]
 
-    # Without an `execution_timeout`. A first run over much history may take long.
-    timeout: ClassVar[timedelta] = timedelta(hours=6)
+    # A first run over much history may take long.
+    timeout = timedelta(hours=6)
 
-    def __init__(
-        self,
-        *,
-        pipeline_file: str,
-        settings_file: str | None = None,
-        execution_timeout: timedelta | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
         # A result belongs to one try, so a retry never attaches to the job of an earlier one.
         super().__init__(
+            pipeline_file=pipeline_file,
             durable=False,
             multiple_outputs=True,
             name=f"tidemark {Path(pipeline_file).stem}",
-            execution_timeout=execution_timeout or self.timeout,
             **kwargs,
         )
-        self.pipeline_file = pipeline_file
-        self.settings_file = settings_file
         self._was_killed = False
 
     @abstractmethod
@@ -95,7 +86,7 @@ class JobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # None there
         """Run the job to its end; the summary goes to XCom."""
         with as_task_failure(self.doing):
-            settings = load_settings(Path(self.settings_file) if self.settings_file else None)
+            settings = self.own_settings()
             check_master(settings, *self._master())
         pipeline, run_id = Path(self.pipeline_file).stem, self.job_run_id(context)
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)

@@ -35,7 +35,7 @@ class MaintenanceOperator(PipelineOperator):
         )
 
         with as_task_failure("Maintenance"):
-            pipeline, settings = self.load()
+            settings, pipeline = self.own_settings(), self.own_pipeline()
             now = datetime.now(UTC)
             if context["params"]["dry_run"]:
                 plans = plan_maintenance(pipeline, settings, now)

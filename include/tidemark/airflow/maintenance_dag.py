@@ -15,18 +15,13 @@ from tidemark.pipeline.settings.maintenance import Maintenance
 RUN_TYPES = ("scheduled", "manual", "operator_triggered")
 
 
-def maintenance_dag_id(pipeline: str) -> str:
-    """The id of a pipeline's maintenance Dag."""
-    return f"{pipeline}{MAINTENANCE_SUFFIX}"
-
-
 def maintenance_dag(
     pipeline: Pipeline, keep: Maintenance, dag_arguments: dict[str, Any], task: dict[str, Any]
 ) -> DAG:
     """The Dag. `dag_arguments` are those of the stream's Dag too; `task` names the files that the
     task reads."""
     with DAG(
-        dag_id=maintenance_dag_id(pipeline.name),
+        dag_id=f"{pipeline.name}{MAINTENANCE_SUFFIX}",
         description=f"Small files, old files, logs and rows of {pipeline.name}",
         doc_md=_documentation(pipeline),
         schedule=keep.schedule,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -48,24 +47,6 @@ def without_result(exit_status: int | None, found: str) -> AirflowException:
         "could not start: its output is in this task's log, above. What it committed stays and "
         f"is not done again.\n{RETRY}"
     )
-
-
-def summary(result: RunResult, uri: str) -> dict[str, Any]:
-    """What goes to XCom: small, and without anything that a pipeline's rows hold."""
-    return {
-        "result": uri,
-        "rows": result.rows.model_dump(),
-        "took_over": result.took_over,
-        "tables": {
-            name: {
-                "windows_changed": table.windows_changed,
-                "late_rows": table.late.rows + table.late.partly,
-                "windows_corrected": table.late.corrected,
-                "watermark_ms": table.watermark_after_ms,
-            }
-            for name, table in result.tables.items()
-        },
-    }
 
 
 def log_lines(result: RunResult) -> list[str]:

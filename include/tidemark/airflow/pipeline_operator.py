@@ -1,4 +1,4 @@
-"""A task that acts on one pipeline in Airflow's own process, without a JVM."""
+"""A task that acts on one pipeline; by itself in Airflow's own process, without a JVM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class PipelineOperator(BaseOperator):
         self.pipeline_file = pipeline_file
         self.settings_file = settings_file
 
-    def load(self) -> tuple[Pipeline, Settings]:
-        """Raises PipelineInvalid or SettingsInvalid: a task's `as_task_failure` tells of it."""
-        settings = load_settings(Path(self.settings_file) if self.settings_file else None)
-        return load_pipeline(Path(self.pipeline_file)), settings
+    def own_pipeline(self) -> Pipeline:
+        """Raises PipelineInvalid: a task's `as_task_failure` tells of it."""
+        return load_pipeline(Path(self.pipeline_file))
+
+    def own_settings(self) -> Settings:
+        """Raises SettingsInvalid: a task's `as_task_failure` tells of it."""
+        return load_settings(self.settings_file)

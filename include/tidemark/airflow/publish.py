@@ -36,7 +36,7 @@ class PublishOperator(PipelineOperator):
         from tidemark.runs.publish_held import publish_and_record
 
         with as_task_failure("Publishing"):
-            pipeline, settings = self.load()
+            settings, pipeline = self.own_settings(), self.own_pipeline()
             held = read_result(RunResult, self.result, settings.storage_options)
             # An override has a reason and is recorded: marking a task as a success is none.
             if held.error is not None and held.error.type == ChecksFailed.__name__:

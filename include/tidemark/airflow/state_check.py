@@ -30,31 +30,31 @@ class StateCheckOperator(PipelineOperator):
         from tidemark.upkeep.state_check import check_none_lost, check_pipeline, record_checks
 
         with as_task_failure("The state check"):
-            pipeline, settings = self.load()
+            settings, pipeline = self.own_settings(), self.own_pipeline()
             run_id, upkeep = str(context["run_id"]), Warehouse.of(pipeline.name, settings).upkeep
             checked = check_pipeline(pipeline, settings)
             record_checks(upkeep, pipeline.name, run_id, datetime.now(UTC), checked)
             for one in checked:
                 summary = (
-                    f"{one.check.verdict}: {one.check.reason}" if one.check else "no query yet"
+                    f"{one.state.verdict}: {one.state.reason}" if one.state else "no query yet"
                 )
                 self.log.info("%s: %s", one.checkpoint.name, summary)
-                if one.check:
-                    gauge_state(pipeline.name, one.checkpoint.table, one.check.held.size)
+                if one.state:
+                    gauge_state(pipeline.name, one.checkpoint.table, one.state.held.size)
             check_none_lost(pipeline.name, checked)
         return {one.checkpoint.table: _summary(one) for one in checked}
 
 
 def _summary(one: Checked) -> dict[str, Any] | None:
-    check = one.check
-    if check is None:
+    state = one.state
+    if state is None:
         return None
     return {
-        "verdict": str(check.verdict),
-        "reason": check.reason,
-        "longest_chain": check.longest,
-        "changes": check.replayed.files,
-        "change_bytes": check.replayed.size,
-        "files": check.held.files,
-        "bytes": check.held.size,
+        "verdict": str(state.verdict),
+        "reason": state.reason,
+        "longest_chain": state.longest,
+        "changes": state.replayed.files,
+        "change_bytes": state.replayed.size,
+        "files": state.held.files,
+        "bytes": state.held.size,
     }

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_run
-from tidemark.airflow.outcome import log_lines, summary
+from tidemark.airflow.outcome import log_lines
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
@@ -45,7 +43,7 @@ class StreamOperator(JobOperator):
         from tidemark.runs.without_spark import run_without_spark
 
         try:
-            pipeline = load_pipeline(Path(self.pipeline_file))
+            pipeline = self.own_pipeline()
         except TidemarkError:
             return None  # The job says what is wrong with it, in its result.
         stands_for, trigger = _schedule(context)
@@ -62,7 +60,7 @@ class StreamOperator(JobOperator):
         What is wrong with a pipeline's file is for the job to say, in its result.
         """
         try:
-            pipeline = load_pipeline(Path(self.pipeline_file))
+            pipeline = self.own_pipeline()
         except TidemarkError:
             return {}
         new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
@@ -72,8 +70,22 @@ class StreamOperator(JobOperator):
         return log_lines(result)
 
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
+        """What goes to XCom: small, and without anything that a pipeline's rows hold."""
         gauge_run(result)
-        return summary(result, uri)
+        return {
+            "result": uri,
+            "rows": result.rows.model_dump(),
+            "took_over": result.took_over,
+            "tables": {
+                name: {
+                    "windows_changed": table.windows_changed,
+                    "late_rows": table.late.rows + table.late.partly,
+                    "windows_corrected": table.late.corrected,
+                    "watermark_ms": table.watermark_after_ms,
+                }
+                for name, table in result.tables.items()
+            },
+        }
 
 
 def _schedule(context: Context) -> tuple[datetime, str]:

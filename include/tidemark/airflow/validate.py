@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from airflow.sdk import Context
+from airflow.sdk import BaseOperatorLink, Context
 
 from tidemark.airflow.job import JobOperator
-from tidemark.airflow.links import DataDocsLink
 from tidemark.airflow.outcome import as_task_failure
-from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.verdicts import (
     ValidationResult,
     failures,
@@ -25,6 +22,18 @@ from tidemark.quality.verdicts import (
 )
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result, write_result
+
+
+class DataDocsLink(BaseOperatorLink):
+    """The Data Docs of the run that a task validated, beside the task in Airflow's UI.
+
+    No link where no expectation ran. Airflow asks for it when the task ends, well or badly.
+    """
+
+    name = "Data Docs"
+
+    def get_link(self, operator: ValidateOperator, *, ti_key: Any) -> str:  # type: ignore[override]
+        return operator.data_docs or ""
 
 
 class ValidateOperator(JobOperator):
@@ -63,7 +72,7 @@ class ValidateOperator(JobOperator):
 
         options = settings.storage_options
         with as_task_failure(self.doing):
-            pipeline = load_pipeline(Path(self.pipeline_file))
+            pipeline = self.own_pipeline()
             run = read_result(RunResult, self.held, options)
             gated = validate_held(pipeline, run, self.held, settings, datetime.now(UTC))
             if isinstance(gated, ManyRows):
@@ -75,8 +84,7 @@ class ValidateOperator(JobOperator):
     def ended(self, context: Context, result: ValidationResult) -> None:
         # Also where the task fails then: a failed check is what people want to look at.
         if result.data_docs:
-            file = Path(self.settings_file) if self.settings_file else None
-            self.data_docs = load_settings(file).docs_address(result.data_docs)
+            self.data_docs = self.own_settings().docs_address(result.data_docs)
 
     def log_lines(self, result: ValidationResult) -> list[str]:
         docs = [f"Data Docs: {result.data_docs}"] if result.data_docs else []

@@ -7,9 +7,9 @@ cannot go on then. Only what our own queries write is taken: offsets of version 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tidemark.checkpoint.reading.log_formats import (
     ListedFile,
@@ -23,7 +23,11 @@ from tidemark.checkpoint.reading.log_formats import (
 )
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, FileOffset, source_offset
 from tidemark.errors import CheckpointUnreadable
-from tidemark.storage.files import FileMissing, list_files, read_bytes
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileMissing
+
+if TYPE_CHECKING:
+    from tidemark.storage.warehouse import Warehouse
 
 T = TypeVar("T")
 
@@ -53,11 +57,19 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """The folder of one query, with the storage options that reach it."""
+class Checkpoint(FilePlace):
+    """The folder of one query."""
 
-    uri: str
-    options: Mapping[str, str]
+    @classmethod
+    def of_ingest(cls, warehouse: Warehouse) -> Self:
+        """That of the query that reads the source."""
+        return cls(warehouse.places.ingest_checkpoint, warehouse.options, warehouse.fence)
+
+    @classmethod
+    def of_query(cls, warehouse: Warehouse, table: str, generation: int) -> Self:
+        """That of a generation of a table's query."""
+        uri = warehouse.places.query_checkpoint(table, generation)
+        return cls(uri, warehouse.options, warehouse.fence)
 
     def query_id(self) -> str | None:
         """The query's identity; None where no query has started here yet."""
@@ -112,8 +124,7 @@ class Checkpoint:
     def batches(self, log: str, ending: str = "") -> tuple[int, ...]:
         """The batches whose `offsets` or `commits` are kept, in order: the engine removes old
         ones. With an ending (`.compact`), those of files that end so."""
-        places = list_files(f"{self.uri}/{log}", self.options)
-        names = [place.rpartition("/")[2] for place in places if place.endswith(ending)]
+        names = [place.rpartition("/")[2] for place in self.files(log) if place.endswith(ending)]
         numbers = [name.removesuffix(ending) for name in names]
         return tuple(sorted(int(number) for number in numbers if number.isdecimal()))
 
@@ -175,7 +186,7 @@ class Checkpoint:
 
     def _read(self, name: str) -> bytes | None:
         try:
-            return read_bytes(f"{self.uri}/{name}", self.options)
+            return self.read(name)
         except FileMissing:
             return None
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tidemark.cli.job import run_job
-from tidemark.cli.submit import job_environment
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
@@ -64,5 +62,4 @@ def _by_job(
     result_id = f"validate__{run_id}"
     target = Places(settings.root, pipeline).result(result_id)
     arguments = [*asked, "--run-id", result_id, "--result", target]
-    environment = job_environment(os.environ)
-    return run_job(ValidationResult, _JOB, target, settings, master, arguments, environment)
+    return run_job(ValidationResult, _JOB, target, settings, master, arguments)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import typer
 
 from tidemark.cli.exit_codes import INTERRUPTED
-from tidemark.cli.submit import submit, submit_command
+from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.result_file import Result, read_result
@@ -24,9 +25,14 @@ def run_job(
     settings: Settings,
     master: str,
     arguments: Sequence[str],
-    environment: Mapping[str, str],
+    variables: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda found: {},
 ) -> Result:
-    """The result that the job wrote to `uri`; typer.Exit, which is told, where it wrote none."""
+    """The result that the job wrote to `uri`; typer.Exit, which is told, where it wrote none.
+
+    `variables` are what changes of the environment that it would have.
+    """
+    environment = job_environment(os.environ)
+    environment |= variables(environment)
     before = _result(kind, uri, settings)
     command = submit_command(environment, master, arguments, job)
     status = _submit(command, environment)

@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
+from tidemark.cli.console import report_console, report_table
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -25,6 +23,7 @@ lease = typer.Typer(
     no_args_is_help=True,
 )
 
+_WIDTH_OF_A_FILE = 10_000
 _FORCED = (
     "It was taken away, whatever its owner does. If that still works: its commits in flight fail, "
     "and it halts at its next renewal, after a third of its lease. Until then it may write files "
@@ -43,13 +42,10 @@ def show_lease(pipeline: PipelineName, settings: SettingsFile = None) -> None:
         return
     print(f"{found.name}: lease {record.number}")
     now = datetime.now(UTC)
-    table = Table(box=SIMPLE, show_edge=False, show_header=False)
+    table = report_table()
     for name, shown in lease_lines(record, this_process("show", "show"), now).items():
         table.add_row(name, shown)
-    console = Console(highlight=False, markup=False)
-    # A file or pipe has no width; a line that is cut would lose names.
-    width = console.width if console.is_terminal else 10_000
-    Console(highlight=False, markup=False, width=width).print(table)
+    report_console(_WIDTH_OF_A_FILE).print(table)
 
 
 @lease.command()
@@ -67,16 +63,16 @@ def release(
     """
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    places, options = Places(loaded.root, found.name), loaded.storage_options
     # delta-rs, which `show` does without.
     from tidemark.storage.delta.fence import fence_tables, pipeline_tables
     from tidemark.storage.warehouse import Warehouse
 
-    tables = pipeline_tables(found, Warehouse(places, options))
+    warehouse = Warehouse.of(found.name, loaded)
+    tables = pipeline_tables(found, warehouse)
     released = release_lease(
-        places.lease,
+        warehouse.places.lease,
         this_process(manual_run_id(datetime.now(UTC)), "release"),
-        options,
+        warehouse.options,
         on_takeover=lambda number: fence_tables(tables, number),
         force=force,
     )

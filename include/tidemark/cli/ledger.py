@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.console import report_console, report_table
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
@@ -48,9 +47,7 @@ def show_ledger(
     if report is None:
         print(f"The ledger has no line of {found.name} yet: it has not run.")
         return
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    console = report_console(_WIDTH_OF_A_FILE)
     console.print(f"{found.name}: {report.verdict}")
     console.print(_table(report.totals_header, report.totals))
     console.print(_table(report.lines_header, report.lines))
@@ -92,9 +89,7 @@ def rebuild(
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    for name in header:
-        table.add_column(name, justify="left" if name in _TEXTS else "right")
+    table = report_table(*(name if name in _TEXTS else f">{name}" for name in header))
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     return table

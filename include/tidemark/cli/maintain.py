@@ -28,7 +28,8 @@ def maintain(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.cli.maintain_report import plans_as_json, print_plans
+    from tidemark.cli.console import print_documents
+    from tidemark.cli.maintain_report import maintenance_json, print_plans
     from tidemark.upkeep.maintenance.maintain import (
         check_no_maintenance_refused,
         maintain_pipeline,
@@ -41,7 +42,7 @@ def maintain(
     else:
         plans = plan_maintenance(found, loaded, now)
     if in_json:
-        print(plans_as_json(plans, apply))
+        print_documents([maintenance_json(plan, apply) for plan in plans])
     else:
         print_plans(plans, apply)
     check_no_maintenance_refused(found.name, plans)

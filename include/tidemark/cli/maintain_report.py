@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from rich.box import SIMPLE
 from rich.table import Table
 
-from tidemark.cli.checkpoint.show import report_console
+from tidemark.cli.console import report_console, report_table
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 
 
@@ -24,12 +22,8 @@ def print_plans(plans: Sequence[MaintenancePlan], applied: bool) -> None:
     console.print(_sentence(plans, applied), soft_wrap=True)
 
 
-def plans_as_json(plans: Sequence[MaintenancePlan], applied: bool) -> str:
-    """All parts of all plans, those without anything to do as well."""
-    return json.dumps([_plan(plan, applied) for plan in plans], indent=2, ensure_ascii=False)
-
-
-def _plan(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
+def maintenance_json(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
+    """All parts of a plan, those without anything to do as well."""
     return {
         "name": plan.name,
         "uri": plan.uri,
@@ -52,12 +46,8 @@ def _plan(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
 
 
 def _table(due: Sequence[tuple[MaintenancePlan, Part]], applied: bool) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    table.add_column("of")
-    table.add_column("work")
-    for column in ("there", "bytes", "done" if applied else "due", "bytes of them"):
-        table.add_column(column, justify="right")
-    table.add_column("which")
+    done = ">done" if applied else ">due"
+    table = report_table("of", "work", ">there", ">bytes", done, ">bytes of them", "which")
     for plan, part in due:
         numbers = (part.number, part.size, part.going, part.going_size)
         cells = ("" if number is None else f"{number:,}" for number in numbers)

@@ -12,7 +12,6 @@ from tidemark.cli.gate import validated
 from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.quality.acceptance import acceptance
 from tidemark.quality.verdicts import verdict_line
@@ -61,7 +60,6 @@ def publish(
         raise typer.BadParameter(str(error)) from error
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    options = loaded.storage_options
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.quality.gate import accept as accept_failures
     from tidemark.runs.publish_held import publish_and_record
@@ -69,9 +67,9 @@ def publish(
 
     if result:
         uri = absolute(result)
-        held = read_result(RunResult, uri, options)
+        held = read_result(RunResult, uri, loaded.storage_options)
     else:
-        uri, held = held_run(Places(loaded.root, found.name), options)
+        uri, held = held_run(found.name, loaded)
     if accepted:
         for verdict in accept_failures(found, held, loaded, accepted, datetime.now(UTC)):
             print(f"overridden: {verdict_line(verdict)}")

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.console import report_console, report_table
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.results.result import RunResult, repair_lines
 
-# A file or pipe has no width; a table that is cut would lose numbers.
-_WIDTH_OF_A_FILE = 140
-
 
 def print_result(result: RunResult, uri: str) -> None:
     """Print the result to stdout, and its error to stderr."""
-    console = Console(highlight=False, soft_wrap=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    console = report_console()
     console.print(f"\n{result.pipeline}, run {result.run_id}: {outcome_text(result)}")
     console.print(rows_table(result))
     if result.tables:
@@ -50,11 +44,8 @@ def outcome_text(result: RunResult) -> str:
 def rows_table(result: RunResult) -> Table:
     """Rows read, accepted, and rejected by reason: read is the sum of the others."""
     rows = result.rows
-    table = Table(box=SIMPLE, show_edge=False)
-    for name in ("rows read", "accepted", *(f"rejected: {reason}" for reason in rows.rejected)):
-        table.add_column(name, justify="right")
-    if not rows.rejected:
-        table.add_column("rejected", justify="right")
+    rejected = [f">rejected: {reason}" for reason in rows.rejected] or [">rejected"]
+    table = report_table(">rows read", ">accepted", *rejected)
     counts = (rows.read, rows.accepted, *(rows.rejected.values() or [0]))
     table.add_row(*(f"{count:,}" for count in counts))
     return table
@@ -62,12 +53,8 @@ def rows_table(result: RunResult) -> Table:
 
 def windows_table(result: RunResult) -> Table:
     """Each table's windows, gold's version, and how far its time has come."""
-    table = Table(box=SIMPLE, show_edge=False)
-    table.add_column("table")
-    for name in ("windows\nchanged", "windows\npublished", "gold's\nversion"):
-        table.add_column(name, justify="right")
-    for name in ("watermark", "windows closed\nup to"):
-        table.add_column(name)
+    numbers = (">windows\nchanged", ">windows\npublished", ">gold's\nversion")
+    table = report_table("table", *numbers, "watermark", "windows closed\nup to")
     for name, one in result.tables.items():
         table.add_row(name, *_cells(one))
     return table

@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +23,6 @@ from tidemark.cli.gate import validated
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
-from tidemark.cli.submit import job_environment
 from tidemark.cli.without_pandas import leave_pandas_out
 from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
@@ -113,7 +112,6 @@ def run(
 def _run_job(asked: Run, uri: str, master: str, arguments: list[str]) -> RunResult:
     """The result that the job wrote; typer.Exit, which is told, where it wrote none."""
     pipeline, settings = asked.pipeline, asked.settings
-    environment = job_environment(os.environ)
     new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
-    environment |= jvm_variables(environment, new_bytes)
-    return run_job(RunResult, _JOB, uri, settings, master, arguments, environment)
+    variables = partial(jvm_variables, input_bytes=new_bytes)
+    return run_job(RunResult, _JOB, uri, settings, master, arguments, variables)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
@@ -32,7 +30,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 def print_status_overview(statuses: Sequence[PipelineStatus], folder: str, now: datetime) -> None:
     """A line for each pipeline, and below it what is to be done about those not well."""
-    console = _console()
+    console = report_console(_WIDTH_OF_A_FILE)
     if not statuses:
         console.print(f"There is no pipeline yet: {folder} holds no pipeline file.", soft_wrap=True)
         return
@@ -45,7 +43,7 @@ def print_status_overview(statuses: Sequence[PipelineStatus], folder: str, now: 
 
 def print_pipeline(status: PipelineStatus) -> None:
     """What to do, the tables, and the recent runs."""
-    console = _console()
+    console = report_console(_WIDTH_OF_A_FILE)
     console.print(f"{status.name}: {status.state}\nTo do: {status.next_step}", soft_wrap=True)
     if status.problem is not None:
         console.print(f"\n{status.problem}", soft_wrap=True)
@@ -64,10 +62,8 @@ def print_pipeline(status: PipelineStatus) -> None:
 
 
 def print_statuses(statuses: Sequence[PipelineStatus]) -> None:
-    """A list, also of one pipeline, so that a reader needs no second case. Times are ISO 8601."""
-    print(
-        json.dumps([_document(one) for one in statuses], indent=2, ensure_ascii=False, default=_iso)
-    )
+    """As JSON, all that is known of each."""
+    print_documents([_document(one) for one in statuses])
 
 
 def _document(status: PipelineStatus) -> dict[str, Any]:
@@ -134,9 +130,8 @@ def _of_run(run: RecentRun) -> dict[str, str]:
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name in _TEXTS else "right", overflow="fold")
+    columns = [name if name in _TEXTS else f">{name}" for name in rows[0]]
+    table = report_table(*columns, overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     return table
@@ -167,14 +162,3 @@ def _share(part: int, whole: int) -> str:
 
 def _sum(known: bool, numbers: Iterable[int]) -> str:
     return f"{sum(numbers):,}" if known else _NONE
-
-
-def _iso(value: datetime) -> str:
-    return value.isoformat()
-
-
-def _console() -> Console:
-    console = Console(highlight=False, markup=False)
-    # A file or pipe has no width; a table that is cut would lose numbers.
-    width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
-    return Console(highlight=False, markup=False, width=width)

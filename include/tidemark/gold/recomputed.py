@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from pyarrow.dataset import Dataset
@@ -15,6 +14,7 @@ from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.history import changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
 def differing_rows(
@@ -34,8 +34,7 @@ def differing_rows(
     if not recomputed.num_rows and covered is None:
         return recomputed
     pending = changes_between(changes, state.changes, changes.version())
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("recomputed", recomputed)
         connection.register("changes", pending)
         connection.execute(latest(operator))

@@ -26,6 +26,7 @@ from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TOLERANCE = "1e-9"
 _COUNTS = """
@@ -79,8 +80,7 @@ def windows_to_write(
 
     `_gone` is true in `written` for a window that goes from gold.
     """
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("changes", changes)
         connection.execute(latest(operator, _sealed_or_not_a_seal(plan)))
         connection.register("touched", _touched(connection, gold, operator, plan))

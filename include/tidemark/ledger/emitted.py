@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-import duckdb
 from deltalake import DeltaTable
 
 from tidemark.gold.plan import GoldState
@@ -13,6 +12,7 @@ from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.operator import Equation, Operator, listed, same_row
 from tidemark.storage.delta.commits import emitted_rows
 from tidemark.storage.delta.history import VERSION, changes_between
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 # A batch's sum of `rows` over what it emitted, and over what the same windows were before.
 Emitted = Mapping[int, tuple[int, int]]
@@ -43,8 +43,7 @@ def _of_changed(
 ) -> Emitted:
     """Each window's rows less those of its emission before, or less gold's for the first one."""
     row = operator.identity
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("changes", changes_between(changes, state.changes, changes.version()))
         connection.execute("CREATE TEMP TABLE emitted AS FROM changes WHERE cause = 'stream'")
         days = connection.execute("SELECT DISTINCT window_start::DATE FROM emitted").fetchall()

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
@@ -32,6 +31,7 @@ from tidemark.operators.repaired import BACKFILL, LATE, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -163,8 +163,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
 
 
 def _rows(rows: Dataset, sql: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("rows", rows)
         found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
     return found

@@ -43,8 +43,7 @@ def judge_table(rows: PlannedRows) -> Iterator[CheckVerdict]:
         """,
     }
     for check, sql in bad.items():
-        unexpected = rows.count(f"SELECT count(*) FROM ({sql})")
-        yield _verdict(rows, check, looked_at, unexpected, sql)
+        yield rows.judged(check, sql, looked_at, "windows")
 
 
 def judge_ledger(ledger: TablePlace, pipeline: str) -> CheckVerdict:
@@ -57,21 +56,6 @@ def judge_ledger(ledger: TablePlace, pipeline: str) -> CheckVerdict:
     passed = message == "each line adds up"
     return CheckVerdict(
         table=None, check=LEDGER_BALANCED, severity="fail", passed=passed, observed=message, rows=0
-    )
-
-
-def _verdict(
-    rows: PlannedRows, check: str, looked_at: int, unexpected: int, sql: str
-) -> CheckVerdict:
-    return CheckVerdict(
-        table=rows.name,
-        check=check,
-        severity="fail",
-        passed=unexpected == 0,
-        observed=f"{unexpected:,} of {looked_at:,} windows break it",
-        rows=looked_at,
-        unexpected=unexpected,
-        examples=rows.examples(sql) if unexpected else (),
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from tidemark.commit_point import commit_point
 from tidemark.quality.expectations import TableExpectations
-from tidemark.storage.files import Options, list_files, remove_files, write_bytes
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import write_bytes
 from tidemark.storage.warehouse import Warehouse
 
 # The renderer's pages take their styles from the web. These make them readable without it, and
@@ -49,20 +50,20 @@ def write_docs(
         write_bytes(f"{folder}/{table.name}.html", page.encode(), options)
     index = f"{folder}/index.html"
     write_bytes(index, _index(places.pipeline, run_id, judged).encode(), options)
-    _prune(places.data_docs, keep, options)
+    _prune(warehouse.file_at(places.data_docs), keep)
     return index
 
 
-def _prune(folder: str, keep: int, options: Options) -> None:
+def _prune(docs: FilePlace, keep: int) -> None:
     """Remove all pages but those of the runs that were written last."""
     runs: dict[str, list[str]] = {}
     written: dict[str, datetime] = {}
-    for place, facts in list_files(folder, options).items():
+    for place, facts in docs.files().items():
         run = place.rsplit("/", 1)[0]
         runs.setdefault(run, []).append(place)
         written[run] = max(written.get(run, facts.modified), facts.modified)
     for run in sorted(runs, key=lambda run: written[run], reverse=True)[keep:]:
-        remove_files(runs[run], options)
+        docs.remove_files(runs[run])
 
 
 def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) -> str:

@@ -55,11 +55,7 @@ def judge_expectations(
     context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]  # as its docs do
     sources = context.data_sources
     source: Any = sources.add_spark("spark") if to_spark else sources.add_pandas("pandas")
-    return tuple(_judge(source, one, to_spark or _to_pandas) for one in asked)
-
-
-def _to_pandas(rows: pa.Table) -> Any:
-    return rows.to_pandas()
+    return tuple(_judge(source, one, to_spark or pa.Table.to_pandas) for one in asked)
 
 
 def _judge(source: Any, asked: RowsOfTable, to_frame: ToFrame) -> TableExpectations:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemark.errors import NotPublishable, TidemarkError
+from tidemark.errors import NotPublishable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance
@@ -15,13 +14,9 @@ from tidemark.quality.expectations import ToFrame
 from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate_result
 from tidemark.quality.verdicts import CheckVerdict, ValidationResult
-from tidemark.runs.publish_held import check_publishable
-from tidemark.runs.recorded_runs import record_run
+from tidemark.runs.publish_held import check_publishable, end_step
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,19 +55,7 @@ def validate_held(
         check_none_failed(pipeline.name, run.run_id, found.verdicts)
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error
-    result = run.model_copy(
-        update={
-            "outcome": "failed" if failure else "succeeded",
-            "error": RunError.of(failure) if failure else None,
-            "seconds": {**run.seconds, "validate": round(time.monotonic() - begin, 3)},
-            "ended_at": now,
-        }
-    )
-    write_result(uri, result, settings.storage_options)
-    if failure:
-        _record(result, settings)
-    if failure and not isinstance(failure, TidemarkError):
-        raise failure
+    result = end_step(run, uri, settings, "validate", begin, now, failure)
     return Gated(result, _validation_result(result, found, now))
 
 
@@ -93,13 +76,6 @@ def accept(
         )
     record_verdicts(quality, run, now, overridden, accepted=accepted)
     return overridden
-
-
-def _record(result: RunResult, settings: Settings) -> None:
-    try:
-        record_run(Warehouse.of(result.pipeline, settings).runs, result)
-    except Exception:  # noqa: BLE001  the verdicts are written, and the result file says it
-        _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
 
 
 def _validation_result(run: RunResult, found: Validated, now: datetime) -> ValidationResult:

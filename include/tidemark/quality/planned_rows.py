@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.row_values import windows_to_write
 from tidemark.operators.operator import Operator
+from tidemark.pipeline.checks import Severity
 from tidemark.pipeline.model import Table
-from tidemark.quality.verdicts import MOST_EXAMPLES, example
+from tidemark.quality.verdicts import MOST_EXAMPLES, CheckVerdict, example
 from tidemark.storage.delta.history import schema_of
 
 ROWS = "rows_to_publish"
@@ -69,6 +70,23 @@ class PlannedRows:
         """The first rows that a query gives, cut."""
         found = self.connection.sql(f"SELECT * FROM ({sql}) LIMIT {MOST_EXAMPLES}")
         return tuple(example(row) for row in found.to_arrow_table().to_pylist())
+
+    def judged(
+        self, name: str, bad: str, looked_at: int, what: str, severity: Severity = "fail"
+    ) -> CheckVerdict:
+        """The verdict on a check of `looked_at` rows, of which a query gives those that are bad;
+        `what` they are for people."""
+        unexpected = self.count(f"SELECT count(*) FROM ({bad})")
+        return CheckVerdict(
+            table=self.name,
+            check=name,
+            severity=severity,
+            passed=unexpected == 0,
+            observed=f"{unexpected:,} of {looked_at:,} {what} break it",
+            rows=looked_at,
+            unexpected=unexpected,
+            examples=self.examples(bad) if unexpected else (),
+        )
 
     def to_arrow(self) -> pa.Table:
         """The rows themselves, with gold's types."""

@@ -19,27 +19,17 @@ from deltalake import write_deltalake
 from tidemark.commit_point import commit_point
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import CheckVerdict
-from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns
 from tidemark.storage.delta.place import TablePlace
 
-_TIME = pa.timestamp("us", "UTC")
-_FIELDS: list[pa.Field[Any]] = [
-    pa.field("pipeline", pa.string()),
-    pa.field("run", pa.string()),
-    pa.field("started_at", _TIME),
-    pa.field("time", _TIME),
-    pa.field("validation", pa.string()),
-    pa.field("table", pa.string()),
-    pa.field("check", pa.string()),
-    pa.field("severity", pa.string()),
-    pa.field("passed", pa.bool_()),
-    pa.field("observed", pa.string()),
-    pa.field("rows", pa.int64()),
-    pa.field("unexpected", pa.int64()),
-    pa.field("examples", pa.string()),
-    pa.field("data_docs", pa.string()),
-    pa.field("accepted", pa.string()),
-    pa.field("accepted_by", pa.string()),
+_FIELDS = [
+    *ops_columns(TEXT, "pipeline", "run"),
+    *ops_columns(TIME, "started_at", "time"),
+    *ops_columns(TEXT, "validation", "table", "check", "severity"),
+    *ops_columns(pa.bool_(), "passed"),
+    *ops_columns(TEXT, "observed"),
+    *ops_columns(COUNT, "rows", "unexpected"),
+    *ops_columns(TEXT, "examples", "data_docs", "accepted", "accepted_by"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "What the checks of all pipelines said of each run"
@@ -98,7 +88,7 @@ def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[CheckVerdict, ..
     own = (
         (ds.field("pipeline") == run.pipeline)
         & (ds.field("run") == run.run_id)
-        & (ds.field("started_at") == pa.scalar(run.started_at, _TIME))
+        & (ds.field("started_at") == pa.scalar(run.started_at, TIME))
         & ds.field("accepted").is_null()
     )
     known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -12,13 +11,11 @@ from tidemark.gold.publish import publish_tables
 from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
-
-_LOG = logging.getLogger(__name__)
 
 
 def publish_and_record(
@@ -34,10 +31,9 @@ def publish_and_record(
     """
     check_publishable(pipeline, result, uri)
     begin, failure = time.monotonic(), None
-    warehouse = Warehouse.of(pipeline.name, settings)
     try:
         with pipeline_lease(pipeline, settings, result.run_id, "publish") as lease:
-            own = warehouse.fenced(lease.check)
+            own = Warehouse.of(pipeline.name, settings).fenced(lease.check)
             record_interrupted_run(pipeline, own)
             note = publish_note(result.run_id, result.started_at)
             tables = publish_tables(pipeline, result.tables, note, own)
@@ -46,23 +42,37 @@ def publish_and_record(
         return result.model_copy(update={"outcome": "failed", "error": RunError.of(error)})
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error
-    result = result.model_copy(
+    return end_step(result, uri, settings, "publish", begin, datetime.now(UTC), failure)
+
+
+def end_step(
+    run: RunResult,
+    uri: str,
+    settings: Settings,
+    step: str,
+    begin: float,
+    ended_at: datetime,
+    failure: Exception | None,
+) -> RunResult:
+    """A held run after a step that began at `begin` of the monotonic clock, as it is written into
+    its result file, and into `ops/runs` unless it is held still and well.
+
+    A failure that is none of ours is raised, once it is written.
+    """
+    ended = run.model_copy(
         update={
             "outcome": "failed" if failure else "succeeded",
             "error": RunError.of(failure) if failure else None,
-            "seconds": {**result.seconds, "publish": round(time.monotonic() - begin, 3)},
-            "ended_at": datetime.now(UTC),
+            "seconds": {**run.seconds, step: round(time.monotonic() - begin, 3)},
+            "ended_at": ended_at,
         }
     )
-    write_result(uri, result, settings.storage_options)
-    try:
-        record_run(warehouse.runs, result)
-    except Exception:  # noqa: BLE001  the publish itself is over, whatever this was
-        # What was published is as good without its row; the next start says what is missing.
-        _LOG.warning("The row of %s in ops/runs is missing.", result.run_id, exc_info=True)
+    write_result(uri, ended, settings.storage_options)
+    if failure or not ended.held:
+        try_to_record_run(Warehouse.of(ended.pipeline, settings).runs, ended)
     if failure and not isinstance(failure, TidemarkError):
         raise failure
-    return result
+    return ended
 
 
 def check_publishable(pipeline: Pipeline, result: RunResult, uri: str) -> None:

@@ -7,6 +7,8 @@ published and was killed before it could write its row gets one from gold's comm
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -20,49 +22,33 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.notes import PublishedNote, note_of
-from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.ops import COUNT, NUMBER, TEXT, TIME, ensure_ops_table, ops_columns
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
+_LOG = logging.getLogger(__name__)
 HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
 
-_TIME = pa.timestamp("us", "UTC")
 _TABLE = pa.struct(
     [
-        ("table", pa.string()),
-        ("generation", pa.int64()),
-        ("watermark_before", _TIME),
-        ("watermark_after", _TIME),
-        ("close_before", _TIME),
-        ("close_after", _TIME),
-        ("sealed_to", _TIME),
-        ("windows_changed", pa.int64()),
-        ("windows_published", pa.int64()),
-        ("late_rows", pa.int64()),
-        ("corrected_windows", pa.int64()),
-        ("changes_version", pa.int64()),
-        ("gold_version", pa.int64()),
+        *ops_columns(TEXT, "table"),
+        *ops_columns(COUNT, "generation"),
+        *ops_columns(TIME, "watermark_before", "watermark_after"),
+        *ops_columns(TIME, "close_before", "close_after", "sealed_to"),
+        *ops_columns(COUNT, "windows_changed", "windows_published"),
+        *ops_columns(COUNT, "late_rows", "corrected_windows", "changes_version", "gold_version"),
     ]
 )
-_FIELDS: list[pa.Field[Any]] = [
-    pa.field("pipeline", pa.string()),
-    pa.field("run", pa.string()),
-    pa.field("trigger", pa.string()),
-    pa.field("outcome", pa.string()),
-    pa.field("scheduled_at", _TIME),
-    pa.field("started_at", _TIME),
-    pa.field("ended_at", _TIME),
-    pa.field("rows_read", pa.int64()),
-    pa.field("rows_accepted", pa.int64()),
-    pa.field("rows_rejected", pa.int64()),
-    pa.field("restart", pa.map_(pa.string(), pa.string())),
-    pa.field("batches", pa.map_(pa.string(), pa.int64())),
-    pa.field("seconds", pa.map_(pa.string(), pa.float64())),
-    pa.field("versions", pa.map_(pa.string(), pa.int64())),
-    pa.field("tables", pa.list_(_TABLE)),
-    pa.field("took_over", pa.string()),
-    pa.field("error_class", pa.string()),
-    pa.field("error", pa.string()),
+_FIELDS = [
+    *ops_columns(TEXT, "pipeline", "run", "trigger", "outcome"),
+    *ops_columns(TIME, "scheduled_at", "started_at", "ended_at"),
+    *ops_columns(COUNT, "rows_read", "rows_accepted", "rows_rejected"),
+    *ops_columns(pa.map_(TEXT, TEXT), "restart"),
+    *ops_columns(pa.map_(TEXT, COUNT), "batches"),
+    *ops_columns(pa.map_(TEXT, NUMBER), "seconds"),
+    *ops_columns(pa.map_(TEXT, COUNT), "versions"),
+    *ops_columns(pa.list_(_TABLE), "tables"),
+    *ops_columns(TEXT, "took_over", "error_class", "error"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The runs of all pipelines"
@@ -78,6 +64,17 @@ _RECENT = 20
 def record_run(runs: TablePlace, result: RunResult) -> None:
     """Append the run's row, unless the table has it."""
     _append_missing(runs, result.pipeline, _row(result))
+
+
+def try_to_record_run(
+    runs: TablePlace, result: RunResult, say: Callable[[str], object] = _LOG.warning
+) -> None:
+    """As `record_run`, of a run that is over. It is as good without its row, whatever keeps that
+    from being written: the next start says what is missing of a published one."""
+    try:
+        record_run(runs, result)
+    except Exception as error:  # noqa: BLE001  see above
+        say(f"the row of {result.run_id} in {runs.uri} is missing: {error}")
 
 
 @commit_point(
@@ -149,7 +146,7 @@ def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
     same = (
         (field("pipeline") == pipeline)
         & (field("run") == row["run"])
-        & (field("started_at") == pa.scalar(row["started_at"], _TIME))
+        & (field("started_at") == pa.scalar(row["started_at"], TIME))
         & field("outcome").isin(outcomes)
     )
     return bool(known.count_rows(filter=same))

@@ -15,8 +15,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.delta.place import Fence, unfenced
 from tidemark.storage.delta.rows import Rows
+from tidemark.storage.file_place import Fence, unfenced
 from tidemark.storage.result_file import RunError
 from tidemark.storage.warehouse import Warehouse
 
@@ -46,17 +46,14 @@ class Run:
 
     @property
     def warehouse(self) -> Warehouse:
-        """The pipeline's tables, and those that it shares; written only behind the run's fence."""
+        """The pipeline's places, and those that it shares; written only behind the run's fence."""
         return Warehouse(self.places, self.settings.storage_options, self.fence)
 
     def operator(self, table: str) -> Operator:
         return operator_of(self.pipeline, table)
 
-    def checkpoint(self, uri: str) -> Checkpoint:
-        return Checkpoint(uri, self.settings.storage_options)
-
     def query_checkpoint(self, table: str, generation: int) -> Checkpoint:
-        return self.checkpoint(self.places.query_checkpoint(table, generation))
+        return Checkpoint.of_query(self.warehouse, table, generation)
 
     def watermark_ms(self, table: str, generation: int) -> int:
         """The watermark that a table's query left, in milliseconds; 0 for none."""
@@ -78,7 +75,7 @@ class Run:
         return operator.closed_to_ms(checkpoint.offsets(last).watermark_ms)
 
     def ingest_checkpoint(self) -> Checkpoint:
-        return self.checkpoint(self.places.ingest_checkpoint)
+        return Checkpoint.of_ingest(self.warehouse)
 
     def restart_cases(self, gold: GoldStates) -> dict[str, str]:
         """How each query finds its checkpoint, by table; `ingest` is the source's."""

@@ -10,7 +10,6 @@ Killed anywhere, the next run does what is left: each write is one of a job's, a
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -18,13 +17,12 @@ from datetime import datetime
 from tidemark.runs.accounts import account
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
-from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.lease import hold_lease, this_process
 from tidemark.storage.result_file import write_result
 
-_LOG = logging.getLogger(__name__)
 _NOTHING = (
     "each file of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
@@ -59,10 +57,7 @@ def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
         write_result(uri, result, options)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
-    try:
-        record_run(run.warehouse.runs, result)
-    except Exception:  # noqa: BLE001  the run is as good without its row, as a job's is
-        _LOG.warning("The row of %s in ops/runs is missing.", run.run_id, exc_info=True)
+    try_to_record_run(run.warehouse.runs, result)
     return result
 
 

@@ -1,4 +1,4 @@
-"""The tables of a pipeline, and those that it shares with others, as handles."""
+"""The tables and files of a pipeline, and those that it shares with others, as handles."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.delta.place import Fence, TablePlace, unfenced
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.file_place import Fence, FilePlace, unfenced
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """Hands out the tables of a pipeline, so that nobody passes places and options by hand.
+    """Hands out the places of a pipeline, so that nobody passes places and options by hand.
 
-    `fence` is that of the pipeline's own tables and of the ledger's rebuilding; rows that are only
+    `fence` is that of the pipeline's own places and of the ledger's rebuilding; rows that are only
     added to the tables of `ops/` need none.
     """
 
@@ -34,45 +35,55 @@ class Warehouse:
     @property
     def bronze(self) -> TablePlace:
         """Accepted rows."""
-        return self._at(self.places.bronze)
+        return self.table_at(self.places.bronze)
 
     @property
     def rejects(self) -> TablePlace:
         """Rejected rows, with the reason."""
-        return self._at(self.places.rejects)
+        return self.table_at(self.places.rejects)
 
     def changes(self, table: str) -> TablePlace:
         """The append-only history of a table's windows."""
-        return self._at(self.places.changes(table))
+        return self.table_at(self.places.changes(table))
 
     def gold(self, table: str) -> TablePlace:
         """What people read of a table."""
-        return self._at(self.places.gold(table))
+        return self.table_at(self.places.gold(table))
+
+    @property
+    def results(self) -> FilePlace:
+        """The result files of the pipeline's runs."""
+        return self.file_at(self.places.results)
 
     @property
     def ledger(self) -> TablePlace:
         """Where all pipelines account for their rows."""
-        return self._at(self.places.ledger)
+        return self.table_at(self.places.ledger)
 
     @property
     def runs(self) -> TablePlace:
         """The runs of all pipelines."""
-        return self._at(self.places.runs)
+        return self.table_at(self.places.runs)
 
     @property
     def batches(self) -> TablePlace:
         """What offset logs said of the batches of all pipelines' tables."""
-        return self._at(self.places.batches)
+        return self.table_at(self.places.batches)
 
     @property
     def upkeep(self) -> TablePlace:
         """The upkeep of all pipelines' checkpoints and tables."""
-        return self._at(self.places.upkeep)
+        return self.table_at(self.places.upkeep)
 
     @property
     def quality(self) -> TablePlace:
         """What the checks of all pipelines said."""
-        return self._at(self.places.quality)
+        return self.table_at(self.places.quality)
 
-    def _at(self, uri: str) -> TablePlace:
+    def table_at(self, uri: str) -> TablePlace:
+        """Any other table."""
         return TablePlace(uri, self.options, self.fence)
+
+    def file_at(self, uri: str) -> FilePlace:
+        """Any other file or folder."""
+        return FilePlace(uri, self.options, self.fence)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
-from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -19,7 +19,7 @@ class InUse:
 
     table: str
     generation: int | None
-    uri: str
+    place: Checkpoint
     published: int = -1
 
     @property
@@ -28,16 +28,14 @@ class InUse:
         return f"{self.table}{of}"
 
 
-def checkpoints_in_use(pipeline: Pipeline, settings: Settings) -> Iterator[InUse]:
+def checkpoints_in_use(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[InUse]:
     """The generations are those that gold names now; a folder may not be there yet."""
-    warehouse = Warehouse.of(pipeline.name, settings)
-    places = warehouse.places
-    yield InUse(INGEST, None, places.ingest_checkpoint)
+    yield InUse(INGEST, None, Checkpoint.of_ingest(warehouse))
     for name in pipeline.tables:
         gold = warehouse.gold(name).open()
         if gold is None:
-            yield InUse(name, 1, places.query_checkpoint(name, 1))
+            yield InUse(name, 1, Checkpoint.of_query(warehouse, name, 1))
         else:
             state = gold_state(gold)
-            uri = places.query_checkpoint(name, state.generation)
-            yield InUse(name, state.generation, uri, state.bronze)
+            place = Checkpoint.of_query(warehouse, name, state.generation)
+            yield InUse(name, state.generation, place, state.bronze)

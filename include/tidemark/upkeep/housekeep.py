@@ -1,16 +1,20 @@
-"""Carry out a plan of housekeeping, file by file, in the plan's order."""
+"""The housekeeping of one checkpoint: a plan carried out, file by file, in its order; and what is
+different where no pipeline of ours has the checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from datetime import datetime
 
-from tidemark.checkpoint.reading.reader import file_place
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.commit_point import commit_point
-from tidemark.storage.files import remove_files
+from tidemark.errors import HousekeepingRefused
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import list_folder
 from tidemark.upkeep.plan import HousekeepingPlan
+from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
+from tidemark.upkeep.stock import take_stock
 
-# So many files take some milliseconds on a disk, and seconds on object storage.
-_BETWEEN_CHECKS = 100
+_OURS = "/checkpoints/"
 
 
 @commit_point(
@@ -18,16 +22,32 @@ _BETWEEN_CHECKS = 100
     after_a_kill="before, after and in between: no start needs what is gone; a repeat removes "
     "what is left",
 )
-def carry_out_housekeeping(
-    plan: HousekeepingPlan, options: Mapping[str, str], check: Callable[[], None] = lambda: None
-) -> None:
-    """Remove what the plan says may go; a file that is gone already is no error.
+def carry_out_housekeeping(plan: HousekeepingPlan, checkpoint: FilePlace) -> None:
+    """Remove what the plan of this checkpoint says may go, behind its fence; a file that is gone
+    already is no error.
 
     Killed anywhere, the checkpoint is as good as before and after; a new plan then finds the rest.
-    `check` is called now and then, and raises where this process may not go on.
     """
-    going = tuple(plan.going)
-    for start in range(0, len(going), _BETWEEN_CHECKS):
-        check()
-        names = going[start : start + _BETWEEN_CHECKS]
-        remove_files((file_place(plan.uri, name) for name in names), options)
+    checkpoint.remove_files([checkpoint.below(name) for name in plan.going])
+
+
+def plan_checkpoint(place: FilePlace, batches: int, now: datetime) -> HousekeepingPlan:
+    """What may go from the checkpoint at a place, with its newest `batches` batches kept.
+
+    Whether a query works on it cannot be known. One that does is not disturbed: what goes is older
+    than all that it reads. `now` is in UTC. Raises as `take_stock` does.
+    """
+    taken = take_stock(place, batches)
+    return plan_housekeeping(taken, judge_checkpoint(taken.facts, now), Keep(batches), now)
+
+
+def check_foreign(place: FilePlace) -> None:
+    """HousekeepingRefused for a checkpoint of a pipeline: there, the lease has to be held."""
+    folder, ours, _ = place.uri.rpartition(_OURS)
+    if ours and list_folder(f"{folder}/lease", place.options):
+        name = folder.rpartition("/")[2]
+        raise HousekeepingRefused(
+            f"{place.uri} belongs to a pipeline, whose runs hold the lease {folder}/lease. "
+            "Nothing was removed. Give the pipeline's name: "
+            f"`tidemark checkpoint housekeep {name} --apply`."
+        )

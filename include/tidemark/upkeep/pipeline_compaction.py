@@ -16,10 +16,9 @@ from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
 from tidemark.errors import CompactionRefused
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.compaction_result import QueryCompaction
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import list_folder
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.upkeep.record import COMPACTION, append_upkeep, row_head
@@ -34,7 +33,7 @@ class Planned:
 
 
 def plan_compactions(
-    pipeline: Pipeline, settings: Settings, now: datetime, every: bool = False
+    pipeline: Pipeline, warehouse: Warehouse, now: datetime, every: bool = False
 ) -> tuple[Planned, ...]:
     """What is due in each checkpoint in use, by the pipeline's limits; nothing is changed.
 
@@ -42,17 +41,15 @@ def plan_compactions(
     plan may be out of date when it is there.
     """
     return tuple(
-        Planned(one, _plan(one, pipeline, settings, now, every))
-        for one in checkpoints_in_use(pipeline, settings)
+        Planned(one, _plan(one, pipeline, now, every))
+        for one in checkpoints_in_use(pipeline, warehouse)
     )
 
 
-def _plan(
-    one: InUse, pipeline: Pipeline, settings: Settings, now: datetime, every: bool
-) -> CompactionPlan | None:
-    if not list_folder(one.uri, settings.storage_options):
+def _plan(one: InUse, pipeline: Pipeline, now: datetime, every: bool) -> CompactionPlan | None:
+    if not one.place.names():
         return None
-    facts = read_checkpoint(one.uri, settings.storage_options)
+    facts = read_checkpoint(one.place)
     mode = pipeline.tables[one.table].output_mode if one.table in pipeline.tables else None
     check = check_state(inventory(facts), pipeline.advanced.state.limits)
     return plan_compaction(
@@ -65,7 +62,7 @@ def check_no_compaction_refused(pipeline: str, planned: Sequence[Planned]) -> No
     refused = [(one, one.plan.refused) for one in planned if one.plan and one.plan.refused]
     if refused:
         messages = " ".join(
-            f"{one.checkpoint.name} ({one.checkpoint.uri}): {why}" for one, why in refused
+            f"{one.checkpoint.name} ({one.checkpoint.place.uri}): {why}" for one, why in refused
         )
         raise CompactionRefused(
             f"The state of {len(refused)} of {len(planned)} queries of `{pipeline}` was left as "

@@ -11,7 +11,7 @@ Killed anywhere, all of it can be repeated; the next one removes what is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,8 +22,6 @@ from tidemark.ledger.copied_batches import CopiedQuery, copy_batches
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import kept_batches
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.files import list_folder
-from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
@@ -39,7 +37,8 @@ def plan_pipeline(pipeline: Pipeline, settings: Settings, now: datetime) -> tupl
 
     Where a run works meanwhile, a plan may be out of date when it is there.
     """
-    return tuple(kept for kept, _ in _Planning(pipeline, settings, now).all())
+    warehouse = Warehouse.of(pipeline.name, settings)
+    return tuple(kept for kept, _ in _Planning.of(pipeline, settings, now).all(warehouse))
 
 
 def housekeep_pipeline(
@@ -52,21 +51,22 @@ def housekeep_pipeline(
     ended without giving the lease back: the next run takes it over, this never does.
     """
     with pipeline_lease(pipeline, settings, run_id, "housekeeping", repairs=True) as lease:
-        return keep_checkpoints(pipeline, settings, run_id, now, lease)
+        warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
+        return keep_checkpoints(pipeline, settings, warehouse, run_id, now)
 
 
 def keep_checkpoints(
-    pipeline: Pipeline, settings: Settings, run_id: str, now: datetime, lease: Lease
+    pipeline: Pipeline, settings: Settings, warehouse: Warehouse, run_id: str, now: datetime
 ) -> tuple[Kept, ...]:
-    """As `housekeep_pipeline`, for whoever holds the pipeline's lease already."""
-    warehouse, options = Warehouse.of(pipeline.name, settings), settings.storage_options
-    planned = _Planning(pipeline, settings, now).all()
+    """As `housekeep_pipeline`, for whoever holds the pipeline's lease already, and has its
+    `warehouse` fenced with it."""
+    planned = _Planning.of(pipeline, settings, now).all(warehouse)
     copy_batches(warehouse.batches, [query for _, query in planned if query])
     for kept, _ in planned:
         if kept.plan is not None:
-            carry_out_housekeeping(kept.plan, options, lease.check)
+            carry_out_housekeeping(kept.plan, kept.checkpoint.place)
     found = tuple(kept for kept, _ in planned)
-    lease.check()
+    warehouse.fence()
     record_upkeep(warehouse.upkeep, pipeline.name, run_id, now, found)
     return found
 
@@ -76,7 +76,7 @@ def check_no_housekeeping_refused(pipeline: str, kept: tuple[Kept, ...]) -> None
     refused = [(one, one.plan.refused) for one in kept if one.plan and one.plan.refused]
     if refused:
         messages = " ".join(
-            f"{one.checkpoint.name} ({one.checkpoint.uri}): {why}" for one, why in refused
+            f"{one.checkpoint.name} ({one.checkpoint.place.uri}): {why}" for one, why in refused
         )
         raise HousekeepingRefused(
             f"Housekeeping of `{pipeline}` left {len(refused)} of {len(kept)} checkpoints as they "
@@ -89,24 +89,28 @@ class _Planning:
     """The plans of a pipeline's checkpoints, and the queries whose batches are copied before."""
 
     pipeline: Pipeline
-    settings: Settings
+    batches: int
     now: datetime
 
-    def all(self) -> list[tuple[Kept, CopiedQuery | None]]:
-        return [self._kept(one) for one in checkpoints_in_use(self.pipeline, self.settings)]
+    @classmethod
+    def of(cls, pipeline: Pipeline, settings: Settings, now: datetime) -> _Planning:
+        return cls(pipeline, kept_batches(pipeline, settings), now)
+
+    def all(self, warehouse: Warehouse) -> list[tuple[Kept, CopiedQuery | None]]:
+        return [self._kept(one) for one in checkpoints_in_use(self.pipeline, warehouse)]
 
     def _kept(self, one: InUse) -> tuple[Kept, CopiedQuery | None]:
-        taken = self._taken(one.uri)
-        if taken is None:
+        if not one.place.names():
             return Kept(one, None), None
+        taken = take_stock(one.place, self.batches)
         if one.generation is None:
             return Kept(one, self._plan(taken, QueryFacts(), None)), None
-        checkpoint, batches = Checkpoint(one.uri, self._options), _committed(taken)
+        batches = _committed(taken)
         known = QueryFacts(output_mode=self.pipeline.tables[one.table].output_mode)
-        plan = self._plan(taken, known, first_unpublished(checkpoint, batches, one.published))
+        plan = self._plan(taken, known, first_unpublished(one.place, batches, one.published))
         query_id = str(taken.facts.query_id)
         query = CopiedQuery(
-            self.pipeline.name, one.table, one.generation, query_id, checkpoint, batches
+            self.pipeline.name, one.table, one.generation, query_id, one.place, batches
         )
         return Kept(one, plan), None if plan.refused else query
 
@@ -114,24 +118,10 @@ class _Planning:
         self, stock: CheckpointStock, known: QueryFacts, logs_from: int | None
     ) -> HousekeepingPlan:
         # The lease says that no run works, so a batch that is not committed is of a dead one.
-        keep = Keep(self._batches, logs_from, nothing_runs=True)
+        keep = Keep(self.batches, logs_from, nothing_runs=True)
         return plan_housekeeping(
             stock, judge_checkpoint(stock.facts, self.now, known), keep, self.now
         )
-
-    def _taken(self, uri: str) -> CheckpointStock | None:
-        """None where no query has started."""
-        if not list_folder(uri, self._options):
-            return None
-        return take_stock(uri, self._options, self._batches)
-
-    @property
-    def _options(self) -> Mapping[str, str]:
-        return self.settings.storage_options
-
-    @property
-    def _batches(self) -> int:
-        return kept_batches(self.pipeline, self.settings)
 
 
 def first_unpublished(checkpoint: Checkpoint, batches: Sequence[int], published: int) -> int | None:

@@ -32,14 +32,14 @@ _PROVIDERS = (Provider.HDFS_BACKED, Provider.ROCKSDB_CHANGELOG)
 class CompactionPlan:
     """What a compaction of the checkpoint at `uri` would do.
 
-    `batch`: the last committed one, whose state is written. `check`: what the next start replays
+    `batch`: the last committed one, whose state is written. `state`: what the next start replays
     without it. `conf`: what the newest offsets record, by which the engine reads its state. The
     `stores` get a snapshot; none where there is nothing to do, or where it is `refused`.
     """
 
     uri: str
     batch: int
-    check: StateCheck
+    state: StateCheck
     conf: Mapping[str, str]
     stores: tuple[StoreId, ...] = ()
     refused: str | None = None
@@ -51,34 +51,34 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    facts: CheckpointFacts, diagnosis: Diagnosis, check: StateCheck, every: bool = False
+    facts: CheckpointFacts, diagnosis: Diagnosis, state: StateCheck, every: bool = False
 ) -> CompactionPlan:
-    """What to do where `diagnosis` judges the checkpoint and `check` its state.
+    """What to do where `diagnosis` judges the checkpoint and `state` its state.
 
     Nothing where no compaction is due; with `every`, wherever there is something to replay.
     """
-    stores, refused = _replaying(check), None
-    if check.verdict in _NOT_HEALTHY or (every and stores):
-        refused = _refusal(diagnosis, check)
+    stores, refused = _replaying(state), None
+    if state.verdict in _NOT_HEALTHY or (every and stores):
+        refused = _refusal(diagnosis, state)
     else:
         stores = ()
     return CompactionPlan(
         facts.uri,
-        check.version - 1,
-        check,
+        state.version - 1,
+        state,
         facts.conf,
         () if refused else stores,
         refused,
     )
 
 
-def _replaying(check: StateCheck) -> tuple[StoreId, ...]:
+def _replaying(state: StateCheck) -> tuple[StoreId, ...]:
     """The stores of which the next start replays something."""
-    partitions = [one.partition for store in check.stores for one in store.partitions]
+    partitions = [one.partition for store in state.stores for one in store.partitions]
     return tuple(one.id for one in partitions if one.replayed.files)
 
 
-def _refusal(diagnosis: Diagnosis, check: StateCheck) -> str | None:
+def _refusal(diagnosis: Diagnosis, state: StateCheck) -> str | None:
     match diagnosis.verdict:
         case CheckpointVerdict.KILLED:
             return (
@@ -91,7 +91,7 @@ def _refusal(diagnosis: Diagnosis, check: StateCheck) -> str | None:
         case CheckpointVerdict.UNKNOWN:
             unknown = (f.known for f in diagnosis.findings if f.severity is Severity.UNKNOWN)
             return f"What decides is not known here: {next(unknown, diagnosis.sentence)}"
-    problems = (_unsupported(store.store) for store in check.stores)
+    problems = (_unsupported(store.store) for store in state.stores)
     return next((problem for problem in problems if problem), None)
 
 

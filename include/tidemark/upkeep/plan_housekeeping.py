@@ -162,13 +162,11 @@ class _Shares:
 
     def _with_checksums(self, names: Iterable[str]) -> Iterator[str]:
         """Each file after its checksums: killed in between, none is left behind without it."""
+        known = self.taken.layout.checksums
         for name in names:
             own = f"{name}.crc"
-            yield from (one for one in (twin_of(own), own, twin_of(name)) if self._is_one(one))
+            yield from (one for one in (twin_of(own), own, twin_of(name)) if one in known)
             yield name
-
-    def _is_one(self, name: str) -> bool:
-        return name in self.taken.layout.checksums
 
 
 def _size(shares: _Shares, names: Iterable[str]) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from tidemark.commit_point import commit_point
-from tidemark.storage.delta.ops import ensure_ops_table
+from tidemark.storage.delta.ops import COUNT, NUMBER, TEXT, TIME, ensure_ops_table, ops_columns
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import HousekeepingPlan
@@ -22,12 +22,9 @@ HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
 _SHARE = pa.struct(
     [
-        ("kind", pa.string()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("files_deleted", pa.int64()),
-        ("bytes_deleted", pa.int64()),
-        ("reasons", pa.list_(pa.string())),
+        *ops_columns(TEXT, "kind"),
+        *ops_columns(COUNT, "files", "bytes", "files_deleted", "bytes_deleted"),
+        *ops_columns(pa.list_(TEXT), "reasons"),
     ]
 )
 # Of a state check: one store of one operator, in all of its partitions. `changes` are its deltas or
@@ -35,60 +32,38 @@ _SHARE = pa.struct(
 # `query_verdict` is that of the whole state.
 _STATE = pa.struct(
     [
-        ("operator", pa.int64()),
-        ("operator_name", pa.string()),
-        ("store", pa.string()),
-        ("provider", pa.string()),
-        ("version", pa.int64()),
-        ("partitions", pa.int64()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("snapshot_files", pa.int64()),
-        ("snapshot_bytes", pa.int64()),
-        ("changes", pa.int64()),
-        ("change_bytes", pa.int64()),
-        ("longest_chain", pa.int64()),
-        ("skew", pa.float64()),
-        ("reason", pa.string()),
-        ("query_verdict", pa.string()),
+        *ops_columns(COUNT, "operator"),
+        *ops_columns(TEXT, "operator_name", "store", "provider"),
+        *ops_columns(COUNT, "version", "partitions", "files", "bytes"),
+        *ops_columns(COUNT, "snapshot_files", "snapshot_bytes", "changes", "change_bytes"),
+        *ops_columns(COUNT, "longest_chain"),
+        *ops_columns(NUMBER, "skew"),
+        *ops_columns(TEXT, "reason", "query_verdict"),
     ]
 )
 # Of a compaction: `chain_before` and `changes_before` are what a start would have replayed without
 # it, `rows` those of the state, which was read before and after.
 _COMPACTION = pa.struct(
     [
-        ("batch", pa.int64()),
-        ("snapshots", pa.int64()),
-        ("rows", pa.int64()),
-        ("chain_before", pa.int64()),
-        ("chain_after", pa.int64()),
-        ("changes_before", pa.int64()),
-        ("changes_after", pa.int64()),
-        ("change_bytes_before", pa.int64()),
-        ("change_bytes_after", pa.int64()),
-        ("seconds", pa.float64()),
+        *ops_columns(COUNT, "batch", "snapshots", "rows", "chain_before", "chain_after"),
+        *ops_columns(COUNT, "changes_before", "changes_after"),
+        *ops_columns(COUNT, "change_bytes_before", "change_bytes_after"),
+        *ops_columns(NUMBER, "seconds"),
     ]
 )
-_FIELDS: list[pa.Field[Any]] = [
-    pa.field("pipeline", pa.string()),
-    pa.field("run", pa.string()),
-    pa.field("time", pa.timestamp("us", "UTC")),
-    pa.field("kind", pa.string()),
-    pa.field("checkpoint", pa.string()),
-    pa.field("generation", pa.int64()),
-    pa.field("verdict", pa.string()),
-    pa.field("refused", pa.string()),
-    pa.field("files_before", pa.int64()),
-    pa.field("bytes_before", pa.int64()),
-    pa.field("files_deleted", pa.int64()),
-    pa.field("bytes_deleted", pa.int64()),
-    pa.field("files_after", pa.int64()),
-    pa.field("bytes_after", pa.int64()),
-    pa.field("shares", pa.list_(_SHARE)),
-    pa.field("state", _STATE),
-    # Of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
-    pa.field("place", pa.string()),
-    pa.field("compaction", _COMPACTION),
+# `place`, of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
+_FIELDS = [
+    *ops_columns(TEXT, "pipeline", "run"),
+    *ops_columns(TIME, "time"),
+    *ops_columns(TEXT, "kind", "checkpoint"),
+    *ops_columns(COUNT, "generation"),
+    *ops_columns(TEXT, "verdict", "refused"),
+    *ops_columns(COUNT, "files_before", "bytes_before", "files_deleted", "bytes_deleted"),
+    *ops_columns(COUNT, "files_after", "bytes_after"),
+    *ops_columns(pa.list_(_SHARE), "shares"),
+    *ops_columns(_STATE, "state"),
+    *ops_columns(TEXT, "place"),
+    *ops_columns(_COMPACTION, "compaction"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints and tables of all pipelines"

@@ -19,7 +19,7 @@ from tidemark.errors import StateLost
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import list_folder
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.record import STATE_CHECK, append_upkeep, row_head
 
@@ -29,7 +29,7 @@ class Checked:
     """A pipeline's checkpoint and the check of its state; None where no query has started."""
 
     checkpoint: InUse
-    check: StateCheck | None
+    state: StateCheck | None
 
 
 def check_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Checked, ...]:
@@ -38,12 +38,12 @@ def check_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Checked, ...
     StorageUnavailable where one cannot be listed. A run that works meanwhile is not disturbed; the
     check then tells of a version that may be out of date.
     """
-    limits, options = pipeline.advanced.state.limits, settings.storage_options
+    limits = pipeline.advanced.state.limits
     return tuple(
-        Checked(one, check_state(inventory(read_checkpoint(one.uri, options)), limits))
-        if list_folder(one.uri, options)
+        Checked(one, check_state(inventory(read_checkpoint(one.place)), limits))
+        if one.place.names()
         else Checked(one, None)
-        for one in checkpoints_in_use(pipeline, settings)
+        for one in checkpoints_in_use(pipeline, Warehouse.of(pipeline.name, settings))
     )
 
 
@@ -56,10 +56,10 @@ def record_checks(
     """
     rows = [
         row_head(pipeline, run_id, time, STATE_CHECK, one.checkpoint)
-        | {"verdict": str(store.worst.verdict), "state": _state(one.check, store)}
+        | {"verdict": str(store.worst.verdict), "state": _state(one.state, store)}
         for one in checked
-        if one.check is not None
-        for store in one.check.stores
+        if one.state is not None
+        for store in one.state.stores
     ]
     append_upkeep(upkeep, rows)
 
@@ -67,9 +67,9 @@ def record_checks(
 def check_none_lost(pipeline: str, checked: Sequence[Checked]) -> None:
     """Raise StateLost where the state of a checkpoint cannot be rebuilt."""
     lost = [
-        f"{one.checkpoint.name} ({one.checkpoint.uri}): {one.check.reason}"
+        f"{one.checkpoint.name} ({one.checkpoint.place.uri}): {one.state.reason}"
         for one in checked
-        if one.check is not None and one.check.verdict is StateVerdict.LOST
+        if one.state is not None and one.state.verdict is StateVerdict.LOST
     ]
     if lost:
         raise StateLost(
@@ -79,7 +79,7 @@ def check_none_lost(pipeline: str, checked: Sequence[Checked]) -> None:
         )
 
 
-def _state(check: StateCheck, one: StoreCheck) -> dict[str, Any]:
+def _state(state: StateCheck, one: StoreCheck) -> dict[str, Any]:
     store = one.store
     held, snapshots, changes = store.held, store.snapshots, store.replayed
     return {
@@ -87,7 +87,7 @@ def _state(check: StateCheck, one: StoreCheck) -> dict[str, Any]:
         "operator_name": store.operator_name,
         "store": store.store,
         "provider": str(store.provider),
-        "version": check.version,
+        "version": state.version,
         "partitions": len(store.partitions),
         "files": held.files,
         "bytes": held.size,
@@ -98,5 +98,5 @@ def _state(check: StateCheck, one: StoreCheck) -> dict[str, Any]:
         "longest_chain": store.longest,
         "skew": store.skew,
         "reason": one.worst.reason,
-        "query_verdict": str(check.verdict),
+        "query_verdict": str(state.verdict),
     }

@@ -12,6 +12,7 @@ from tidemark.checkpoint.reading.read import Limits, read_files
 from tidemark.checkpoint.reading.read_state import shared_files
 from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.reading.state_files import Store, StoreId
+from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts
 from tidemark.upkeep.expired_state import OpenedSnapshot, snapshots_to_open
 
@@ -33,13 +34,13 @@ def first_kept(facts: CheckpointFacts, keep: int) -> int:
     return (-1 if last is None else last) - keep + 1
 
 
-def take_stock(uri: str, options: Mapping[str, str], keep: int) -> CheckpointStock:
+def take_stock(place: FilePlace, keep: int) -> CheckpointStock:
     """List a checkpoint once and read of it what a plan needs.
 
     NotACheckpoint where the place is none, StorageUnavailable where it cannot be listed.
     """
-    files = checkpoint_files(uri, options)
-    layout, reader = sort_files(files), CheckpointReader(uri, options, files)
+    files = checkpoint_files(place)
+    layout, reader = sort_files(files), CheckpointReader(place, files)
     facts = read_files(reader, layout, Limits())
     oldest = first_kept(facts, keep)
     stores = layout.stores.values() if oldest > 0 else ()

@@ -1,6 +1,6 @@
 """The state: can the version that the next start loads be built from the files that are there?
 
-Batch N begins with version N of every store (StatefulOperatorStateInfo.storeVersion is the
+Batch N begins with version N of every store (OperatorStateInfo.storeVersion is the
 batch's number), and leaves version N+1.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples, shown
 from tidemark.checkpoint.doctor.watermark import watermark_ms
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.missing_stores import missing_stores, partition_count
 from tidemark.checkpoint.reading.rebuild import Rebuild, rebuild_after
 from tidemark.checkpoint.reading.state_files import Store, StoreId
@@ -63,7 +63,7 @@ def _no_state(version: int) -> Finding:
     )
 
 
-def _lost(facts: CheckpointFacts, operator: Operator, version: int) -> Iterator[Finding]:
+def _lost(facts: CheckpointFacts, operator: StatefulOperator, version: int) -> Iterator[Finding]:
     commit = facts.commits.entry(version - 1)
     broken = [
         (store, built)
@@ -137,7 +137,7 @@ def _advice(broken: list[tuple[Store, Rebuild]]) -> str:
 
 
 def _missing_partitions(
-    facts: CheckpointFacts, operator: Operator, version: int
+    facts: CheckpointFacts, operator: StatefulOperator, version: int
 ) -> Iterator[Finding]:
     gone = [store.folder for store in missing_stores(facts, operator)]
     if gone:
@@ -153,7 +153,7 @@ def _missing_partitions(
         )
 
 
-def _shared(operator: Operator) -> Iterator[Finding]:
+def _shared(operator: StatefulOperator) -> Iterator[Finding]:
     files = [
         f"{folder}/{name}" for folder, names in operator.missing_shared.items() for name in names
     ]
@@ -171,7 +171,7 @@ def _shared(operator: Operator) -> Iterator[Finding]:
         )
 
 
-def _cut(operator: Operator) -> Iterator[Finding]:
+def _cut(operator: StatefulOperator) -> Iterator[Finding]:
     if operator.cut:
         yield Finding(
             FindingKind.STATE,
@@ -186,7 +186,7 @@ def _cut(operator: Operator) -> Iterator[Finding]:
         )
 
 
-def _own_files(operator: Operator) -> Iterator[Finding]:
+def _own_files(operator: StatefulOperator) -> Iterator[Finding]:
     for found in operator.unreadable:
         # A start compares the schemas, and does not read the operator's metadata.
         schema = "schema" in found.name.lower()

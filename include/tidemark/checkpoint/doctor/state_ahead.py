@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity, examples
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 
 
 def ahead_findings(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def ahead_findings(facts: CheckpointFacts) -> Iterator[Finding]:
         yield from _ahead(facts, operator)
 
 
-def _ahead(facts: CheckpointFacts, operator: Operator) -> Iterator[Finding]:
+def _ahead(facts: CheckpointFacts, operator: StatefulOperator) -> Iterator[Finding]:
     """Files of versions that no batch of this log can have written."""
     newest = max(facts.version_needed, (facts.offsets.newest or 0) + 1)
     ahead = [store for store in operator.stores if store.newest > newest]

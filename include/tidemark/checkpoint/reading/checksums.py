@@ -9,20 +9,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, json_object
 
 _MAGIC = b"crc\0"
 _HEADER = 8
-
-
-@dataclass(frozen=True)
-class CheckpointChecksum:
-    """What ChecksumCheckpointFileManager recorded of a file; the sum is not computed here."""
-
-    algorithm: str
-    file_size: int
 
 
 def twin_of(name: str) -> str:
@@ -42,10 +33,11 @@ def matches_twin(data: bytes, twin: bytes) -> bool:
     return twin[_HEADER:] == struct.pack(f">{len(sums)}I", *sums)
 
 
-def parse_checksum(data: bytes) -> CheckpointChecksum:
-    """A file of ChecksumCheckpointFileManager; NotTheFormat where it is none."""
+def recorded_size(data: bytes) -> int:
+    """The size of a file by its checksum of ChecksumCheckpointFileManager; the sum itself is not
+    computed here. NotTheFormat where it is none."""
     value = json_object(data.decode(errors="replace"))
     try:
-        return CheckpointChecksum(str(value["algorithm"]), int(value["mainFileSize"]))
+        return int(value["mainFileSize"])
     except (KeyError, TypeError, ValueError) as error:
-        raise NotTheFormat("no algorithm or mainFileSize") from error
+        raise NotTheFormat("no mainFileSize") from error

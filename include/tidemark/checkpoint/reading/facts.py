@@ -103,7 +103,7 @@ class CheckpointSource:
 
 
 @dataclass(frozen=True)
-class Operator:
+class StatefulOperator:
     """A stateful operator: its stores, and what its own files say of it where they can be read.
 
     `shared`: by store folder, how many files the RocksDB snapshot that the next start loads shares
@@ -144,7 +144,7 @@ class CheckpointFacts:
     offsets: Log[OffsetEntry]
     commits: Log[CommitEntry]
     sources: tuple[CheckpointSource, ...]
-    operators: tuple[Operator, ...]
+    operators: tuple[StatefulOperator, ...]
     sections: Mapping[str, Section]
     leftovers: Mapping[str, FileFacts]
     unknown: Mapping[str, FileFacts]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.state_files import StoreId
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def partition_count(facts: CheckpointFacts, operator: Operator) -> int:
+def partition_count(facts: CheckpointFacts, operator: StatefulOperator) -> int:
     """How many partitions an operator has: what the offset log records (an offline repartition
     changes it there), else as many as there are."""
     recorded = facts.conf.get(_PARTITIONS, "")
     return int(recorded) if recorded.isdecimal() else operator.partitions[-1] + 1
 
 
-def missing_stores(facts: CheckpointFacts, operator: Operator) -> tuple[StoreId, ...]:
+def missing_stores(facts: CheckpointFacts, operator: StatefulOperator) -> tuple[StoreId, ...]:
     """The partitions' stores that have no folder. An operator without keys has only partition 0,
     whatever the recorded number of partitions."""
     there = {(store.id.partition, store.id.store) for store in operator.stores}
@@ -30,7 +30,7 @@ def missing_stores(facts: CheckpointFacts, operator: Operator) -> tuple[StoreId,
     )
 
 
-def _has_keys(operator: Operator) -> bool:
+def _has_keys(operator: StatefulOperator) -> bool:
     """Do the schemas say that rows have keys? A limit's key is of the type void."""
     keys = {column for schema in operator.schemas.values() for column in schema.key}
     return bool(keys - {"key: void"})

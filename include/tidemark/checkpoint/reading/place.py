@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tidemark.errors import NotACheckpoint, StorageUnavailable
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
-from tidemark.storage.files import FileFacts, list_files, list_folder
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts
 
 # What the engine makes in a checkpoint's folder (StreamingCheckpointConstants). A folder with one
 # of them is taken for a checkpoint, so that one that lost the others can be judged.
@@ -23,19 +24,19 @@ _SHOWN = 5
 _LOOKED_AT = 200
 
 
-def checkpoint_files(uri: str, options: Mapping[str, str]) -> dict[str, FileFacts]:
+def checkpoint_files(place: FilePlace) -> dict[str, FileFacts]:
     """All files of the checkpoint at a place, by their names below it: one listing.
 
     NotACheckpoint where the place is none. A folder that holds other things is not listed to its
     end: it may be a table, or a disk.
     """
-    if is_local(uri):
-        _check_local(uri)
-    inside = list_folder(uri, options)
+    if is_local(place.uri):
+        _check_local(place.uri)
+    inside = place.names()
     if not looks_like_checkpoint(inside):
-        raise NotACheckpoint(f"{uri} {_what_it_is(uri, inside, options)}")
-    base = _path(uri).rstrip("/") + "/"
-    return {_path(place).removeprefix(base): f for place, f in list_files(uri, options).items()}
+        raise NotACheckpoint(f"{place.uri} {_what_it_is(place, inside)}")
+    base = _path(place.uri).rstrip("/") + "/"
+    return {_path(uri).removeprefix(base): facts for uri, facts in place.files().items()}
 
 
 def looks_like_checkpoint(inside: Mapping[str, bool]) -> bool:
@@ -70,19 +71,19 @@ def _check_local(uri: str) -> None:
         )
 
 
-def _what_it_is(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]) -> str:
+def _what_it_is(place: FilePlace, inside: Mapping[str, bool]) -> str:
     if not inside:
-        empty = "is empty" if is_local(uri) else "does not exist or is empty"
+        empty = "is empty" if is_local(place.uri) else "does not exist or is empty"
         return f"{empty}: no query has started here. {_GIVE}"
     if "_delta_log" in inside:
         return (
             "is a Delta table, not a checkpoint. Give the checkpoint of the query that writes it "
             "or reads it: the folder in its `checkpointLocation`."
         )
-    if found := _below(uri, inside, options):
+    if found := _below(place, inside):
         shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
         return f"is no checkpoint, but holds some. Give one of them: {shown}."
-    if is_local(uri) and (above := _around(Path(local_path(uri)))):
+    if is_local(place.uri) and (above := _around(Path(local_path(place.uri)))):
         return f"is no checkpoint. {above}"
     return (
         "is no checkpoint: it has no `metadata` file, and no folder `offsets`, `commits` or "
@@ -90,26 +91,22 @@ def _what_it_is(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]
     )
 
 
-def _below(uri: str, inside: Mapping[str, bool], options: Mapping[str, str]) -> list[str]:
+def _below(place: FilePlace, inside: Mapping[str, bool]) -> list[str]:
     """Checkpoints up to three folders below, found by looking at a bounded number of folders."""
     found: list[str] = []
-    waiting = [(_child(uri, name), 1) for name, folder in inside.items() if folder]
+    waiting = [(place.folder(name), 1) for name, is_folder in inside.items() if is_folder]
     for looked_at, (folder, depth) in enumerate(waiting):
         if looked_at == _LOOKED_AT or len(found) > _SHOWN:
             break
         try:
-            names = list_folder(folder, options)
+            names = folder.names()
         except StorageUnavailable:
             continue
         if looks_like_checkpoint(names):
-            found.append(folder)
+            found.append(folder.uri)
         elif depth < 3 and "_delta_log" not in names:
-            waiting += [(_child(folder, name), depth + 1) for name, below in names.items() if below]
+            waiting += [(folder.folder(name), depth + 1) for name, below in names.items() if below]
     return found
-
-
-def _child(place: str, name: str) -> str:
-    return f"{place.rstrip('/')}/{quote(name) if is_uri(place) else name}"
 
 
 def _around(path: Path) -> str | None:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from tidemark.checkpoint.reading.compressed import is_lz4
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Log, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.log_formats import parse_commit, parse_metadata, parse_offsets
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read_sources import read_sources
-from tidemark.checkpoint.reading.read_state import read_operators
+from tidemark.checkpoint.reading.read_state import is_lz4, read_operators
 from tidemark.checkpoint.reading.reader import CheckpointReader
+from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts
 
 E = TypeVar("E")
@@ -36,20 +36,19 @@ class Limits:
 
 
 def read_checkpoint(
-    uri: str,
-    options: Mapping[str, str],
+    place: FilePlace,
     limits: Limits | None = None,
     on_listed: Callable[[int], None] = lambda files: None,
 ) -> CheckpointFacts:
-    """Read the checkpoint in a folder, an absolute path or a URI, whoever wrote it.
+    """Read the checkpoint in a folder, whoever wrote it.
 
     A query may work on it meanwhile: a file that goes between listing and reading is noted as
     unreadable. `on_listed` is told the number of files as soon as it is known. NotACheckpoint
     where the place is none, StorageUnavailable where it cannot be listed.
     """
-    files = checkpoint_files(uri, options)
+    files = checkpoint_files(place)
     on_listed(len(files))
-    return read_files(CheckpointReader(uri, options, files), sort_files(files), limits or Limits())
+    return read_files(CheckpointReader(place, files), sort_files(files), limits or Limits())
 
 
 def read_files(reader: CheckpointReader, layout: Layout, limits: Limits) -> CheckpointFacts:
@@ -58,7 +57,7 @@ def read_files(reader: CheckpointReader, layout: Layout, limits: Limits) -> Chec
     commits = _log(reader, "commits", layout.logs["commits"], parse_commit, limits.log_files)
     newest = next((e for b in reversed(offsets.batches) if (e := offsets.entry(b))), None)
     facts = CheckpointFacts(
-        reader.uri,
+        reader.place.uri,
         None if layout.metadata is None else reader.read("metadata", parse_metadata),
         offsets,
         commits,

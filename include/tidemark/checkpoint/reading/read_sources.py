@@ -17,6 +17,7 @@ from tidemark.checkpoint.reading.source_offsets import (
     source_offset,
 )
 from tidemark.errors import StorageUnavailable
+from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts, stat_files
 
 COMPACT = ".compact"
@@ -111,7 +112,7 @@ def _file_list(
             unreadable.append(entries)
             continue
         newest += _unseen(entries, newest)
-    facts, not_checked = _stat(newest[:files_checked], reader.options)
+    facts, not_checked = _stat(newest[:files_checked], reader.place)
     size = sum(file.size for file in files.values())
     return SourceList(tuple(plain), tuple(compacted), size, facts, not_checked, tuple(unreadable))
 
@@ -123,10 +124,10 @@ def _unseen(entries: Sequence[ListedFile], seen: Sequence[ListedFile]) -> list[L
 
 
 def _stat(
-    listed: Sequence[ListedFile], options: Mapping[str, str]
+    listed: Sequence[ListedFile], checkpoint: FilePlace
 ) -> tuple[dict[ListedFile, FileFacts | None], str | None]:
     try:
-        found = stat_files([one.uri for one in listed], options)
+        found = stat_files([one.uri for one in listed], checkpoint.options)
     except StorageUnavailable as error:
         return {}, str(error)
     return {one: found[one.uri] for one in listed}, None

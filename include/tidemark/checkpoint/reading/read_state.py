@@ -1,4 +1,9 @@
-"""The stateful operators: their stores, and what their own files say of them."""
+"""The stateful operators: their stores, and what their own files say of them.
+
+The engine compresses deltas, HDFS-backed snapshots and changelogs, by default with LZ4, whose
+stream (LZ4BlockOutputStream) ends with a block of no bytes: its magic, a byte that names the
+method, and three zeros of four bytes each. Which codec it is stands in the offset log.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Mapping
 
-from tidemark.checkpoint.reading.compressed import LZ4_END, ends_as_lz4
-from tidemark.checkpoint.reading.facts import Operator, Unreadable
+from tidemark.checkpoint.reading.facts import StatefulOperator, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, Section
 from tidemark.checkpoint.reading.log_formats import CommitEntry, NotTheFormat
 from tidemark.checkpoint.reading.reader import CheckpointReader
@@ -22,6 +26,9 @@ from tidemark.checkpoint.reading.state_metadata import (
 )
 
 _VERSIONED = "_metadata/v2/"
+_CODEC = "spark.sql.streaming.stateStore.compression.codec"
+_MAGIC, _ZEROS = b"LZ4Block", bytes(12)
+_LZ4_END = len(_MAGIC) + 1 + len(_ZEROS)
 
 
 def read_operators(
@@ -31,7 +38,7 @@ def read_operators(
     commit: CommitEntry | None,
     files_opened: int,
     lz4: bool,
-) -> tuple[Operator, ...]:
+) -> tuple[StatefulOperator, ...]:
     """The operators with their stores. `version` is the one that the next start loads, `commit`
     that of the batch that left it. Of its files at most `files_opened` are opened: their checksums
     are compared, those compressed with LZ4 (`lz4`) must end as its streams do, and RocksDB's
@@ -50,7 +57,7 @@ def read_operators(
             if gone := opening.open(store, rebuild_after(store, version, commit)):
                 missing[store.id.folder] = gone
         operators.append(
-            Operator(
+            StatefulOperator(
                 number,
                 stores,
                 metadata,
@@ -63,6 +70,11 @@ def read_operators(
             )
         )
     return tuple(operators)
+
+
+def is_lz4(conf: Mapping[str, str]) -> bool:
+    """Does the recorded configuration say that state is compressed with LZ4?"""
+    return conf.get(_CODEC) == "lz4"
 
 
 class _Opening:
@@ -108,10 +120,12 @@ class _Opening:
         summed = self.reader.has_checksum(name)
         if not (summed or self.lz4) or not self._may():
             return
-        end = self.reader.data(name) if summed else self.reader.end(name, LZ4_END)
+        end = self.reader.data(name) if summed else self.reader.end(name, _LZ4_END)
         if isinstance(end, Unreadable) or name in self.reader.wrong_checksums:
             return
-        if self.lz4 and not ends_as_lz4(end[-LZ4_END:]):
+        last = end[-_LZ4_END:]
+        whole = len(last) == _LZ4_END and last.startswith(_MAGIC) and last.endswith(_ZEROS)
+        if self.lz4 and not whole:
             self._cut.append(name)
 
     def _may(self) -> bool:

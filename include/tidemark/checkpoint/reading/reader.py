@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import quote
 
-from tidemark.checkpoint.reading.checksums import matches_twin, parse_checksum, twin_of
+from tidemark.checkpoint.reading.checksums import matches_twin, recorded_size, twin_of
 from tidemark.checkpoint.reading.facts import FileProblem, Unreadable
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat
 from tidemark.errors import StorageUnavailable
-from tidemark.pipeline.source_files import is_uri
-from tidemark.storage.files import FileFacts, read_bytes, read_end
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, read_end
 
 T = TypeVar("T")
 
@@ -21,8 +20,7 @@ T = TypeVar("T")
 class CheckpointReader:
     """The files of one checkpoint. `wrong_checksums` collects those that do not match theirs."""
 
-    uri: str
-    options: Mapping[str, str]
+    place: FilePlace
     files: Mapping[str, FileFacts]
     wrong_checksums: list[str] = field(default_factory=list)
 
@@ -47,7 +45,7 @@ class CheckpointReader:
     def data(self, name: str) -> bytes | Unreadable:
         """The bytes of a file; it is noted where they do not match a checksum beside it."""
         try:
-            data = self._bytes(name)
+            data = self.place.read(name)
             if not self._matches(name, data):
                 self.wrong_checksums.append(name)
         except StorageUnavailable as error:
@@ -56,27 +54,19 @@ class CheckpointReader:
 
     def end(self, name: str, length: int) -> bytes | Unreadable:
         """The last bytes of a file, which is compared with no checksum."""
-        place = file_place(self.uri, name)
+        uri, size = self.place.below(name), self.files[name].size
         try:
-            return read_end(place, self.files[name].size, length, self.options)
+            return read_end(uri, size, length, self.place.options)
         except StorageUnavailable as error:
             return Unreadable(name, FileProblem.UNREADABLE, str(error))
 
     def _matches(self, name: str, data: bytes) -> bool:
         twin, checksum = twin_of(name), f"{name}.crc"
-        if twin in self.files and not matches_twin(data, self._bytes(twin)):
+        if twin in self.files and not matches_twin(data, self.place.read(twin)):
             return False
         if checksum not in self.files:
             return True
         try:
-            return parse_checksum(self._bytes(checksum)).file_size == len(data)
+            return recorded_size(self.place.read(checksum)) == len(data)
         except NotTheFormat:
             return False
-
-    def _bytes(self, name: str) -> bytes:
-        return read_bytes(file_place(self.uri, name), self.options)
-
-
-def file_place(uri: str, name: str) -> str:
-    """Where a file of a checkpoint lies, by its name from the checkpoint's folder on."""
-    return f"{uri.rstrip('/')}/{quote(name) if is_uri(uri) else name}"

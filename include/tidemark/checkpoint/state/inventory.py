@@ -7,7 +7,7 @@ from itertools import groupby
 
 from tidemark.checkpoint.doctor.findings import FindingKind, Severity
 from tidemark.checkpoint.doctor.state import state_findings
-from tidemark.checkpoint.reading.facts import CheckpointFacts, Operator
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.log_formats import CommitEntry
 from tidemark.checkpoint.reading.missing_stores import missing_stores
@@ -31,7 +31,7 @@ def inventory(facts: CheckpointFacts) -> StateInventory:
     )
 
 
-def _stores(facts: CheckpointFacts, operator: Operator) -> Iterator[StoreInventory]:
+def _stores(facts: CheckpointFacts, operator: StatefulOperator) -> Iterator[StoreInventory]:
     commit = facts.commits.entry(facts.version_needed - 1)
     wrong = frozenset(facts.wrong_checksums)
     gone = [_gone(identity, facts.version_needed) for identity in missing_stores(facts, operator)]
@@ -52,7 +52,7 @@ def _stores(facts: CheckpointFacts, operator: Operator) -> Iterator[StoreInvento
 
 
 def _partition(
-    operator: Operator,
+    operator: StatefulOperator,
     store: Store,
     version: int,
     commit: CommitEntry | None,
@@ -81,7 +81,9 @@ def _gone(identity: StoreId, version: int) -> Partition:
     return Partition(identity, Provider.UNKNOWN, (), nothing, Section(), (), Section(), lost)
 
 
-def _lost(operator: Operator, folder: str, built: Rebuild, wrong: frozenset[str]) -> Iterator[str]:
+def _lost(
+    operator: StatefulOperator, folder: str, built: Rebuild, wrong: frozenset[str]
+) -> Iterator[str]:
     yield from (f"{folder}/{name} is missing" for name in built.missing)
     yield from (f"{folder}/{name} is empty" for name in built.empty)
     for name in operator.missing_shared.get(folder, ()):
@@ -97,7 +99,7 @@ def _lost(operator: Operator, folder: str, built: Rebuild, wrong: frozenset[str]
             yield f"{name} does not match the checksum beside it"
 
 
-def _schema(operator: Operator, store: str) -> StateSchema | None:
+def _schema(operator: StatefulOperator, store: str) -> StateSchema | None:
     """Schemas lie in the first partition's folders; those of arbitrary state beside them."""
     folder = "0" if store == DEFAULT_STORE else f"0/{store}"
     for name, schema in operator.schemas.items():

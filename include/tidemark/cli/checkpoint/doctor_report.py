@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Finding, Severity
+from tidemark.cli.console import report_table
 
 # More findings than these are counted; `--json` holds all.
 _SHOWN = 10
@@ -50,7 +50,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _finding(finding: Finding) -> Table:
-    table = Table(box=SIMPLE, show_edge=False, show_header=False)
+    table = report_table()
     table.add_row("known", finding.known)
     table.add_row("the engine", finding.engine)
     table.add_row("data at risk", finding.at_risk)

@@ -8,16 +8,15 @@ from pathlib import Path
 import typer
 
 from tidemark.cli.checkpoint.housekeep_report import plan_as_json, print_plan
-from tidemark.cli.checkpoint.show import print_documents, report_console
 from tidemark.cli.checkpoint.targets import CheckpointTarget, place_or_pipeline
+from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.exit_codes import VERDICTS
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import ENGINE_DEFAULT
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.upkeep.foreign_checkpoint import check_foreign, plan_checkpoint
-from tidemark.upkeep.housekeep import carry_out_housekeeping
+from tidemark.upkeep.housekeep import carry_out_housekeeping, check_foreign, plan_checkpoint
 from tidemark.upkeep.plan import HousekeepingPlan
 
 
@@ -42,10 +41,10 @@ def housekeep_place(
 
 def _of_path(target: CheckpointTarget, apply: bool, batches: int) -> HousekeepingPlan:
     if apply:
-        check_foreign(target.uri, target.options)
-    plan = plan_checkpoint(target.uri, target.options, batches, datetime.now(UTC))
+        check_foreign(target.place)
+    plan = plan_checkpoint(target.place, batches, datetime.now(UTC))
     if apply:
-        carry_out_housekeeping(plan, target.options)
+        carry_out_housekeeping(plan, target.place)
     return plan
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import examples
+from tidemark.cli.console import report_table
 from tidemark.upkeep.plan import HousekeepingPlan, Share
 
 
@@ -55,12 +55,8 @@ def _share(share: Share) -> dict[str, object]:
 
 
 def _table(plan: HousekeepingPlan, applied: bool) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    table.add_column("files of")
-    gone = "gone" if applied else "may go"
-    for column in ("files", "bytes", gone, "bytes of them"):
-        table.add_column(column, justify="right")
-    table.add_column("why")
+    gone = ">gone" if applied else ">may go"
+    table = report_table("files of", ">files", ">bytes", gone, ">bytes of them", "why")
     for share in plan.shares:
         numbers = (share.files, share.size, len(share.going), share.going_size)
         reasons = "; ".join(share.reasons)

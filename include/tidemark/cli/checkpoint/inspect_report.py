@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.cli.checkpoint.overview import Overview
+from tidemark.cli.console import report_table
 from tidemark.pipeline.instants import instant_text
 
 _NOTHING = "–"
@@ -30,7 +30,7 @@ def print_checkpoint_overview(console: Console, name: str, overview: Overview) -
 
 
 def _summary(overview: Overview) -> Table:
-    table = Table(box=SIMPLE, show_edge=False, show_header=False)
+    table = report_table()
     table.add_row("query", overview.query_id or _NOTHING)
     for log, batches in overview.batches.items():
         table.add_row(log, _batches(batches))
@@ -71,9 +71,7 @@ def _distance(watermark: int, other: int) -> str:
 
 
 def _sources(overview: Overview) -> Table:
-    table = Table(
-        "source", "kind", "ends at", "behind", "lists of files", box=SIMPLE, show_edge=False
-    )
+    table = report_table("source", "kind", "ends at", "behind", "lists of files")
     for one in overview.sources[:_SHOWN]:
         lists = f"{one.lists:,}" if one.lists or one.compacted else _NOTHING
         table.add_row(
@@ -88,10 +86,8 @@ def _sources(overview: Overview) -> Table:
 
 
 def _operators(overview: Overview) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    for column in ("operator", "name", "partitions", "stores", "state store", "newest version"):
-        table.add_column(column)
-    table.add_column("bytes", justify="right")
+    columns = ("operator", "name", "partitions", "stores", "state store", "newest version")
+    table = report_table(*columns, ">bytes")
     for one in overview.operators[:_SHOWN]:
         low, high = one.newest_versions
         table.add_row(
@@ -108,11 +104,7 @@ def _operators(overview: Overview) -> Table:
 
 
 def _files(overview: Overview) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    table.add_column("files of")
-    for column in ("files", "bytes"):
-        table.add_column(column, justify="right")
-    table.add_column("share of the files")
+    table = report_table("files of", ">files", ">bytes", "share of the files")
     total = max(1, sum(section["files"] for section in overview.sections.values()))
     ordered = sorted(overview.sections.items(), key=lambda item: -item[1]["files"])
     for kind, section in ordered:

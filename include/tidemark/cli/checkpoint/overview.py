@@ -9,7 +9,7 @@ from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import (
     CheckpointFacts,
     CheckpointSource,
-    Operator,
+    StatefulOperator,
     Unreadable,
 )
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset
@@ -123,7 +123,7 @@ def _behind(source: CheckpointSource, newest_version: int | None) -> int | None:
     return max(0, newest_version + 1 - source.offset.version)
 
 
-def _operator(operator: Operator) -> OperatorLine:
+def _operator(operator: StatefulOperator) -> OperatorLine:
     files = [f for store in operator.stores for found in store.files.values() for f in found]
     newest = [store.newest for store in operator.stores]
     shared = sum(sum(store.shared.values()) for store in operator.stores)

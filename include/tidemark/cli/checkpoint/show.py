@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -13,12 +12,10 @@ from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosis
 from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
-from tidemark.cli.checkpoint.overview import Overview, overview
+from tidemark.cli.checkpoint.overview import overview
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
+from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.exit_codes import VERDICTS
-from tidemark.storage.files import list_folder
-
-_WIDTH_OF_A_FILE = 140
 
 
 def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
@@ -27,13 +24,14 @@ def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
     documents: list[dict[str, object]] = []
     for target in targets.checkpoints:
         facts = read_target(target, targets)
-        overview = None if facts is None else _overview(facts, target)
+        newest = target.known.newest_event_ms, target.newest_version
+        found = None if facts is None else overview(facts, *newest)
         if in_json:
-            documents.append(head(target) | ({} if overview is None else overview.as_json()))
-        elif overview is None:
+            documents.append(head(target) | ({} if found is None else found.as_json()))
+        elif found is None:
             console.print(f"\n{target.name}: no query has started yet")
         else:
-            print_checkpoint_overview(console, target.name, overview)
+            print_checkpoint_overview(console, target.name, found)
     if in_json:
         print_documents(documents)
 
@@ -65,36 +63,18 @@ def _diagnosis(target: CheckpointTarget, targets: CheckpointTargets) -> Diagnosi
 
 def read_target(target: CheckpointTarget, targets: CheckpointTargets) -> CheckpointFacts | None:
     """The facts; None for a checkpoint of a pipeline that no query has begun."""
-    if targets.pipeline is not None and not list_folder(target.uri, target.options):
+    if targets.pipeline is not None and not target.place.names():
         return None
     progress = Console(stderr=True, highlight=False, markup=False)
     if not progress.is_terminal:
-        return read_checkpoint(target.uri, target.options)
+        return read_checkpoint(target.place)
     with progress.status(f"{target.name}: listing") as status:
         return read_checkpoint(
-            target.uri,
-            target.options,
+            target.place,
             on_listed=lambda files: status.update(f"{target.name}: {files:,} files; reading"),
         )
 
 
-def report_console() -> Console:
-    """Where reports are printed: wide enough, also into a file or a pipe."""
-    console = Console(highlight=False, markup=False)
-    # A file or pipe has no width; a table that is cut would lose names.
-    width = console.width if console.is_terminal else _WIDTH_OF_A_FILE
-    return Console(highlight=False, markup=False, width=width)
-
-
-def _overview(facts: CheckpointFacts, target: CheckpointTarget) -> Overview:
-    return overview(facts, target.known.newest_event_ms, target.newest_version)
-
-
 def head(target: CheckpointTarget) -> dict[str, object]:
     """With what the document of a checkpoint begins, whatever is told of it."""
-    return {"name": target.name, "in_use": target.in_use, "uri": target.uri}
-
-
-def print_documents(documents: list[dict[str, object]]) -> None:
-    """A list, also of one checkpoint, so that a reader needs no second case."""
-    print(json.dumps(documents, indent=2, ensure_ascii=False))
+    return {"name": target.name, "in_use": target.in_use, "uri": target.place.uri}

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.judge import QueryFacts
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.cli.options import absolute
 from tidemark.errors import PipelineNotFound, SettingsInvalid
 from tidemark.pipeline.load import ENDINGS, find_pipeline
 from tidemark.pipeline.model import Pipeline, StateLimits
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.pipeline.source_files import is_uri
-from tidemark.storage.files import list_folder
+from tidemark.storage.file_place import FilePlace
 
 if TYPE_CHECKING:
     from tidemark.gold.plan import GoldState
     from tidemark.storage.delta.place import TablePlace
+    from tidemark.storage.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class CheckpointTarget:
     """
 
     name: str
-    uri: str
-    options: Mapping[str, str]
+    place: FilePlace
     known: QueryFacts = field(default_factory=QueryFacts)
     in_use: bool = True
     newest_version: int | None = None
@@ -86,7 +86,7 @@ def _is_place(given: str) -> bool:
 
 def _at(given: str, settings: Path | None) -> CheckpointTarget:
     uri = absolute(given).rstrip("/") or "/"
-    return CheckpointTarget(uri, uri, _options(uri, settings))
+    return CheckpointTarget(uri, FilePlace(uri, _options(uri, settings)))
 
 
 def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
@@ -102,18 +102,16 @@ def _options(uri: str, settings: Path | None) -> Mapping[str, str]:
 
 
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarget, ...]:
-    places, options = Places(settings.root, pipeline.name), settings.storage_options
     limits = pipeline.advanced.state.limits
     # delta-rs, which a path does without.
     from tidemark.storage.warehouse import Warehouse
 
-    warehouse = Warehouse(places, options)
+    warehouse = Warehouse.of(pipeline.name, settings)
     golds = {table: _gold(warehouse.gold(table)) for table in pipeline.tables}
     queries = _recorded(pipeline.name, warehouse.ledger, golds.values())
     of_ingest = QueryFacts(query_ids=queries.get(None, ()))
-    targets = [
-        CheckpointTarget("ingest", places.ingest_checkpoint, options, of_ingest, limits=limits)
-    ]
+    ingest = Checkpoint.of_ingest(warehouse)
+    targets = [CheckpointTarget("ingest", ingest, of_ingest, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, warehouse.bronze)
     for table, model in pipeline.tables.items():
         known = QueryFacts(newest_event_ms=newest_event, output_mode=model.output_mode)
@@ -123,22 +121,21 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
         targets += [
             CheckpointTarget(
                 f"{table}, generation {generation}",
-                places.query_checkpoint(table, generation),
-                options,
+                Checkpoint.of_query(warehouse, table, generation),
                 of_table if generation == in_use else known,
                 generation == in_use,
                 newest_version,
                 limits,
             )
-            for generation in _generations(places, table, options, in_use)
+            for generation in _generations(warehouse, table, in_use)
         ]
     return tuple(targets)
 
 
-def _generations(places: Places, table: str, options: Mapping[str, str], in_use: int) -> list[int]:
+def _generations(warehouse: Warehouse, table: str, in_use: int) -> list[int]:
     """The generations that have a folder, and the one in use."""
-    folder = places.query_checkpoint(table, in_use).rpartition("/")[0]
-    found = list_folder(folder, options)
+    folder = warehouse.places.query_checkpoint(table, in_use).rpartition("/")[0]
+    found = warehouse.file_at(folder).names()
     return sorted({in_use, *(int(name) for name in found if name.isdecimal())})
 
 

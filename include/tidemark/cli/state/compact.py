@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
-from tidemark.cli.checkpoint.show import print_documents, report_console
+from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
-from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -21,6 +17,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
+from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_compaction import (
     Planned,
     check_no_compaction_refused,
@@ -39,7 +36,7 @@ def compact_pipeline(
     pipeline = find_pipeline(name, settings)
     check_master(settings, master, "--master")
     now = datetime.now(UTC)
-    planned = plan_compactions(pipeline, settings, now, every)
+    planned = plan_compactions(pipeline, Warehouse.of(pipeline.name, settings), now, every)
     if not apply or not any(one.plan and one.plan.stores for one in planned):
         _show(planned, in_json)
         check_no_compaction_refused(pipeline.name, planned)
@@ -48,8 +45,7 @@ def compact_pipeline(
     uri = Places(settings.root, pipeline.name).result(run_id)
     arguments = ["--pipeline", name, "--run-id", run_id, "--result", uri]
     arguments += [*(["--settings", str(file)] if file else []), *(["--all"] if every else [])]
-    environment = job_environment(os.environ)
-    result = run_job(CompactionResult, _JOB, uri, settings, master, arguments, environment)
+    result = run_job(CompactionResult, _JOB, uri, settings, master, arguments)
     _print_result(result, in_json)
     return failure_exit_code(result.error) if result.error else SUCCESS
 
@@ -71,22 +67,18 @@ def _sentence(stores: int) -> str:
 
 
 def _table(planned: tuple[Planned, ...]) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    for column in ("query", "state"):
-        table.add_column(column)
-    for column in ("longest\nchain", "changes\nreplayed", "their\nbytes", "snapshots\nto write"):
-        table.add_column(column, justify="right")
-    table.add_column("why")
+    counts = (">longest\nchain", ">changes\nreplayed", ">their\nbytes", ">snapshots\nto write")
+    table = report_table("query", "state", *counts, "why")
     for one in planned:
         plan = one.plan
         if plan is None:
             table.add_row(one.checkpoint.name, "no query has started yet")
             continue
-        changes = plan.check.replayed
-        numbers = (plan.check.longest, changes.files, changes.size, len(plan.stores))
-        reason = f"refused: {plan.refused}" if plan.refused else plan.check.reason
+        changes = plan.state.replayed
+        numbers = (plan.state.longest, changes.files, changes.size, len(plan.stores))
+        reason = f"refused: {plan.refused}" if plan.refused else plan.state.reason
         cells = (f"{number:,}" for number in numbers)
-        table.add_row(one.checkpoint.name, str(plan.check.verdict), *cells, reason)
+        table.add_row(one.checkpoint.name, str(plan.state.verdict), *cells, reason)
     return table
 
 
@@ -95,13 +87,13 @@ def _as_json(plan: CompactionPlan | None) -> dict[str, object]:
         return {"verdict": None, "snapshots": 0}
     return {
         "uri": plan.uri,
-        "verdict": str(plan.check.verdict),
-        "reason": plan.check.reason,
+        "verdict": str(plan.state.verdict),
+        "reason": plan.state.reason,
         "refused": plan.refused,
         "batch": plan.batch,
-        "longest": plan.check.longest,
-        "changes": plan.check.replayed.files,
-        "change_bytes": plan.check.replayed.size,
+        "longest": plan.state.longest,
+        "changes": plan.state.replayed.files,
+        "change_bytes": plan.state.replayed.size,
         "snapshots": len(plan.stores),
     }
 
@@ -110,7 +102,7 @@ def _print_result(result: CompactionResult, in_json: bool) -> None:
     if in_json:
         print(result.model_dump_json(by_alias=True, indent=2))
         return
-    console: Console = report_console()
+    console = report_console()
     for line in compaction_lines(result):
         console.print(line, soft_wrap=True)
     if result.error:

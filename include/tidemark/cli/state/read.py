@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.box import SIMPLE
-from rich.table import Table
-
-from tidemark.cli.checkpoint.show import report_console
+from tidemark.cli.console import report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import absolute
-from tidemark.cli.submit import job_environment
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.masters import check_master
@@ -73,14 +68,11 @@ def _read(request: StateRequest, settings: Settings, file: Path | None, master: 
         uri = str(Path(folder, "rows.json"))
         given = ["--settings", str(file)] if file else []
         arguments = [*request.arguments, *given, "--result", uri]
-        environment = job_environment(os.environ)
-        return run_job(StateRows, _JOB, uri, settings, master, arguments, environment)
+        return run_job(StateRows, _JOB, uri, settings, master, arguments)
 
 
 def _show(result: StateRows) -> None:
-    table = Table(box=SIMPLE, show_edge=False)
-    for name in result.columns:
-        table.add_column(name, overflow="fold")
+    table = report_table(*result.columns, overflow="fold")
     for text in result.rows:
         row = json.loads(text)
         table.add_row(*(_cell(row[name]) for name in result.columns))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -11,6 +10,7 @@ from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.state_metadata import StateSchema
 from tidemark.checkpoint.state.check import PartitionCheck, StateCheck, StateVerdict, StoreCheck
 from tidemark.checkpoint.state.stores import StoreInventory
+from tidemark.cli.console import report_table
 from tidemark.pipeline.model import StateLimits
 
 # Of more stores or partitions the worst ones are shown; `--json` holds all.
@@ -26,34 +26,34 @@ _STYLES = {
 
 
 def print_state(
-    console: Console, name: str, check: StateCheck, limits: StateLimits, in_use: bool
+    console: Console, name: str, state: StateCheck, limits: StateLimits, in_use: bool
 ) -> None:
     """Print the verdict on a query's state, its stores, and the partitions that are worst."""
-    style = _STYLES.get(check.verdict)
+    style = _STYLES.get(state.verdict)
     unused = "" if in_use else " (not in use)"
-    console.print(f"\n{name}: {check.verdict}{unused}", style=style, soft_wrap=True)
-    console.print(check.reason, soft_wrap=True)
-    if not check.stores:
+    console.print(f"\n{name}: {state.verdict}{unused}", style=style, soft_wrap=True)
+    console.print(state.reason, soft_wrap=True)
+    if not state.stores:
         return
-    console.print(_stores(check))
-    console.print(_partitions(check, limits))
-    for line in _schemas(check):
+    console.print(_stores(state))
+    console.print(_partitions(state, limits))
+    for line in _schemas(state):
         console.print(line, soft_wrap=True)
-    if check.verdict is not StateVerdict.LOST:
-        console.print(_sentence(check), soft_wrap=True)
+    if state.verdict is not StateVerdict.LOST:
+        console.print(_sentence(state), soft_wrap=True)
 
 
-def state_check_json(check: StateCheck) -> dict[str, object]:
+def state_check_json(state: StateCheck) -> dict[str, object]:
     """A check as JSON holds it, with every partition; versions as first and last of each range."""
     return {
-        "version": check.version,
-        "verdict": str(check.verdict),
-        "reason": check.reason,
-        "longest": check.longest,
-        "held": _section(check.held),
-        "snapshots": _section(check.snapshots),
-        "replayed": _section(check.replayed),
-        "stores": [_store(one) for one in check.stores],
+        "version": state.version,
+        "verdict": str(state.verdict),
+        "reason": state.reason,
+        "longest": state.longest,
+        "held": _section(state.held),
+        "snapshots": _section(state.snapshots),
+        "replayed": _section(state.replayed),
+        "stores": [_store(one) for one in state.stores],
     }
 
 
@@ -100,17 +100,12 @@ def _section(one: Section) -> dict[str, int]:
     return {"files": one.files, "bytes": one.size}
 
 
-def _stores(check: StateCheck) -> Table:
-    table = Table(box=SIMPLE, show_edge=False)
-    for column in ("operator", "store", "kept by"):
-        table.add_column(column, overflow="fold")
-    table.add_column("parti-\ntions", justify="right")
-    for column in ("files\nheld", "snapshots\nread", "changes\nreplayed"):
-        table.add_column(column, justify="right")
-        table.add_column("their\nbytes", justify="right")
-    table.add_column("skew", justify="right")
-    table.add_column("verdict")
-    for one in check.stores[:_SHOWN]:
+def _stores(state: StateCheck) -> Table:
+    texts = ("operator", "store", "kept by")
+    counts = (">files\nheld", ">snapshots\nread", ">changes\nreplayed")
+    numbers = (column for count in counts for column in (count, ">their\nbytes"))
+    table = report_table(*texts, ">parti-\ntions", *numbers, ">skew", "verdict", overflow="fold")
+    for one in state.stores[:_SHOWN]:
         store, verdict = one.store, one.worst.verdict
         sections = (store.held, store.snapshots, store.replayed)
         table.add_row(
@@ -123,22 +118,18 @@ def _stores(check: StateCheck) -> Table:
             str(verdict),
             style=_STYLES.get(verdict),
         )
-    if len(check.stores) > _SHOWN:
-        table.add_row("…", f"{len(check.stores) - _SHOWN:,} more")
+    if len(state.stores) > _SHOWN:
+        table.add_row("…", f"{len(state.stores) - _SHOWN:,} more")
     return table
 
 
-def _partitions(check: StateCheck, limits: StateLimits) -> Table:
-    every = [one for store in check.stores for one in store.partitions]
+def _partitions(state: StateCheck, limits: StateLimits) -> Table:
+    every = [one for store in state.stores for one in store.partitions]
     worst = sorted(every, key=lambda one: one.badness, reverse=True)
-    table = Table(box=SIMPLE, show_edge=False)
-    table.add_column("partition" if len(every) <= _SHOWN else f"worst of {len(every):,}")
-    for column in ("versions that build", "snapshot"):
-        table.add_column(column)
-    table.add_column("replayed", justify="right")
-    table.add_column(f"of {limits.max_changes:,}, the limit")
-    table.add_column("bytes", justify="right")
-    table.add_column("verdict")
+    first = "partition" if len(every) <= _SHOWN else f"worst of {len(every):,}"
+    limit = f"of {limits.max_changes:,}, the limit"
+    columns = ("versions that build", "snapshot", ">replayed", limit, ">bytes", "verdict")
+    table = report_table(first, *columns)
     for one in worst[:_SHOWN]:
         partition, snapshot = one.partition, one.partition.built.snapshot
         table.add_row(
@@ -161,8 +152,8 @@ def _bar(changes: int, limit: int) -> str:
     return "█" * round(changes * _BAR / limit)
 
 
-def _schemas(check: StateCheck) -> list[str]:
-    stores = [one.store for one in check.stores]
+def _schemas(state: StateCheck) -> list[str]:
+    stores = [one.store for one in state.stores]
     return [_columns(s, s.schema) for s in stores if s.schema and s.schema.key][:_SHOWN]
 
 
@@ -171,11 +162,11 @@ def _columns(store: StoreInventory, schema: StateSchema) -> str:
     return f"operator {store.operator}, store {store.store}: {columns}"
 
 
-def _sentence(check: StateCheck) -> str:
-    read, replayed = check.snapshots, check.replayed
-    most = "" if all(one.store.opened for one in check.stores) else "at most "
+def _sentence(state: StateCheck) -> str:
+    read, replayed = state.snapshots, state.replayed
+    most = "" if all(one.store.opened for one in state.stores) else "at most "
     return (
-        f"the next start loads version {check.version:,}: it reads {most}{read.files:,} files of "
+        f"the next start loads version {state.version:,}: it reads {most}{read.files:,} files of "
         f"snapshots ({read.size:,} bytes) and replays {replayed.files:,} deltas or changelogs "
-        f"({replayed.size:,} bytes), at most {check.longest:,} in a partition"
+        f"({replayed.size:,} bytes), at most {state.longest:,} in a partition"
     )

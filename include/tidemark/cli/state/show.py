@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tidemark.checkpoint.state.check import StateCheck, StateVerdict, check_state
 from tidemark.checkpoint.state.inventory import inventory
-from tidemark.cli.checkpoint.show import head, print_documents, read_target, report_console
+from tidemark.cli.checkpoint.show import head, read_target
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
+from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.state.report import print_state, state_check_json
 from tidemark.errors import SUCCESS
 

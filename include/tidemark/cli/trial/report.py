@@ -7,27 +7,25 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import duckdb
 from rich.box import SIMPLE
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from tidemark.cli.console import report_console
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 SHOWN = 10
-_WIDTH_OF_A_FILE = 140
 _LONGEST_CELL = 40
 _LONGEST_LINE = 120
 
 
 def print_trial(pipeline: Pipeline, places: Places) -> None:
     """Print what is there; a run that failed may have left less."""
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH_OF_A_FILE)
+    console = report_console()
     for name, table in pipeline.tables.items():
         columns = ["window_start", *table.group_by, *table.measures, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
@@ -74,8 +72,7 @@ def _first_rows(
         return 0, []
     chosen = ", ".join(map(_quoted, columns))
     in_order = ", ".join(f"{_quoted(name)} NULLS FIRST" for name in order)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("found", found.to_pyarrow_dataset())
         ((count,),) = connection.execute("SELECT count(*) FROM found").fetchall()
         sql = f"SELECT {chosen} FROM found ORDER BY {in_order} LIMIT {SHOWN}"

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-import duckdb
 from deltalake import DeltaTable
 
 from tidemark.operators.touched import BatchCounts, BatchRead, Touched
@@ -21,6 +20,7 @@ from tidemark.operators.windows.in_duckdb import last_start, window_count
 from tidemark.pipeline.model import WindowTable
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -39,8 +39,7 @@ def find_late_rows(
     In append mode nothing else brings a window to gold that has closed since its batch. Keys
     compare as SQL's IS NOT DISTINCT FROM.
     """
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         counts = []
         for number, batch in enumerate(batches):
             rows = appended_rows(bronze, place, batch.first, batch.last)

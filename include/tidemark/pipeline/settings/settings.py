@@ -120,7 +120,7 @@ class Settings(BaseModel):
         yield "checks", self.checks
 
 
-def load_settings(path: Path | None = None) -> Settings:
+def load_settings(path: str | Path | None = None) -> Settings:
     """The settings of a file, with what TIDEMARK_* variables override.
 
     The file is the argument, else $TIDEMARK_SETTINGS, else include/settings.yaml in the
@@ -162,7 +162,7 @@ def _folded(name: str, entries: dict[str, Any]) -> dict[str, Any]:
     return {key.upper() if upper else key: value for key, value in entries.items()}
 
 
-def _settings_file(path: Path | None) -> Path | None:
+def _settings_file(path: str | Path | None) -> Path | None:
     """The file to read; None where none was asked for and none is found."""
     if asked := path or os.environ.get(f"{PREFIX}SETTINGS"):
         file = Path(asked).expanduser().absolute()

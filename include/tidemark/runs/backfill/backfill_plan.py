@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -16,6 +15,7 @@ from tidemark.operators.repaired import BACKFILL
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.history import VERSION, changes_between, schema_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _UNTOUCHED = "Nothing was written."
 
@@ -102,8 +102,7 @@ def check_pending(pending: pa.Table, table_name: str) -> None:
 def last_pending(pending: pa.Table, operator: Operator) -> pa.Table:
     """Of windows that wait in `changes`, the newest value of each."""
     columns = [*operator.identity, *operator.values]
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("changes", pending)
         connection.execute(latest(operator))
         rows = connection.sql("FROM latest").to_arrow_table()

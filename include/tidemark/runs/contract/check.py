@@ -22,8 +22,9 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.contract.contract import write_contract
-from tidemark.runs.contract.differences import contract_differences
+from tidemark.runs.contract.aggregate_changes import aggregate_changes
+from tidemark.runs.contract.contract import Contract, write_contract
+from tidemark.runs.contract.ingest_changes import ingest_changes
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -75,6 +76,12 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
     return Comparison(tuple(queries), tuple(found), tuple(unfinished))
 
 
+def contract_differences(recorded: Contract, asked: Contract) -> tuple[Difference, ...]:
+    """What differs for a query; none where it is the same to it. Pure."""
+    compare = ingest_changes if asked.query == INGEST else aggregate_changes
+    return tuple(compare(recorded, asked))
+
+
 def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
     """Decide before a run writes anything. Raises PipelineChanged where it may not begin."""
     compared = compare_contracts(pipeline, settings)
@@ -86,9 +93,9 @@ def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
     return Admitted(pipeline, to_record, tuple(str(found) for found in compared.differences))
 
 
-def record_contracts(admitted: Admitted, settings: Settings) -> None:
-    """Record the contracts, once the tables are there and before the first batch. Repeatable."""
-    warehouse = Warehouse.of(admitted.pipeline.name, settings)
+def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
+    """Record the contracts behind the warehouse's fence, once the tables are there and before the
+    first batch. Repeatable."""
     for query in admitted.to_record:
         contract = query.asked
         if query.recorded is not None:
@@ -97,7 +104,8 @@ def record_contracts(admitted: Admitted, settings: Settings) -> None:
         if query.name != INGEST:
             gold = warehouse.gold(query.name).existing()
             contract = contract.with_types(column_types(gold))
-        write_contract(query.place, contract, settings.storage_options)
+        warehouse.fence()
+        write_contract(query.place, contract, warehouse.options)
 
 
 def contract_refusal(

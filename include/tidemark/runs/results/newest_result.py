@@ -1,45 +1,60 @@
-"""The result file of a pipeline's newest run, for those who name none."""
+"""The result files of a pipeline's newest run, and of a run's newest try."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 from tidemark.errors import NotPublishable, ResultUnreadable
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.files import Options, list_files
+from tidemark.storage.files import list_files, list_folder
 from tidemark.storage.result_file import read_result
 
 # Files of backfills and audits lie among them, and one for each try.
 _LOOKED_AT = 30
 
 
-def held_run(places: Places, options: Options) -> tuple[str, RunResult]:
+def held_run(pipeline: str, settings: Settings) -> tuple[str, RunResult]:
     """The result file of the newest run that came as far as its pins, and what it says.
 
     Raises NotPublishable where that run is published, or there is none.
     """
-    found = max(_pinned(places, options), key=lambda one: one[1].started_at, default=None)
+    places = Places(settings.root, pipeline)
+    found = max(_pinned(places.results, settings), key=lambda one: one[1].started_at, default=None)
     if found is None:
         raise NotPublishable(
-            f"No run of `{places.pipeline}` has left a result below {places.results} that could "
-            f"be published. Run the pipeline: `tidemark run {places.pipeline}`. Where a run's "
+            f"No run of `{pipeline}` has left a result below {places.results} that could "
+            f"be published. Run the pipeline: `tidemark run {pipeline}`. Where a run's "
             "result file lies elsewhere, name it with --result."
         )
     if not found[1].held:
         raise NotPublishable(
-            f"Nothing is held: {found[1].run_id}, the newest run of `{places.pipeline}`, is "
+            f"Nothing is held: {found[1].run_id}, the newest run of `{pipeline}`, is "
             "published. Nothing was written."
         )
     return found
 
 
-def _pinned(places: Places, options: Options) -> Iterator[tuple[str, RunResult]]:
-    files = list_files(places.results, options)
+def _pinned(folder: str, settings: Settings) -> Iterator[tuple[str, RunResult]]:
+    files = list_files(folder, settings.storage_options)
     newest = sorted(files, key=lambda place: files[place].modified, reverse=True)
     for place in newest[:_LOOKED_AT]:
         with suppress(ResultUnreadable):
-            result = read_result(RunResult, place, options)
+            result = read_result(RunResult, place, settings.storage_options)
             if result.tables:
                 yield place, result
+
+
+def newest_try(pipeline: str, settings: Settings, run_id: str) -> str | None:
+    """The place of the result file of a run's newest try; None where no try left one."""
+    folder, _, name = Places(settings.root, pipeline).result(run_id).rpartition("/")
+    of_a_try = re.compile(rf"{re.escape(name.removesuffix('.json'))}--try(\d+)\.json")
+    tries = {
+        int(match[1]): found
+        for found in list_folder(folder, settings.storage_options)
+        if (match := of_a_try.fullmatch(found))
+    }
+    return f"{folder}/{tries[max(tries)]}" if tries else None

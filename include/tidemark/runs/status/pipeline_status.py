@@ -6,9 +6,11 @@ of a thousand runs as for one of ten. Nothing is written, and no Spark is starte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
@@ -20,9 +22,9 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
-from tidemark.runs.status.state_size import state_bytes
 from tidemark.runs.status.table_status import TableStatus, table_status
 from tidemark.storage.delta.newest_event import newest_event_ms
+from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.lease.lease import read_lease, this_process
 from tidemark.storage.lease.rules import judge_lease
@@ -31,6 +33,11 @@ from tidemark.storage.warehouse import Warehouse
 
 # How many runs count as recent.
 RECENT = 10
+# What `ops/upkeep` calls the files of state, among a checkpoint's shares.
+STATE = "state"
+# An act of upkeep writes the rows of all checkpoints in one file, so the newest row's file nearly
+# always does; all are read where what came last was maintenance or a compaction, which tell less.
+_FEW, _ALL = 1, 2**31
 
 
 @dataclass(frozen=True)
@@ -123,3 +130,30 @@ def _newest_event(place: TablePlace, column: str) -> datetime | None:
     bronze = place.open()
     newest = newest_event_ms(bronze, column) if bronze is not None else None
     return None if newest is None else instant_of(newest)
+
+
+def state_bytes(upkeep: TablePlace, pipeline: str) -> int | None:
+    """The bytes of state in all checkpoints of a pipeline: as their last state check found them,
+    or as their last housekeeping left them, whichever was later: no
+    file is listed.
+
+    `upkeep` is the table `ops/upkeep`. None where it has no row of the pipeline.
+    """
+    table = upkeep.open()
+    if table is None:
+        return None
+    for number in (_FEW, _ALL):
+        newest = newest_rows(table, pipeline, "time", number)
+        rows = [row for row in newest if row.get("state") or row["shares"]]
+        last = [row for row in rows if row["time"] == rows[0]["time"]]
+        if last:
+            return sum(_bytes(row) for row in last)
+    return None
+
+
+def _bytes(row: Mapping[str, Any]) -> int:
+    """A state check's row is of one store; one of housekeeping has a share for all state."""
+    if row.get("state") is not None:
+        return int(row["state"]["bytes"])
+    shares = [share for share in row["shares"] or () if share["kind"] == STATE]
+    return sum(int(share["bytes"] - share["bytes_deleted"]) for share in shares)

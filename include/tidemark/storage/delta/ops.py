@@ -15,6 +15,12 @@ from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.place import TablePlace
 
 Row = tuple[str, int, dict[str, Any]]
+TEXT, COUNT, NUMBER, TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC")
+
+
+def ops_columns(kind: pa.DataType, *names: str) -> list[pa.Field[Any]]:
+    """Columns of one type."""
+    return [pa.field(name, kind) for name in names]
 
 
 def ensure_ops_table(place: TablePlace, schema: pa.Schema, description: str) -> DeltaTable:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tidemark.errors import TableMismatch
-
-Fence = Callable[[], None]
-
-
-def unfenced() -> None:
-    """Of a place that is only read, or that all pipelines write without a lease."""
+from tidemark.storage.file_place import FilePlace
 
 
 @dataclass(frozen=True)
-class TablePlace:
-    """The place of a table: its path or URI, the storage options that reach it, and the fence.
+class TablePlace(FilePlace):
+    """The place of a table.
 
-    `fence` raises LeaseLost where this process may not write any more. Whoever commits calls it
-    between opening the table and the commit: a takeover of the lease before that is seen by it, and
-    one after it changes the table, so that the commit fails.
+    Whoever commits asks the fence between opening the table and the commit: a takeover of the lease
+    before that is seen by it, and one after it changes the table, so that the commit fails.
     """
-
-    uri: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    fence: Fence = unfenced
 
     def open(self) -> DeltaTable | None:
         """The table as it is now; None where there is none."""

@@ -16,7 +16,7 @@ shared files that no snapshot names: no start reads them.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,8 @@ from pyspark.sql import SparkSession
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, StoreId
 from tidemark.commit_point import commit_point
 from tidemark.errors import CompactionRefused, SnapshotFailed
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.known import (
     CREATE_SNAPSHOT,
     STATE,
@@ -51,35 +53,34 @@ _OVERRIDES = {
 
 def write_snapshots(
     spark: SparkSession,
-    checkpoint: str,
+    checkpoint: FilePlace,
     conf: Mapping[str, str],
     version: int,
     stores: Sequence[StoreId],
-    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Write a snapshot of `version` of each store; the driver loads one after the other.
 
-    `checkpoint` is the query's folder as Spark names it, `conf` what its newest offsets record.
-    The version must be that of the last committed batch, and no query may work meanwhile. `check`
-    is called before each store, and raises where this process may not go on. For aggregations and
-    deduplications, HDFS-backed or RocksDB; CompactionRefused for another provider or store.
-    EngineChanged, before anything is written, for another version of Spark. SnapshotFailed where
-    the engine fails; the maintenance of a HDFS-backed store tells of no failure, so look at the
-    files afterwards.
+    `checkpoint` is the query's folder, whose fence is asked before each store, and `conf` what its
+    newest offsets record. The version must be that of the last committed batch, and no query may
+    work meanwhile. For aggregations and deduplications, HDFS-backed or RocksDB; CompactionRefused
+    for another provider or store. EngineChanged, before anything is written, for another version of
+    Spark. SnapshotFailed where the engine fails; the maintenance of a HDFS-backed store tells of no
+    failure, so look at the files afterwards.
     """
     check_engine(spark)
     _check_supported(conf, stores)
     # The engine's coordinator of stores starts with this list.
     assert spark.streams.active is not None
-    opening = _SnapshotOpening.of(spark, checkpoint, conf)
+    opening = _SnapshotOpening.of(spark, spark_uri(checkpoint.uri), conf)
     for store in stores:
-        check()
+        checkpoint.fence()
         try:
             _write_snapshot(opening, store, version)
         except (Py4JError, PySparkException) as error:
             raise SnapshotFailed(
-                f"The engine wrote no snapshot of {checkpoint}/{store.folder}, version {version}: "
-                f"{error}. What was there before is as it was. Trying again can help."
+                f"The engine wrote no snapshot of {checkpoint.uri}/{store.folder}, "
+                f"version {version}: {error}. What was there before is as it was. Trying again "
+                "can help."
             ) from error
 
 

@@ -14,15 +14,14 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from tidemark.errors import FAILED
-from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.backfill.audit_result import AuditResult, TableAudit, audit_lines
 from tidemark.runs.run import Run
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.backfill.audit import AuditRequest, audit_table
 from tidemark.streaming.jobs.entry import (
+    Job,
     JobOutcome,
     add_range,
     job_exit_code,
@@ -36,29 +35,17 @@ from tidemark.streaming.session import start_session
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Audit a pipeline; the exit code. Never raises for an error that it can report."""
-    arguments, started = _arguments(argv), datetime.now(UTC)
-    run_id = arguments.run_id or manual_run_id(started, "audit")
+    arguments = _arguments(argv)
+    return job_main(arguments, "audit", _audit, AuditResult, arguments.table)
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
-        run = Run(pipeline, settings, run_id, epoch_ms(started), "audit")
-        names = [arguments.table] if arguments.table else list(pipeline.tables)
-        request = AuditRequest(arguments.start, arguments.end)
-        result = audit_once(run, names, request, progress, started)
-        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        code = FAILED if result.outcome == "different" else job_exit_code(result.error)
-        return JobOutcome(result, target, code, f"result file: {target}")
 
-    def early(error: RunError) -> AuditResult:
-        return AuditResult(
-            pipeline=arguments.pipeline,
-            run_id=run_id,
-            outcome="failed",
-            started_at=started,
-            ended_at=datetime.now(UTC),
-            error=error,
-        )
-
-    return job_main(arguments, work, early, arguments.table)
+def _audit(job: Job) -> JobOutcome:
+    asked = job.arguments
+    names = [asked.table] if asked.table else list(job.pipeline.tables)
+    request = AuditRequest(asked.start, asked.end)
+    result = audit_once(job.run("audit"), names, request, job.progress, job.started)
+    code = FAILED if result.outcome == "different" else job_exit_code(result.error)
+    return JobOutcome(result, job.target, code, f"result file: {job.target}")
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:

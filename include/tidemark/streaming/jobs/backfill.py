@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,16 +18,15 @@ from pyspark.sql import SparkSession
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import BACKFILL
-from tidemark.pipeline.instants import epoch_ms, instant_of, manual_run_id
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance, acceptance
 from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
-from tidemark.runs.recorded_runs import record_interrupted_run, record_run
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
@@ -35,6 +35,7 @@ from tidemark.storage.result_file import RunError
 from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
 from tidemark.streaming.backfill.gate import check_backfill, judge_backfill, record_backfill
 from tidemark.streaming.jobs.entry import (
+    Job,
     JobOutcome,
     add_range,
     job_exit_code,
@@ -76,33 +77,24 @@ class BackfillSoFar:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Backfill a range; the exit code. Never raises for an error that it can report."""
-    arguments, started = _arguments(argv), datetime.now(UTC)
-    run_id = arguments.run_id or manual_run_id(started, "backfill")
+    arguments = _arguments(argv)
     request = BackfillRequest(
         arguments.table, arguments.start, arguments.end, arguments.dry_run, arguments.accepted
     )
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
-        run = Run(pipeline, settings, run_id, epoch_ms(started), BACKFILL)
-        result = backfill_once(run, request, progress, started)
-        own = None if request.dry_run else Places(settings.root, pipeline.name).result(run_id)
-        return JobOutcome(result, arguments.result or own, job_exit_code(result.error))
+    def work(job: Job) -> JobOutcome:
+        result = backfill_once(job.run(BACKFILL), request, job.progress, job.started)
+        target = arguments.result if request.dry_run else job.target
+        return JobOutcome(result, target, job_exit_code(result.error))
 
-    def early(error: RunError) -> BackfillResult:
-        return BackfillResult(
-            pipeline=arguments.pipeline,
-            table=request.table,
-            run_id=run_id,
-            dry_run=request.dry_run,
-            outcome="failed",
-            window_from=request.start,
-            window_to=request.end,
-            started_at=started,
-            ended_at=datetime.now(UTC),
-            error=error,
-        )
-
-    return job_main(arguments, work, early, request.table)
+    failed = partial(
+        BackfillResult,
+        table=request.table,
+        dry_run=request.dry_run,
+        window_from=request.start,
+        window_to=request.end,
+    )
+    return job_main(arguments, "backfill", work, failed, request.table)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -243,8 +235,6 @@ def _check_lines(done: BackfillSoFar) -> Iterator[str]:
 
 
 def _record(run: Run, result: BackfillResult, progress: Progress, done: BackfillSoFar) -> None:
-    """The backfill's row of `ops/runs`. Without it the backfill is as good: the next start says
-    what is missing of a published one."""
     row = RunResult(
         pipeline=result.pipeline,
         run_id=result.run_id,
@@ -260,10 +250,7 @@ def _record(run: Run, result: BackfillResult, progress: Progress, done: Backfill
         took_over=result.took_over,
         error=result.error,
     )
-    try:
-        record_run(run.warehouse.runs, row)
-    except Exception as error:  # noqa: BLE001  the backfill itself is over, whatever this was
-        progress.say(f"the backfill's row in {run.places.runs} is missing: {error}")
+    try_to_record_run(run.warehouse.runs, row, progress.say)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,12 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.compaction_result import (
     CompactionResult,
@@ -31,10 +29,10 @@ from tidemark.runs.results.compaction_result import (
 )
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
+    Job,
     JobOutcome,
     job_exit_code,
     job_main,
@@ -68,26 +66,13 @@ class CompactionSoFar:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compact what is due; the exit code. Never raises for an error that it can report."""
-    arguments, started = _arguments(argv), datetime.now(UTC)
-    run_id = arguments.run_id or manual_run_id(started, "compaction")
+    return job_main(_arguments(argv), "compaction", _compaction, CompactionResult)
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
-        run = Run(pipeline, settings, run_id, epoch_ms(started), "compaction")
-        result = compact_once(run, arguments.all, progress, started)
-        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        return JobOutcome(result, target, job_exit_code(result.error))
 
-    def early(error: RunError) -> CompactionResult:
-        return CompactionResult(
-            pipeline=arguments.pipeline,
-            run_id=run_id,
-            outcome="failed",
-            started_at=started,
-            ended_at=datetime.now(UTC),
-            error=error,
-        )
-
-    return job_main(arguments, work, early)
+def _compaction(job: Job) -> JobOutcome:
+    run, every = job.run("compaction"), job.arguments.all
+    result = compact_once(run, every, job.progress, job.started)
+    return JobOutcome(result, job.target, job_exit_code(result.error))
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -117,7 +102,8 @@ def compact_once(
             run.pipeline, run.settings, run.run_id, "compaction", on_lapse
         ) as lease:
             done.took_over = takeover_text(lease.took_over)
-            _work(run, every, progress, started, done, session, lease)
+            fenced = replace(run, fence=lease.check)
+            _work(fenced, every, progress, started, done, session)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = _result(run, started, done, progress, error)
@@ -132,37 +118,28 @@ def _work(
     started: datetime,
     done: CompactionSoFar,
     session: StartSession,
-    lease: Lease,
 ) -> None:
     pipeline, settings = run.pipeline, run.settings
-    planned = plan_compactions(pipeline, settings, started, every)
+    planned = plan_compactions(pipeline, run.warehouse, started, every)
     wanted = [one for one in planned if one.plan and one.plan.stores]
     if wanted:
         with progress.stage("session"):
             spark = session(pipeline, settings)
         try:
             for one in wanted:
-                _compact(spark, run, one, progress, done, lease)
+                _compact(spark, one, progress, done)
         finally:
             _record(run, started, done)
         with progress.stage("housekeeping"):
             now = datetime.now(UTC)
-            done.kept = keep_checkpoints(pipeline, settings, run.run_id, now, lease)
+            done.kept = keep_checkpoints(pipeline, settings, run.warehouse, run.run_id, now)
     check_no_compaction_refused(pipeline.name, planned)
 
 
-def _compact(
-    spark: SparkSession,
-    run: Run,
-    one: Planned,
-    progress: Progress,
-    done: CompactionSoFar,
-    lease: Lease,
-) -> None:
+def _compact(spark: SparkSession, one: Planned, progress: Progress, done: CompactionSoFar) -> None:
     assert one.plan is not None
-    options = run.settings.storage_options
     with progress.stage(f"compaction of {one.checkpoint.name}"), progress.tasks_of(spark):
-        done.queries.append((one, compact_state(spark, one.plan, options, lease.check)))
+        done.queries.append((one, compact_state(spark, one.plan, one.checkpoint.place)))
 
 
 def _record(run: Run, started: datetime, done: CompactionSoFar) -> None:

@@ -11,16 +11,42 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tidemark.errors import FAILED, RETRY, SUCCESS, PipelineNotFound, TidemarkError
-from tidemark.pipeline.instants import utc_instant
+from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.runs.run import Run
 from tidemark.storage.lease.files import TakenFrom
 from tidemark.storage.result_file import Facts, RunError, write_result
 from tidemark.streaming.progress import Progress
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that begins: what it was asked, for which pipeline, and under which run id."""
+
+    arguments: Namespace
+    run_id: str
+    started: datetime
+    pipeline: Pipeline
+    settings: Settings
+    progress: Progress
+
+    def run(self, trigger: str, scheduled: datetime | None = None) -> Run:
+        """The run that stands for `scheduled`, for now where that is None."""
+        stands_for = epoch_ms(scheduled or self.started)
+        return Run(self.pipeline, self.settings, self.run_id, stands_for, trigger)
+
+    @property
+    def target(self) -> str:
+        """Where the result goes: as it was asked, or with the pipeline's tables."""
+        own = Places(self.settings.root, self.pipeline.name).result(self.run_id)
+        return self.arguments.result or own
 
 
 @dataclass(frozen=True)
@@ -36,26 +62,38 @@ class JobOutcome:
 
 def job_main(
     arguments: Namespace,
-    work: Callable[[Pipeline, Settings, Progress], JobOutcome],
-    early: Callable[[RunError], Facts],
+    kind: str,
+    work: Callable[[Job], JobOutcome],
+    failed: Callable[..., Facts],
     table: str | None = None,
 ) -> int:
     """A job from its arguments to its exit code; never raises for an error that it can report.
 
-    `work` is the job, given the pipeline, which has `table` where one is named. `early` makes the
-    result of a job that failed before its pipeline was known.
+    `kind` begins the run id that it gives itself. `work` is the job, whose pipeline has `table`
+    where one is named. `failed` makes the result of a job that failed before its pipeline was
+    known, from what all results have.
     """
+    started = datetime.now(UTC)
+    run_id = arguments.run_id or manual_run_id(started, kind)
     try:
         pipeline, settings = _loaded(arguments, table)
     except TidemarkError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         if arguments.result:
+            result = failed(
+                pipeline=arguments.pipeline,
+                run_id=run_id,
+                outcome="failed",
+                started_at=started,
+                ended_at=datetime.now(UTC),
+                error=RunError.of(error),
+            )
             # Without settings no storage options are known: a place that needs some gets no file.
             with suppress(TidemarkError):
-                write_result(arguments.result, early(RunError.of(error)), {})
+                write_result(arguments.result, result, {})
         return FAILED
     progress = Progress(pipeline.name)
-    ended = work(pipeline, settings, progress)
+    ended = work(Job(arguments, run_id, started, pipeline, settings, progress))
     if ended.target and not _is_written(ended, settings, progress):
         return RETRY
     if ended.line:

@@ -23,7 +23,9 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.results.state_rows import StateRows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.result_file import RunError
+from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.jobs.entry import (
+    Job,
     JobOutcome,
     job_exit_code,
     job_main,
@@ -44,16 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Read a table's state; the exit code. Never raises for an error that it can report."""
     arguments = _arguments(argv)
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
-        result = read_once(pipeline, settings, arguments, progress)
-        if not arguments.result:
-            print("\n".join(result.rows), flush=True)
-        return JobOutcome(result, arguments.result, job_exit_code(result.error))
+    def failed(pipeline: str, error: RunError, **_: object) -> StateRows:
+        return StateRows(pipeline=pipeline, table=arguments.table, error=error)
 
-    def early(error: RunError) -> StateRows:
-        return StateRows(pipeline=arguments.pipeline, table=arguments.table, error=error)
+    return job_main(arguments, "state", _rows, failed, arguments.table)
 
-    return job_main(arguments, work, early, arguments.table)
+
+def _rows(job: Job) -> JobOutcome:
+    asked = job.arguments
+    result = read_once(job.pipeline, job.settings, asked, job.progress)
+    if not asked.result:
+        print("\n".join(result.rows), flush=True)
+    return JobOutcome(result, asked.result, job_exit_code(result.error))
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -89,12 +93,14 @@ def _read(
     progress: Progress,
     session: Callable[[Pipeline, Settings], SparkSession],
 ) -> StateRows:
-    (uri,) = [one.uri for one in checkpoints_in_use(pipeline, settings) if one.table == asked.table]
-    facts = read_checkpoint(uri, settings.storage_options)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    in_use = checkpoints_in_use(pipeline, warehouse)
+    (place,) = [one.place for one in in_use if one.table == asked.table]
+    facts, uri = read_checkpoint(place), place.uri
     batch = check_kept(facts, asked.batch)
     since = None if asked.since is None else check_kept(facts, asked.since)
     if asked.delta:
-        _check_new(asked.delta, settings)
+        _check_new(warehouse.table_at(asked.delta))
     with progress.stage("session"):
         spark = session(pipeline, settings)
     with progress.stage("reading"), progress.tasks_of(spark):
@@ -122,10 +128,10 @@ def _write_table(rows: DataFrame, place: str) -> None:
     rows.write.format("delta").mode("error").save(spark_uri(place))
 
 
-def _check_new(place: str, settings: Settings) -> None:
-    if TablePlace(place, settings.storage_options).open() is not None:
+def _check_new(place: TablePlace) -> None:
+    if place.open() is not None:
         raise TableExists(
-            f"There is a Delta table {place} already; nothing was written to it. Name another "
+            f"There is a Delta table {place.uri} already; nothing was written to it. Name another "
             "place: rows of state are not added to what is there."
         )
 

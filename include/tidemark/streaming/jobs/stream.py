@@ -11,23 +11,23 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from tidemark.gold.published import publish_note
-from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
+from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
-from tidemark.runs.recorded_runs import record_run
+from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
-from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
+    Job,
     JobOutcome,
     job_exit_code,
     job_main,
@@ -41,28 +41,14 @@ from tidemark.streaming.session import start_session
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a pipeline once; the exit code. Never raises for an error that it can report."""
-    arguments, started = _arguments(argv), datetime.now(UTC)
-    run_id = arguments.run_id or manual_run_id(started)
+    return job_main(_arguments(argv), "manual", _run, partial(RunResult, held=True))
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
-        scheduled = arguments.scheduled_time or started
-        run = Run(pipeline, settings, run_id, epoch_ms(scheduled), arguments.trigger)
-        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        result = run_once(run, progress, started, arguments.hold)
-        return JobOutcome(result, target, job_exit_code(result.error))
 
-    def early(error: RunError) -> RunResult:
-        return RunResult(
-            pipeline=arguments.pipeline,
-            run_id=run_id,
-            outcome="failed",
-            held=True,
-            started_at=started,
-            ended_at=datetime.now(UTC),
-            error=error,
-        )
-
-    return job_main(arguments, work, early)
+def _run(job: Job) -> JobOutcome:
+    asked = job.arguments
+    run = job.run(asked.trigger, asked.scheduled_time)
+    result = run_once(run, job.progress, job.started, asked.hold)
+    return JobOutcome(result, job.target, job_exit_code(result.error))
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -115,7 +101,7 @@ def run_once(
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = run_result(run, outcome, started, progress.batches, progress.seconds, error)
-    _record(run, result, progress)
+    try_to_record_run(run.warehouse.runs, result, progress.say)
     return result
 
 
@@ -125,15 +111,6 @@ def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
     note = publish_note(run.run_id, started)
     outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
     outcome.held = False
-
-
-def _record(run: Run, result: RunResult, progress: Progress) -> None:
-    """The run's row of `ops/runs`. Without it the run is as good: the next start says what is
-    missing of a published one."""
-    try:
-        record_run(run.warehouse.runs, result)
-    except Exception as error:  # noqa: BLE001  the run itself is over, whatever this was
-        progress.say(f"the run's row in {run.places.runs} is missing: {error}")
 
 
 if __name__ == "__main__":

@@ -10,20 +10,18 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 
 from pyspark.sql import SparkSession
 
-from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.gate import validate_held
 from tidemark.quality.validate import ManyRows
 from tidemark.quality.verdicts import ValidationResult
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.result_file import RunError, read_result
+from tidemark.storage.result_file import read_result
 from tidemark.streaming.jobs.entry import (
+    Job,
     JobOutcome,
     job_exit_code,
     job_main,
@@ -36,15 +34,14 @@ from tidemark.streaming.session import start_session
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Validate a held run; the exit code. Never raises for an error that it can report."""
-    arguments, started = _arguments(argv), datetime.now(UTC)
-    run_id = arguments.run_id or manual_run_id(started, "validate")
+    return job_main(_arguments(argv), "validate", _validation, ValidationResult)
 
-    def work(pipeline: Pipeline, settings: Settings, progress: Progress) -> JobOutcome:
-        result = validate_once(pipeline, settings, arguments.held, run_id, started, progress)
-        target = arguments.result or Places(settings.root, pipeline.name).result(run_id)
-        return JobOutcome(result, target, job_exit_code(result.error))
 
-    return job_main(arguments, work, partial(_failed, arguments.pipeline, run_id, started))
+def _validation(job: Job) -> JobOutcome:
+    result = validate_once(
+        job.pipeline, job.settings, job.arguments.held, job.run_id, job.started, job.progress
+    )
+    return JobOutcome(result, job.target, job_exit_code(result.error))
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -71,19 +68,15 @@ def validate_once(
             gated = validate_held(pipeline, run, held, settings, started, spark.createDataFrame)
         assert not isinstance(gated, ManyRows)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
-        return _failed(pipeline.name, run_id, started, reported(failure, progress))
+        return ValidationResult(
+            pipeline=pipeline.name,
+            run_id=run_id,
+            outcome="failed",
+            started_at=started,
+            ended_at=datetime.now(UTC),
+            error=reported(failure, progress),
+        )
     return gated.validation
-
-
-def _failed(pipeline: str, run_id: str, started: datetime, error: RunError) -> ValidationResult:
-    return ValidationResult(
-        pipeline=pipeline,
-        run_id=run_id,
-        outcome="failed",
-        started_at=started,
-        ended_at=datetime.now(UTC),
-        error=error,
-    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def run_stream(
     """
     check_source(source_of(run.pipeline, run.places))
     gold = ensure_tables(spark, run)
-    record_contracts(admitted, run.settings)
+    record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
     outcome.restart = run.restart_cases(gold)
     with progress.stage("ingest"), progress.tasks_of(spark):

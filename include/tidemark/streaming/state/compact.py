@@ -26,8 +26,8 @@ from tidemark.checkpoint.state.inventory import inventory
 from tidemark.checkpoint.state.stores import Partition
 from tidemark.errors import LeaseLost, SnapshotFailed, StateDiffers
 from tidemark.pipeline.model import StateLimits
-from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.results.compaction_result import QueryCompaction, StateSize
+from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.snapshots import write_snapshots
 from tidemark.streaming.state.stored import Digest, digest, stored_rows
 from tidemark.upkeep.housekeep import carry_out_housekeeping
@@ -43,34 +43,32 @@ _SHARED = "/SSTs/"
 def compact_state(
     spark: SparkSession,
     plan: CompactionPlan,
-    options: Mapping[str, str],
-    check: Callable[[], None] = lambda: None,
+    checkpoint: FilePlace,
     write: Write = write_snapshots,
 ) -> QueryCompaction:
-    """Carry out a plan that has stores. `check` is called before each snapshot and before anything
-    is removed, and raises where this process may not go on. `write` makes the snapshots.
+    """Carry out a plan of this checkpoint that has stores. Its fence is asked before each snapshot
+    and before anything is removed. `write` makes the snapshots.
 
     Raises SnapshotFailed, StateDiffers, and what `write_snapshots` raises.
     """
     begin = time.monotonic()
-    there = checkpoint_files(plan.uri, options).keys()
+    there = checkpoint_files(checkpoint).keys()
     before = _digests(spark, plan)
     try:
-        write(spark, spark_uri(plan.uri), plan.conf, plan.version, plan.stores, check)
-        after = _checked(plan, options)
+        write(spark, checkpoint, plan.conf, plan.version, plan.stores)
+        after = _checked(plan, checkpoint)
         _compare(plan, before, _digests(spark, plan))
     except LeaseLost:
         raise
     except Exception:
-        check()
-        _take_back(plan.uri, options, there)
+        _take_back(checkpoint, there)
         raise
     return QueryCompaction(
         batch=plan.batch,
-        verdict=str(plan.check.verdict),
+        verdict=str(plan.state.verdict),
         snapshots=len(plan.stores),
         rows=sum(rows for one in before.values() for rows, _ in one.values()),
-        before=_size(plan.check),
+        before=_size(plan.state),
         after=_size(after),
         seconds=round(time.monotonic() - begin, 3),
     )
@@ -83,15 +81,15 @@ def _digests(spark: SparkSession, plan: CompactionPlan) -> States:
     return {operator: digest(read(operator)) for operator in operators}
 
 
-def _checked(plan: CompactionPlan, options: Mapping[str, str]) -> StateCheck:
+def _checked(plan: CompactionPlan, checkpoint: FilePlace) -> StateCheck:
     """The state with its snapshots; SnapshotFailed where one is missing or cannot be used.
 
     The engine's maintenance of a HDFS-backed store passes over what goes wrong.
     """
-    check = check_state(inventory(read_checkpoint(plan.uri, options)), StateLimits())
+    state = check_state(inventory(read_checkpoint(checkpoint)), StateLimits())
     whole = {
         one.partition.id
-        for store in check.stores
+        for store in state.stores
         for one in store.partitions
         if _is_snapshot(one.partition, plan.version)
     }
@@ -101,7 +99,7 @@ def _checked(plan: CompactionPlan, options: Mapping[str, str]) -> StateCheck:
             f"{shown(without)}, and said nothing. What it wrote is removed, and the checkpoint is "
             "as it was. Trying again can help; the driver's log may say why."
         )
-    return check
+    return state
 
 
 def _is_snapshot(partition: Partition, version: int) -> bool:
@@ -126,23 +124,22 @@ def _compare(plan: CompactionPlan, before: States, after: States) -> None:
         )
 
 
-def _take_back(uri: str, options: Mapping[str, str], there: Set[str]) -> None:
+def _take_back(checkpoint: FilePlace, there: Set[str]) -> None:
     """Remove what was written below `state` since; snapshots before what they share."""
-    files = checkpoint_files(uri, options)
+    files = checkpoint_files(checkpoint)
     new = [name for name in files.keys() - there if name.startswith("state/")]
     going = tuple(sorted(new, key=lambda name: (_SHARED in name, name)))
     size = sum(files[name].size for name in going)
     share = Share(FileKind.STATE, len(going), size, going, size)
-    carry_out_housekeeping(
-        HousekeepingPlan(uri, CheckpointVerdict.CLEAN_END, range(0), (share,)), options
-    )
+    plan = HousekeepingPlan(checkpoint.uri, CheckpointVerdict.CLEAN_END, range(0), (share,))
+    carry_out_housekeeping(plan, checkpoint)
 
 
-def _size(check: StateCheck) -> StateSize:
+def _size(state: StateCheck) -> StateSize:
     return StateSize(
-        files=check.held.files,
-        bytes=check.held.size,
-        changes=check.replayed.files,
-        change_bytes=check.replayed.size,
-        longest=check.longest,
+        files=state.held.files,
+        bytes=state.held.size,
+        changes=state.replayed.files,
+        change_bytes=state.replayed.size,
+        longest=state.longest,
     )

@@ -15,11 +15,8 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import Options, remove_files
+from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
-
-# So many files take some milliseconds on a disk, and seconds on object storage.
-_BETWEEN_CHECKS = 100
 
 
 def carry_out_maintenance(pipeline: str, plan: MaintenancePlan, place: TablePlace) -> None:
@@ -40,9 +37,8 @@ def carry_out_maintenance(pipeline: str, plan: MaintenancePlan, place: TablePlac
     if plan.checkpoint:
         place.fence()
         write_checkpoint(place.existing())
-    for start in range(0, len(plan.remove), _BETWEEN_CHECKS):
-        place.fence()
-        remove(plan.remove[start : start + _BETWEEN_CHECKS], place.options)
+    if plan.remove:
+        remove(place, plan.remove)
 
 
 @commit_point(
@@ -89,9 +85,9 @@ def write_checkpoint(table: DeltaTable) -> None:
     after_a_kill="before, after and in between: no reader needs what is gone; a repeat removes "
     "the rest",
 )
-def remove(places: tuple[str, ...], options: Options) -> None:
+def remove(place: FilePlace, going: tuple[str, ...]) -> None:
     """Remove files that nobody needs."""
-    remove_files(places, options)
+    place.remove_files(going)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def plan_log(
 
     Versions from `needed_from` on stay, and those of which a file was written in the last `keep`.
     """
-    entries = {place: (_name(place), facts) for place, facts in files.items()}
+    entries = {place: (place.rpartition("/")[2], facts) for place, facts in files.items()}
     commits = _versions(_COMMIT, entries)
     checkpoints = _versions(_CHECKPOINT, entries)
     young = [v for v, modified in commits.items() if modified >= now - keep]
@@ -89,7 +89,3 @@ def _versions(
         for name, facts in entries.values()
         if (found := pattern.match(name))
     }
-
-
-def _name(place: str) -> str:
-    return place.rpartition("/")[2]

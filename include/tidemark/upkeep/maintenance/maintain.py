@@ -10,24 +10,24 @@ Killed anywhere, all of it can be repeated; the next one does what is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from tidemark.errors import MaintenanceRefused
+from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import list_files
+from tidemark.storage.files import FileFacts
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
 from tidemark.upkeep.maintenance.old_rows import Ageing, ageing_tables, old_rows
-from tidemark.upkeep.maintenance.plan import MaintenancePlan
+from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
 from tidemark.upkeep.maintenance.readers import readers
-from tidemark.upkeep.maintenance.record import record_maintenance
-from tidemark.upkeep.maintenance.result_files import plan_results
+from tidemark.upkeep.record import MAINTENANCE, append_upkeep
 
 
 def plan_maintenance(
@@ -49,12 +49,12 @@ def maintain_pipeline(
     (`check_no_maintenance_refused` tells of it). LeaseHeld where another works on the pipeline or
     ended without giving the lease back: the next run takes it over, this never does.
     """
-    warehouse, options = Warehouse.of(pipeline.name, settings), settings.storage_options
     with pipeline_lease(pipeline, settings, run_id, "maintenance", repairs=True) as lease:
+        warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         plans = tuple(_plans(pipeline, settings, now))
         for plan in plans:
-            carry_out_maintenance(pipeline.name, plan, TablePlace(plan.uri, options, lease.check))
-        lease.check()
+            carry_out_maintenance(pipeline.name, plan, warehouse.table_at(plan.uri))
+        warehouse.fence()
         record_maintenance(warehouse.upkeep, pipeline.name, run_id, now, plans)
     return plans
 
@@ -74,20 +74,14 @@ def check_no_maintenance_refused(pipeline: str, plans: tuple[MaintenancePlan, ..
 
 
 def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[MaintenancePlan]:
-    places, options, keep = (
-        Places(settings.root, pipeline.name),
-        settings.storage_options,
-        settings.maintenance,
-    )
+    keep, results = settings.maintenance, Warehouse.of(pipeline.name, settings).results
     for target in _targets(pipeline, settings):
         table = target.place.open()
         if table is not None:
             yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
         yield from _plan_ops(pipeline, ageing, settings, now)
-    yield plan_results(
-        places.results, list_files(places.results, options), keep.result_retention, now
-    )
+    yield plan_results(results.uri, results.files(), keep.result_retention, now)
 
 
 def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable]:
@@ -114,3 +108,57 @@ def _plan_ops(
     if going is not None:
         plan = plan.with_old_rows(going, ageing.stays)
     yield plan
+
+
+def plan_results(
+    uri: str, files: Mapping[str, FileFacts], keep: timedelta, now: datetime
+) -> MaintenancePlan:
+    """The result files that nobody will read any more: last written longer ago than `keep`, by the
+    listing of their folder. Pure."""
+    going = tuple(sorted(place for place, facts in files.items() if facts.modified < now - keep))
+    part = Part(
+        Work.RESULT_FILES,
+        len(files),
+        sum(facts.size for facts in files.values()),
+        len(going),
+        sum(files[place].size for place in going),
+        f"written more than {duration_text(keep)} ago",
+    )
+    return MaintenancePlan("results", uri, (part,), remove=going)
+
+
+def record_maintenance(
+    upkeep: TablePlace, pipeline: str, run_id: str, time: datetime, plans: Sequence[MaintenancePlan]
+) -> None:
+    """Append a row for each plan, once it is carried out. `time` is when it began, in UTC.
+
+    A repetition after a crash is another act, with rows of its own.
+    """
+    append_upkeep(upkeep, [_row(pipeline, run_id, time, plan) for plan in plans])
+
+
+def _row(pipeline: str, run_id: str, time: datetime, plan: MaintenancePlan) -> dict[str, Any]:
+    removing = [part for part in plan.parts if part.work is not Work.COMPACTION]
+    return {
+        "pipeline": pipeline,
+        "run": run_id,
+        "time": time,
+        "kind": MAINTENANCE,
+        "place": plan.name,
+        "refused": plan.refused,
+        "files_deleted": len(plan.remove),
+        "bytes_deleted": sum(part.going_size or 0 for part in removing),
+        "shares": [_share(part) for part in plan.parts],
+    }
+
+
+def _share(part: Part) -> dict[str, Any]:
+    """Of a compaction, what is deleted is what it replaces."""
+    return {
+        "kind": str(part.work),
+        "files": part.number,
+        "bytes": part.size,
+        "files_deleted": part.going,
+        "bytes_deleted": part.going_size,
+        "reasons": [part.reason],
+    }

@@ -17,11 +17,10 @@ from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.recorded_runs import last_published
+from tidemark.storage.delta.ops import TIME
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.plan import Part, Work
-
-_TIME = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -61,5 +60,5 @@ def old_rows(table: DeltaTable, pipeline: str, ageing: Ageing) -> Part | None:
 
 def _since(column: str, instant: datetime) -> tuple[ds.Expression, str]:
     field = ds.field(column)
-    stays = (field >= pa.scalar(instant, _TIME)) | field.is_null()
+    stays = (field >= pa.scalar(instant, TIME)) | field.is_null()
     return stays, f"{column} before {instant_text(epoch_ms(instant))}"

@@ -15,7 +15,6 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import list_files
 from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
 from tidemark.upkeep.maintenance.readers import TableReader
@@ -50,8 +49,7 @@ def plan_table(
     files = tuple(_data_files(table))
     packed = small_files(file for file in files if target.only in (None, file.partition))
     uri = target.place.uri
-    places = list_files(uri, target.place.options)
-    unused, unused_part = unused_files(table, uri, places, keep.retention)
+    unused, unused_part = unused_files(table, uri, target.place.files(), keep.retention)
     log = _plan_log(target, table, keep.log_retention, now)
     return MaintenancePlan(
         target.name,
@@ -84,7 +82,7 @@ def _plan_log(
     # The note of the last append tells a batch that is repeated what it has committed.
     last = last_append(table, table.version())
     needed = [table.version() if last is None else last, *(one.first for one in target.readers)]
-    plan = plan_log(list_files(f"{place.uri}/_delta_log", place.options), min(needed), keep, now)
+    plan = plan_log(place.files("_delta_log"), min(needed), keep, now)
     # Once the entries below a checkpoint are gone, nothing else builds the versions after it.
     if plan.base is None or not plan.going or _opens(place, plan.base):
         return plan

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
@@ -39,7 +38,7 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableR
     """
     warehouse = Warehouse.of(pipeline.name, settings)
     found: dict[str, tuple[TableReader, ...]] = {}
-    in_use = [one for one in checkpoints_in_use(pipeline, settings) if one.table != INGEST]
+    in_use = [one for one in checkpoints_in_use(pipeline, warehouse) if one.table != INGEST]
     of_bronze = (reader for one in in_use for reader in _of_bronze(one, warehouse.bronze))
     found[warehouse.bronze.uri] = tuple(of_bronze)
     for name in pipeline.tables:
@@ -48,7 +47,7 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableR
 
 
 def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
-    checkpoint = Checkpoint(one.uri, bronze.options)
+    checkpoint = one.place
     if checkpoint.query_id() is not None:
         last = checkpoint.last_batch("commits")
         first = 0 if last is None else checkpoint.delta_version(last)
