@@ -21,7 +21,7 @@ from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
-from tidemark.sources.files.new_input import new_input_bytes
+from tidemark.sources.new_input import new_input_bytes
 
 
 class StreamOperator(JobOperator):

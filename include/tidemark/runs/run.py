@@ -13,6 +13,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
+from tidemark.sources.kinds import placed_source
+from tidemark.sources.source import PlacedSource
 from tidemark.storage.delta.place import Fence, unfenced
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError
@@ -46,6 +48,11 @@ class Run:
     def warehouse(self) -> Warehouse:
         """The pipeline's tables, and those that it shares; written only behind the run's fence."""
         return Warehouse(self.places, self.settings.storage_options, self.fence)
+
+    @property
+    def source(self) -> PlacedSource:
+        """Where rows come from, as far as it is known without Spark."""
+        return placed_source(self.pipeline, self.places, self.settings.storage_options)
 
     def checkpoint(self, uri: str) -> Checkpoint:
         return Checkpoint(uri, self.settings.storage_options)

@@ -26,7 +26,7 @@ from tidemark.storage.result_file import write_result
 
 _LOG = logging.getLogger(__name__)
 _NOTHING = (
-    "each file of the source was read before, each batch is committed and aggregated, and no "
+    "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
 )
 
