@@ -45,10 +45,21 @@ def with_position(lines: DataFrame) -> DataFrame:
 
 
 def accepted_rows_of(
-    bronze: DataFrame, source: Source, unique: Unique, origin: Origin
+    rows: DataFrame, source: Source, unique: Unique, origin: Origin, *further: str
 ) -> DataFrame:
-    """Bronze rows as the other functions take them: `id`, `time` (microseconds), `origin`."""
-    return _identified(bronze, source, unique, origin)
+    """Accepted rows as the other functions take them: `id`, `time` (microseconds), `origin`.
+
+    A null id repeats nothing. `further` columns stay.
+    """
+    time = F.unix_micros(F.col(f"`{source.event_time.column}`"))
+    parts = [F.col(column).alias(name) for name, column in origin_parts(origin).items()]
+    chosen = rows.select(
+        F.col(f"`{unique.by}`").alias("id"),
+        time.alias("time"),
+        F.struct(*parts).alias("origin"),
+        *further,
+    )
+    return chosen.where("id IS NOT NULL")
 
 
 def contested_ids(
@@ -113,21 +124,8 @@ def without_duplicates(judged: DataFrame, origin: Origin) -> DataFrame:
 
 
 def _candidates(judged: DataFrame, source: Source, unique: Unique, origin: Origin) -> DataFrame:
-    return _identified(judged.where("_reason IS NULL"), source, unique, origin)
-
-
-def _identified(rows: DataFrame, source: Source, unique: Unique, origin: Origin) -> DataFrame:
-    """Rows with an id, with `id`, `time` and `origin`; a null id repeats nothing."""
-    time = F.unix_micros(F.col(f"`{source.event_time.column}`"))
-    parts = [F.col(column).alias(name) for name, column in origin_parts(origin).items()]
-    kept = [name for name in ("_value", POSITION) if name in rows.columns]
-    chosen = rows.select(
-        F.col(f"`{unique.by}`").alias("id"),
-        time.alias("time"),
-        F.struct(*parts).alias("origin"),
-        *kept,
-    )
-    return chosen.where("id IS NOT NULL")
+    rows = judged.where("_reason IS NULL")
+    return accepted_rows_of(rows, source, unique, origin, "_value", POSITION)
 
 
 def _kept(unique: Unique, kind: str) -> Column:
