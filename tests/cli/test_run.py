@@ -102,7 +102,7 @@ def _starts_no_java_where_nothing_is_new(place: Place) -> None:
     ran = tidemark_process(place, "run", "clicks", "--run-id", "idle", more=nowhere)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "clicks, run idle: succeeded and published" in ran.stdout
-    assert "no Spark was started: each file of the source was read before" in ran.stdout
+    assert "no Spark was started: all of the source was read before" in ran.stdout
     assert row_of(ran.stdout, "per_10m")[:4] == ["per_10m", "0", "0", "1"]
     result = read_result(RunResult, place.places.result("idle"), {})
     assert list(result.seconds) == ["preflight", "validate", "publish"]

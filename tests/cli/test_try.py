@@ -71,7 +71,7 @@ def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Pa
     assert shown
     run_lines(clone, propose)
     pipeline = load_pipeline(clone / "include" / "pipelines" / "orders.yaml")
-    assert pipeline.source.files == "landing/orders/*.json*"
+    assert pipeline.source.told == "landing/orders/*.json*"
 
     before = files_below(clone / "warehouse"), files_below(clone / "include")
     tried = run_lines(clone, try_it)
@@ -168,8 +168,8 @@ def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path
     for number, file in enumerate(FILES):
         own = load_pipeline(file)
         copy = load_pipeline(write_pipeline(own, tmp_path / str(number)))
-        assert copy.source.files == f"{own.name}_source/**/*"
-        source = copy.source.model_copy(update={"files": own.source.files})
+        assert copy.source.told == f"{own.name}_source/**/*"
+        source = copy.source.model_copy(update={"files": own.source.told})
         assert copy.model_copy(update={"source": source}) == own
 
 

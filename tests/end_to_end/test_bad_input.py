@@ -221,14 +221,14 @@ def _versions(place: Place) -> list[int]:
 
 def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something once after the engine has listed the files, before any is looked at."""
-    original, acts = ingest._files_to_read, [act]
+    original, acts = ingest._to_read, [act]
 
     def listed(*arguments: Any) -> Any:
         while acts:
             acts.pop()()
         return original(*arguments)
 
-    monkeypatch.setattr(ingest, "_files_to_read", listed)
+    monkeypatch.setattr(ingest, "_to_read", listed)
 
 
 @pytest.mark.long

@@ -252,6 +252,7 @@ def test_a_note_without_a_scheduled_time_is_read_and_the_repeat_writes_its_own(
     def as_before(note: IngestNote) -> dict[str, str]:
         """As the first version wrote it, which knew no kinds either."""
         told = note.model_dump(mode="json", exclude={"kind", "version", "scheduled_ms"})
+        told |= {"files": told.pop("verdicts"), "seen_ms": told.pop("seen")}
         return {"userMetadata": json.dumps(told)}
 
     place = Place(tmp_path)

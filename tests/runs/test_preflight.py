@@ -121,7 +121,7 @@ def test_it_leaves_what_a_run_by_spark_leaves_that_found_nothing_new(
 def test_the_result_says_that_no_spark_was_started_and_why(place: Place) -> None:
     told = done(place)
     assert told.without_spark is not None
-    assert told.without_spark.startswith("each file of the source was read before")
+    assert told.without_spark.startswith("all of the source was read before")
     assert list(told.seconds) == ["preflight"]
     assert (told.held, told.rows.read, told.batches) == (True, 0, {})
     assert told.restart == {"per_10m": "clean end", "ingest": "clean end"}

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 from tidemark.checkpoint.log import SourceFile
 from tidemark.sources.files.batch_files import (
-    BatchFiles,
-    FileVerdict,
     first_reading,
+    leave_out,
     repeated_reading,
     unreadable,
 )
+from tidemark.sources.source import PartVerdict, Reading
 from tidemark.storage.files import FileFacts
 
 LISTED_MS = 1_790_000_000_123
@@ -24,25 +24,25 @@ def facts(size: int = 10, later_ms: float = 0) -> FileFacts:
 
 def test_a_first_reading_reads_every_file_as_it_is_now() -> None:
     found = first_reading(FILES[:2], {A: facts(), B: facts(later_ms=5_000)})
-    assert found == BatchFiles(read=(A, B), verdicts=(), seen_ms={B: LISTED_MS + 5_000})
+    assert found == Reading(read=(A, B), verdicts=(), seen={B: LISTED_MS + 5_000})
 
 
 def test_a_first_reading_rejects_files_that_are_gone_or_empty() -> None:
     found = first_reading(FILES[:3], {A: None, B: facts(size=0), C: facts()})
     assert found.read == (C,)
-    assert [(v.uri, v.reason) for v in found.verdicts] == [
+    assert [(v.part, v.reason) for v in found.verdicts] == [
         (A, "unreadable file"),
         (B, "malformed"),
     ]
     assert "gone between listing and reading" in found.verdicts[0].detail
     assert "is empty" in found.verdicts[1].detail
-    assert found.seen_ms == {}
+    assert found.seen == {}
 
 
 def test_fractions_of_a_millisecond_are_no_change() -> None:
     # The engine lists whole milliseconds, a file system knows nanoseconds.
     found = first_reading(FILES[:1], {A: facts(later_ms=0.75)})
-    assert found.seen_ms == {}
+    assert found.seen == {}
     again = repeated_reading(FILES[:1], {A: facts(later_ms=0.75)}, found)
     assert again.read == (A,)
 
@@ -52,7 +52,7 @@ def test_a_repeat_reads_unchanged_files_and_rejects_each_that_changed_or_is_gone
     now = {A: facts(), B: facts(later_ms=1), C: None, D: facts(later_ms=-1)}
     again = repeated_reading(FILES, now, committed)
     assert again.read == (A,)
-    assert [(v.uri, v.reason) for v in again.verdicts] == [
+    assert [(v.part, v.reason) for v in again.verdicts] == [
         (uri, "changed file") for uri in (B, C, D)
     ]
     details = [v.detail for v in again.verdicts]
@@ -70,15 +70,15 @@ def test_a_file_that_changed_before_its_first_reading_is_unchanged_when_it_is_re
 
 def test_a_verdict_that_was_committed_with_bronze_stays_whatever_the_file_is_now() -> None:
     first = first_reading(FILES[:3], {A: facts(), B: None, C: facts()})
-    committed = first.without([unreadable(C, "It cannot be read to its end")])
+    committed = leave_out(first, [unreadable(C, "It cannot be read to its end")])
     again = repeated_reading(FILES[:3], {A: facts(), B: facts(), C: facts()}, committed)
     assert again == committed
 
 
 def test_leaving_files_out_keeps_the_earlier_verdicts() -> None:
-    files = BatchFiles((A, B), (FileVerdict(C, "malformed", "empty"),), {A: 5})
-    left = files.without([unreadable(B, "It is no gzip")])
+    files = Reading((A, B), (PartVerdict(C, "malformed", "empty"),), {A: 5})
+    left = leave_out(files, [unreadable(B, "It is no gzip")])
     assert left.read == (A,)
-    assert [v.uri for v in left.verdicts] == [C, B]
-    assert left.seen_ms == {A: 5}
+    assert [v.part for v in left.verdicts] == [C, B]
+    assert left.seen == {A: 5}
     assert "land it under another name" in left.verdicts[1].detail

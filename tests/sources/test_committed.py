@@ -11,8 +11,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
-from tidemark.sources.files.batch_files import BatchFiles
-from tidemark.sources.files.committed import commit_note, committed_before
+from tidemark.sources.committed import commit_note, committed_before
+from tidemark.sources.source import Reading
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.notes import as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -37,7 +37,7 @@ def rejects_below(folder: Path) -> TablePlace:
 
 def commit(place: str, batch: int) -> None:
     """As ingest leaves it."""
-    note = commit_note(QUERY, batch, COUNTS, BatchFiles((), (), {}), 7)
+    note = commit_note(QUERY, batch, COUNTS, Reading((), (), {}), 7)
     properties = CommitProperties(
         app_transactions=[Transaction(QUERY, batch)], custom_metadata=as_metadata(note)
     )

@@ -12,7 +12,7 @@ from tests.kit.running import clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
-from tidemark.sources.files.new_input import new_input_bytes
+from tidemark.sources.new_input import new_input_bytes
 
 DATA = Path(__file__).parents[1] / "checkpoint" / "data"
 

@@ -33,10 +33,11 @@ INGEST = IngestNote(
     query="q",
     batch=4,
     rows=COUNTS,
-    files=(VERDICT,),
-    seen_ms={"file:///in/a.json": 5},
+    verdicts=(VERDICT,),
+    seen={"file:///in/a.json": 5},
     scheduled_ms=7,
 )
+VERSION_1 = INGEST.model_copy(update={"version": 1})
 NOTES: list[Note] = [
     INGEST,
     IngestNote(query="q", batch=0, rows=Rows()),
@@ -50,20 +51,22 @@ NOTES: list[Note] = [
     RetentionNote(dates=(date(2026, 6, 1), date(2026, 6, 2))),
 ]
 
-# Literally as they were written before there were kinds.
+# Literally as they were written before there were kinds, and since.
 FORMER_INGEST = (
     '{"query": "q", "batch": 4, "rows": {"read": 3, "accepted": 2, "rejected": {"malformed": 1}}, '
     '"files": [["file:///in/b.json", "malformed", "The file is empty (0 bytes)"]], '
     '"seen_ms": {"file:///in/a.json": 5}, "scheduled_ms": 7}'
 )
 FORMER = {
-    FORMER_INGEST: INGEST,
-    FORMER_INGEST.replace(', "scheduled_ms": 7', ""): INGEST.model_copy(
+    FORMER_INGEST: VERSION_1,
+    FORMER_INGEST.replace(', "scheduled_ms": 7', ""): VERSION_1.model_copy(
         update={"scheduled_ms": None}
     ),
+    # A kind by then, and still of files alone.
+    FORMER_INGEST.replace('{"query"', '{"kind": "ingest", "version": 1, "query"'): VERSION_1,
     '{"query": "q", "batch": 0, "rows": {"read": 1, "accepted": 1, "rejected": {}}, "files": [], '
     '"seen_ms": {}, "scheduled_ms": 7}': IngestNote(
-        query="q", batch=0, rows=Rows(read=1, accepted=1), scheduled_ms=7
+        version=1, query="q", batch=0, rows=Rows(read=1, accepted=1), scheduled_ms=7
     ),
     '{"query": "q", "batch": 4, "close_ms": 60000}': EmittedNote(
         query="q", batch=4, close_ms=60_000
@@ -92,11 +95,11 @@ def test_a_note_is_read_from_its_commit_as_it_was_written(tmp_path: Path, note: 
     newest = commit(str(tmp_path), as_metadata(note))
     assert note_of(newest) == note
     told = json.loads(newest["userMetadata"])
-    assert (told["kind"], told["version"]) == (note.kind, 1)
+    assert (told["kind"], told["version"]) == (note.kind, 2 if note.kind == "ingest" else 1)
 
 
 @pytest.mark.parametrize(("text", "note"), FORMER.items())
-def test_a_note_of_a_batch_from_before_kinds_is_read(tmp_path: Path, text: str, note: Note) -> None:
+def test_a_note_of_a_batch_in_a_former_form_is_read(tmp_path: Path, text: str, note: Note) -> None:
     assert note_of(commit(str(tmp_path), {"userMetadata": text})) == note
 
 
@@ -150,7 +153,7 @@ def test_entries_of_others_are_none(tmp_path: Path, metadata: dict[str, str]) ->
     assert note_of(commit(str(tmp_path), metadata)) is None
 
 
-@pytest.mark.parametrize("changed", [{"version": 2}, {"version": "1.1"}, {"read_ms": 5}])
+@pytest.mark.parametrize("changed", [{"version": 3}, {"version": "1.1"}, {"read_ms": 5}])
 @pytest.mark.parametrize("note", NOTES)
 def test_a_known_kind_of_a_newer_version_is_an_error(
     tmp_path: Path, note: Note, changed: dict[str, Any]
@@ -184,7 +187,7 @@ def test_a_table_of_both_forms_is_read_as_one(tmp_path: Path) -> None:
 def test_an_ingest_that_saw_no_other_times_is_one_and_stays_as_it_is() -> None:
     note = IngestNote(query="q", batch=0, rows=COUNTS)
     told = json.loads(as_metadata(note)["userMetadata"])
-    del told["seen_ms"]
+    del told["seen"]
     assert note_of({"userMetadata": json.dumps(told)}) == note
     with pytest.raises(ValidationError, match="frozen"):
         note.batch = 1  # type: ignore[misc]

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tests.kit.running import clicks
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Source
+from tidemark.sources.files.placed import PlacedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
+FILE = PlacedFiles.origin
 JUDGED = "_value string, _file string, _position bigint, at timestamp, id string, _reason string"
 
 
@@ -61,10 +63,10 @@ def decide(
     bronze = spark.createDataFrame(
         [(r.file, r.at, r.id) for r in before], "_file string, at timestamp, id string"
     )
-    accepted = d.accepted_rows_of(bronze, source, unique)
-    contested = d.contested_ids(judged, accepted, source, unique).localCheckpoint()
-    found = d.find_duplicates(judged, contested, source, unique)
-    decided = d.reject_duplicates(judged, found, unique)
+    accepted = d.accepted_rows_of(bronze, source, unique, FILE)
+    contested = d.contested_ids(judged, accepted, source, unique, FILE).localCheckpoint()
+    found = d.find_duplicates(judged, contested, source, unique, FILE)
+    decided = d.reject_duplicates(judged, found, unique, FILE)
     named = decided.withColumnsRenamed({"_reason": "reason", "_detail": "detail"})
     rejected = named.toArrow().to_pylist()
     assert len(rejected) == len(rows)

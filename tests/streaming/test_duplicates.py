@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.streaming.duplicate_rows import (
+    FILE,
     Row,
     Verdicts,
     brute_force,
@@ -108,11 +109,11 @@ def test_a_row_that_is_rejected_for_another_reason_stays_and_repeats_nothing(
         "_value string, _file string, _position long, at timestamp, id string, _reason string, "
         "_detail string",
     )
-    nothing = d.accepted_rows_of(judged.where(F.lit(False)), SEVEN, SEVEN.unique)
-    contested = d.contested_ids(judged, nothing, SEVEN, SEVEN.unique)
+    nothing = d.accepted_rows_of(judged.where(F.lit(False)), SEVEN, SEVEN.unique, FILE)
+    contested = d.contested_ids(judged, nothing, SEVEN, SEVEN.unique, FILE)
     assert contested.count() == 0
-    found = d.find_duplicates(judged, contested, SEVEN, SEVEN.unique)
-    rows = d.reject_duplicates(judged, found, SEVEN.unique).orderBy("_position").collect()
+    found = d.find_duplicates(judged, contested, SEVEN, SEVEN.unique, FILE)
+    rows = d.reject_duplicates(judged, found, SEVEN.unique, FILE).orderBy("_position").collect()
     assert [(r["_reason"], r["_detail"], r["_repeats"]) for r in rows] == [
         ("future", "too early", None),
         (None, None, None),
@@ -161,6 +162,9 @@ def test_ids_that_stand_once_are_not_contested(spark: SparkSession) -> None:
         [(B, row(50).at, "x"), (B, row(107).at, "y"), (B, row(100).at, "w")],
         "_file string, at timestamp, id string",
     )
-    accepted = d.accepted_rows_of(bronze, SEVEN, SEVEN.unique)
-    found = d.contested_ids(judged, accepted, SEVEN, SEVEN.unique).collect()
-    assert {r["id"]: [b["file"] for b in r["before"]] for r in found} == {"y": [B], "z": []}
+    accepted = d.accepted_rows_of(bronze, SEVEN, SEVEN.unique, FILE)
+    found = d.contested_ids(judged, accepted, SEVEN, SEVEN.unique, FILE).collect()
+    assert {r["id"]: [b["origin"]["file"] for b in r["before"]] for r in found} == {
+        "y": [B],
+        "z": [],
+    }

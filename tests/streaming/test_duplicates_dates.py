@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.streaming.duplicate_rows import JUDGED, unique_source
+from tests.streaming.duplicate_rows import FILE, JUDGED, unique_source
 from tidemark.streaming.ingest.accepted_before import dates_within
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def dates_read(
     spark: SparkSession, bronze: str, times: Sequence[datetime], batch: int = 1, **taken: Any
 ) -> list[str]:
     """The dates of the files in the plan that looks for ids near a batch's rows; within a day."""
+    from pyspark.sql import functions as F
+
     from tidemark.streaming.ingest import duplicates as d
     from tidemark.streaming.ingest.accepted_before import accepted_before
 
@@ -96,11 +98,10 @@ def dates_read(
     )
     spans = [((at - EPOCH) // timedelta(microseconds=1),) * 2 for at in times]
     dates = dates_within(spans, d.horizon_micros(source.unique))
-    before = accepted_before(
-        spark.read.format("delta").load(bronze), batch, taken.get("not_read", []), dates
-    )
-    accepted = d.accepted_rows_of(before, source, source.unique)
-    contested = d.contested_ids(judged, accepted, source, source.unique)
+    rows = spark.read.format("delta").load(bronze)
+    before = accepted_before(rows, batch, F.col("_file").isin(taken.get("not_read", [])), dates)
+    accepted = d.accepted_rows_of(before, source, source.unique, FILE)
+    contested = d.contested_ids(judged, accepted, source, source.unique, FILE)
     found = {str(row.time) for r in contested.collect() for row in r["before"]}
     assert bool(found) == (batch != 0 or bool(taken))
     files = before.inputFiles()

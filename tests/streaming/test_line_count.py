@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.streaming.ingest.line_count import LineCount, count_lines, count_plain
+from tidemark.sources.files.count import count_plain
+from tidemark.sources.source import LineCount
+from tidemark.streaming.ingest.line_count import count_lines
 from tidemark.streaming.sources.files import read_source_lines
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ def describe(pipeline: Pipeline, places: Places) -> str:
         [
             _cell(pipeline.description or pipeline.name),
             "",
-            f"- **source**: `{source.files}`, event time `{source.event_time.column}`",
+            f"- **source**: `{source.told}`, event time `{source.event_time.column}`",
             f"- **watermark**: {_watermark(pipeline.watermark)}",
             *_choices(pipeline),
             f"- **accepted rows**: `{places.bronze}`",

@@ -19,7 +19,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
-from tidemark.sources.files.new_input import new_input_bytes
+from tidemark.sources.new_input import new_input_bytes
 
 
 class StreamOperator(JobOperator):

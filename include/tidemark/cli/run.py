@@ -31,7 +31,7 @@ from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.result import RunResult
-from tidemark.sources.files.new_input import new_input_bytes
+from tidemark.sources.new_input import new_input_bytes
 
 if TYPE_CHECKING:
     from tidemark.runs.run import Run

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Why a change of what the ingest reads and accepts is safe, as a rule.
+FROM_NOW = "It holds for rows that are read from now on; bronze and rejects stay as they are"
+
 
 class ChangeVerdict(StrEnum):
     """What becomes of a change when the pipeline runs."""

@@ -8,6 +8,7 @@ a file come out at once, with their places. Build a Pipeline with `load_pipeline
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
@@ -19,6 +20,8 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    SerializeAsAny,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -156,12 +159,8 @@ class Unique(_Model):
 
 
 class Source(_Model):
-    """Where rows come from and what an accepted row looks like."""
+    """What an accepted row looks like; where rows come from is for each kind to add."""
 
-    files: Annotated[str, AfterValidator(_files)] = Field(
-        description="JSON-lines files below the root, or an absolute URI: FOLDER/NAME-PATTERN, "
-        "or FOLDER/**/NAME-PATTERN for all folders below"
-    )
     columns: dict[ColumnName, Column] = Field(min_length=1)
     event_time: EventTime
     unique: Unique | None = Field(
@@ -179,6 +178,43 @@ class Source(_Model):
     checks: Annotated[tuple[SourceCheck, ...], Field(strict=False)] = Field(
         default=(), description="What a run's rows have to fulfil before it is published"
     )
+
+    @property
+    def told(self) -> str:
+        """Where rows come from, as the file says it."""
+        raise NotImplementedError
+
+
+class FilesSource(Source):
+    """Where rows come from and what an accepted row looks like."""
+
+    files: Annotated[str, AfterValidator(_files)] = Field(
+        description="JSON-lines files below the root, or an absolute URI: FOLDER/NAME-PATTERN, "
+        "or FOLDER/**/NAME-PATTERN for all folders below"
+    )
+
+    @property
+    def told(self) -> str:
+        return self.files
+
+
+# The kinds of sources, each by the key that it alone has.
+SOURCE_KINDS: dict[str, type[Source]] = {"files": FilesSource}
+
+
+def source_kind(content: object) -> type[Source]:
+    """The kind of a source, by its key; files where it has none, so that this key is asked for."""
+    keys = content if isinstance(content, dict) else {}
+    return next((SOURCE_KINDS[key] for key in keys if key in SOURCE_KINDS), FilesSource)
+
+
+def _of_its_kind(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, dict):
+        return value
+    if info.mode == "json":
+        # Strict models read more from JSON than from values: a time, a tuple.
+        return source_kind(value).model_validate_json(json.dumps(value))
+    return source_kind(value).model_validate(value)
 
 
 class Watermark(_Model):
@@ -316,7 +352,10 @@ class Pipeline(_Model):
     schedule: Annotated[str, AfterValidator(_schedule)] | None = Field(
         default=None, description="Five cron fields or a preset such as @hourly; none: by hand"
     )
-    source: Source
+    source: Annotated[
+        SerializeAsAny[Source],
+        BeforeValidator(_of_its_kind, json_schema_input_type=FilesSource),
+    ]
     watermark: Watermark
     keep: PositiveDuration | None = Field(
         default=None,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import Pipeline, Source, source_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
@@ -69,7 +70,7 @@ def _problem(document: Document, detail: ErrorDetails, path: KeyPath, name: str)
     if kind == "missing":
         return document.problem(path, "is missing")
     if kind == "extra_forbidden":
-        known = _known_keys(path)
+        known = _known_keys(path, document.content)
         message = f"is not a known key; allowed: {', '.join(known)}"
         near = nearest(str(path[-1]), known)
         return document.problem(path, message, nearest=near, at_key=True)
@@ -100,14 +101,15 @@ def _value(given: object) -> str | None:
     return str(given).lower() if isinstance(given, bool) else str(given)
 
 
-def _known_keys(path: KeyPath) -> list[str]:
-    """The keys that the model at `path`'s parent has."""
+def _known_keys(path: KeyPath, content: Mapping[str, Any]) -> list[str]:
+    """The keys that the model at `path`'s parent has; of a source, those of its kind first."""
     model: type[BaseModel] = Pipeline
     for part in path[:-1]:
         field = model.model_fields.get(str(part))
         inner = _model_in(field.annotation) if field else None
-        model = inner or model
-    return [key for key in model.model_fields if model is not Pipeline or key != "name"]
+        model = source_kind(content.get("source")) if inner is Source else inner or model
+    keys = sorted(model.model_fields, key=Source.model_fields.__contains__)
+    return [key for key in keys if model is not Pipeline or key != "name"]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

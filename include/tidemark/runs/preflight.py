@@ -8,7 +8,7 @@ would leave rows lying.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.plan import GoldState
@@ -16,11 +16,9 @@ from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
-from tidemark.pipeline.source_files import split_files
 from tidemark.runs.repair_facts import seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
 from tidemark.runs.tables_fit import why_tables_do_not_fit
-from tidemark.sources.files.unread import unread_files
 from tidemark.storage.delta.appended import first_append
 
 
@@ -58,12 +56,10 @@ def look(run: Run) -> NothingNew | SparkNeeded:
 
 
 def _why_to_ingest(run: Run) -> str | None:
-    ingest, parts = run.ingest_checkpoint(), split_files(run.pipeline.source.files)
+    ingest = run.ingest_checkpoint()
     if because := _why_unfinished(ingest):
         return f"ingest: {because}"
-    source = replace(parts, folder=run.places.source(parts.folder))
-    unread = unread_files(source, ingest)
-    return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
+    return run.source.unread(ingest)
 
 
 def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:

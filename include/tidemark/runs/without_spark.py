@@ -24,7 +24,7 @@ from tidemark.storage.lease.lease import hold_lease, this_process
 from tidemark.storage.result_file import write_result
 
 _NOTHING = (
-    "each file of the source was read before, each batch is committed and aggregated, and no "
+    "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
 )
 

@@ -25,6 +25,7 @@ from tidemark.runs.kept_columns import (
     kept_columns,
 )
 from tidemark.runs.run import Run
+from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.ingest.judge import judge_lines, rules_of
 from tidemark.streaming.inputs import with_event_time
@@ -33,6 +34,7 @@ from tidemark.streaming.schemas import (
     bronze_schema,
     changes_schema,
     gold_schema,
+    lines_schema,
     rejects_schema,
 )
 
@@ -61,8 +63,9 @@ def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
 
 def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
     """Bronze's columns, as judging a line types them."""
-    lines = spark.createDataFrame([], "_value string, _file string")
-    return bronze_schema(pipeline, judge_lines(lines, rules_of(pipeline), 0).schema)
+    origin = row_origin(pipeline)
+    lines = spark.createDataFrame([], lines_schema("_value", origin))
+    return bronze_schema(pipeline, judge_lines(lines, rules_of(pipeline), 0).schema, origin)
 
 
 def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
@@ -90,7 +93,7 @@ def _keep(
         "bronze": columns.bronze.jsonValue(),
         "aggregated": {name: schema.jsonValue() for name, schema in columns.aggregated.items()},
         # What tells whether the tables fit where there is no Spark to ask.
-        "rejects": rejects_schema().jsonValue(),
+        "rejects": rejects_schema(row_origin(pipeline)).jsonValue(),
         "changes": {
             name: changes_schema(schema).jsonValue() for name, schema in columns.aggregated.items()
         },

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Pipeline
+from tidemark.sources.source import OriginColumn
 
-# Where an accepted or rejected row comes from: its file, and the batch that read it.
-_ORIGIN = [
-    T.StructField("_file", T.StringType(), True, {"comment": "The source file"}),
+Origin = Sequence[OriginColumn]
+
+_OF_BATCH = [
     T.StructField("_batch", T.LongType(), True, {"comment": "The ingest batch that read it"}),
     T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
 ]
 
 _CAUSES = "What changed the window: stream, late, seal or backfill"
 
-# The accepted row that a duplicate repeats.
-REPEATS = T.StructType(
-    [T.StructField("file", T.StringType()), T.StructField("event_time", T.TimestampType())]
-)
+
+def origin_schema(origin: Origin) -> T.StructType:
+    """The columns that say where in the source a row comes from."""
+    fields = [
+        {
+            "name": one.name,
+            "type": one.type,
+            "nullable": True,
+            "metadata": {"comment": one.comment},
+        }
+        for one in origin
+    ]
+    return T.StructType.fromJson({"fields": fields})
 
 
-def bronze_schema(pipeline: Pipeline, judged: T.StructType) -> T.StructType:
+def lines_schema(value: str, origin: Origin) -> T.StructType:
+    """A line's text, in a column of this name, and where it comes from."""
+    return T.StructType([T.StructField(value, T.StringType()), *origin_schema(origin)])
+
+
+def origin_parts(origin: Origin) -> dict[str, str]:
+    """What the origin's columns are called within a struct, and the columns."""
+    return {one.name.removeprefix("_"): one.name for one in origin}
+
+
+def repeats_type(origin: Origin) -> T.StructType:
+    """The accepted row that a duplicate repeats: where it comes from, and its event time."""
+    names = zip(origin_parts(origin), origin_schema(origin), strict=True)
+    parts = [T.StructField(name, field.dataType) for name, field in names]
+    return T.StructType([*parts, T.StructField("event_time", T.TimestampType())])
+
+
+def bronze_schema(pipeline: Pipeline, judged: T.StructType, origin: Origin) -> T.StructType:
     """Declared and derived columns, what no column took, and the row's origin."""
     names = [*pipeline.source.columns, *pipeline.source.derive]
     comments = {name: column.description for name, column in pipeline.source.columns.items()} | {
@@ -30,11 +59,11 @@ def bronze_schema(pipeline: Pipeline, judged: T.StructType) -> T.StructType:
     fields = [_commented(judged[name], comments.get(name)) for name in names]
     extra = _commented(judged["_extra"], "Fields that are no column, as JSON")
     date = _commented(judged["_event_date"], "Date of the event time, UTC; the partition")
-    return T.StructType([*fields, extra, *_ORIGIN, date])
+    return T.StructType([*fields, extra, *origin_schema(origin), *_OF_BATCH, date])
 
 
-def rejects_schema() -> T.StructType:
-    """One row for each line, or file, that was not accepted."""
+def rejects_schema(origin: Origin) -> T.StructType:
+    """One row for each line, or whole part of the source, that was not accepted."""
     return T.StructType(
         [
             T.StructField("reason", T.StringType(), True, {"comment": "Why it was rejected"}),
@@ -49,11 +78,12 @@ def rejects_schema() -> T.StructType:
             T.StructField("event_time", T.TimestampType(), True, {"comment": "Where readable"}),
             T.StructField(
                 "repeats",
-                REPEATS,
+                repeats_type(origin),
                 True,
                 {"comment": "Of a duplicate: the accepted row (in bronze) that it repeats"},
             ),
-            *_ORIGIN,
+            *origin_schema(origin),
+            *_OF_BATCH,
         ]
     )
 

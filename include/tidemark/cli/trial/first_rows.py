@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from urllib.parse import quote
 
 from tidemark.errors import SampleUnusable
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import Pipeline, Source
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.pipeline.settings.storage_options import is_local, local_path
-from tidemark.pipeline.source_files import has_pattern, split_files
-from tidemark.sources.files.lines import read_lines
-from tidemark.sources.files.unread import source_files
+from tidemark.sources.kinds import placed_source
 
 
 @dataclass(frozen=True)
@@ -29,26 +25,26 @@ class FirstRows:
 
 
 def take_first_rows(pipeline: Pipeline, settings: Settings, limit: int, root: Path) -> FirstRows:
-    """Copy the first `limit` lines of the source's files, by name, below `root`.
+    """Copy the first `limit` lines of the source, a file for each of its parts, below `root`.
 
     Nothing but the source is read, and nothing but `root` written. SampleUnusable where the source
     has no line.
     """
     taken, used, notes = 0, 0, []
-    for number, place in enumerate(_places(pipeline, settings)):
+    source = placed_source(pipeline, Places(settings.root, pipeline.name), settings.storage_options)
+    for number, (name, lines) in enumerate(source.samples()):
         if taken == limit:
             break
-        name = place.rpartition("/")[2].removesuffix(".gz")
         target = root / _landing(pipeline.name) / f"{number:06}" / name
         target.parent.mkdir(parents=True)
         try:
-            lines = _copy(place, settings.storage_options, limit - taken, target)
+            copied = _copy(islice(lines, limit - taken), target)
         except SampleUnusable as error:
             notes.append(str(error))
             continue
-        taken, used = taken + lines, used + 1
+        taken, used = taken + copied, used + 1
     if not taken:
-        why = " ".join(notes) or f"{pipeline.source.files} has no file with a line."
+        why = " ".join(notes) or f"{pipeline.source.told} has no file with a line."
         raise SampleUnusable(f"{pipeline.name} has no row to try: {why} Nothing was run.")
     return FirstRows(taken, used, tuple(notes))
 
@@ -56,7 +52,8 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, limit: int, root: Pa
 def write_pipeline(pipeline: Pipeline, folder: Path) -> Path:
     """The pipeline's file with the source's copy as its source. JSON is YAML."""
     content = pipeline.model_dump(mode="json", exclude={"name"}, exclude_unset=True)
-    content["source"]["files"] = f"{_landing(pipeline.name)}/**/*"
+    shared = {key: value for key, value in content["source"].items() if key in Source.model_fields}
+    content["source"] = {"files": f"{_landing(pipeline.name)}/**/*", **shared}
     file = folder / f"{pipeline.name}.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(content), encoding="utf-8")
@@ -68,24 +65,12 @@ def _landing(name: str) -> str:
     return f"{name}_source"
 
 
-def _places(pipeline: Pipeline, settings: Settings) -> list[str]:
-    parts = split_files(pipeline.source.files)
-    folder = Places(settings.root, pipeline.name).source(parts.folder)
-    if is_local(folder) and not Path(local_path(folder)).exists() and not has_pattern(folder):
-        raise SampleUnusable(
-            f"The folder {local_path(folder)} does not exist, and so no row to try. Nothing was "
-            "run. Make it, or correct source.files in the pipeline or root in the settings."
-        )
-    found = source_files(replace(parts, folder=folder), settings.storage_options)
-    return sorted(one if is_local(folder) else quote(one, safe=":/") for one in found)
-
-
-def _copy(place: str, options: Mapping[str, str], limit: int, target: Path) -> int:
-    """Copy lines; where one cannot be read, none of the file is left."""
+def _copy(lines: Iterator[bytes], target: Path) -> int:
+    """Copy lines; where one cannot be read, none of the part is left."""
     count = 0
     try:
         with target.open("wb") as out:
-            for line in islice(read_lines(place, options), limit):
+            for line in lines:
                 out.write(line + b"\n")
                 count += 1
     except SampleUnusable:

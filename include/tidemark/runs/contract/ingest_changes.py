@@ -10,15 +10,14 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
-from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
 from tidemark.pipeline.model import Pipeline, Source, Unique
 from tidemark.pipeline.places import INGEST
-from tidemark.pipeline.source_files import SourceFiles, split_files
 from tidemark.runs.contract.contract import Contract
+from tidemark.sources.kinds import source_changes
 
-_FROM_NOW = "It holds for rows that are read from now on; bronze and rejects stay as they are"
 _SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
 _SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
 
@@ -26,8 +25,7 @@ _SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
 def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     """What differs for the ingest."""
     old, new = recorded.pipeline.source, asked.pipeline.source
-    if old.files != new.files:
-        yield _files(old.files, new.files)
+    yield from source_changes(recorded.pipeline, asked.pipeline)
     yield from _event_time(old, new)
     yield from _columns(old, new)
     yield from _derived(old, new)
@@ -36,30 +34,6 @@ def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     if old.unknown_fields != new.unknown_fields:
         yield _safe("source.unknown_fields", old.unknown_fields, new.unknown_fields)
     yield from _keep(recorded.pipeline, asked.pipeline)
-    limits = [one.pipeline.advanced.max_files_per_batch for one in (recorded, asked)]
-    if limits[0] != limits[1]:
-        yield _safe("advanced.max_files_per_batch", str(limits[0]), str(limits[1]))
-
-
-def _files(old: str, new: str) -> Difference:
-    if _reaches(split_files(old), split_files(new)):
-        reason = (
-            "Files that were read are known by their whole path. Those that the new pattern does "
-            "not name any more and that were not read yet never will be"
-        )
-        return Difference(INGEST, "source.files", old, new, ChangeVerdict.SAFE, reason)
-    reason = (
-        "Bronze is the record of one source: files of the old folder that were not read yet would "
-        "be left out, and files that were moved would be read a second time"
-    )
-    return Difference(INGEST, "source.files", old, new, ChangeVerdict.NOT_ALLOWED, reason)
-
-
-def _reaches(old: SourceFiles, new: SourceFiles) -> bool:
-    """Is the old folder the new one, or below it where folders below are read too?"""
-    return new.folder == old.folder or (
-        new.recursive and f"{old.folder}/".startswith(f"{new.folder}/")
-    )
 
 
 def _event_time(old: Source, new: Source) -> Iterator[Difference]:
@@ -112,7 +86,7 @@ def _derived(old: Source, new: Source) -> Iterator[Difference]:
         if before is None or after is None or not same_expression(before, after):
             what = f"source.derive.{name}"
             reason = (
-                f"{_FROM_NOW}, with what was derived then. Windows that are open get rows of both"
+                f"{FROM_NOW}, with what was derived then. Windows that are open get rows of both"
             )
             yield Difference(
                 INGEST, what, before or "none", after or "none", ChangeVerdict.SAFE, reason
@@ -135,7 +109,7 @@ def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
 
 
 def _safe(what: str, before: str, after: str) -> Difference:
-    return Difference(INGEST, what, before, after, ChangeVerdict.SAFE, _FROM_NOW)
+    return Difference(INGEST, what, before, after, ChangeVerdict.SAFE, FROM_NOW)
 
 
 def _type(text: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tidemark.pipeline.source_files import SourceFiles, has_pattern
 
@@ -64,10 +65,15 @@ class FilePattern:
 
 def file_pattern(source: SourceFiles) -> FilePattern:
     """The pattern of a source whose folder is a place. ValueError where it is none of Hadoop's."""
-    parts = source.folder.split("/")
-    fixed = next((n for n, part in enumerate(parts) if has_pattern(part)), len(parts))
-    folders = tuple(_compiled(part) for part in parts[fixed:] if part)
-    return FilePattern("/".join(parts[:fixed]), folders, _compiled(source.name), source.recursive)
+    fixed = fixed_folder(source.folder)
+    below = source.folder.removeprefix(fixed).split("/")
+    folders = tuple(_compiled(part) for part in below if part)
+    return FilePattern(fixed, folders, _compiled(source.name), source.recursive)
+
+
+def fixed_folder(folder: str) -> str:
+    """The folder above the first one that is a pattern."""
+    return "/".join(takewhile(lambda part: not has_pattern(part), folder.split("/")))
 
 
 def is_hidden(name: str) -> bool:

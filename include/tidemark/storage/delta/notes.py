@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, AwareDatetime, Field, TypeAdapter, ValidationError
 
 from tidemark.errors import NoteUnreadable
 from tidemark.storage.delta.rows import Rows
@@ -30,20 +30,24 @@ _SHOWN = 300
 
 class IngestNote(Facts):
     """Rows of an ingest batch, in bronze or in rejects: the batch's counts, and its source's
-    verdicts on whole files, as texts that the source reads back.
+    verdicts on whole parts (part, reason, detail).
 
-    `seen_ms` holds the modification times that the source saw, where they were not the listed
-    ones. `scheduled_ms` is the scheduled time of the run that committed the accepted rows; None:
-    the note is older than that entry.
+    `seen` holds what the source saw of a part that was another than planned: of a file, its time
+    in milliseconds. `scheduled_ms` is the scheduled time of the run that committed the accepted
+    rows; None: the note is older than that entry. Version 1 was of files alone: `files`, `seen_ms`.
     """
 
     kind: Literal["ingest"] = "ingest"
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     query: str
     batch: int
     rows: Rows
-    files: tuple[tuple[str, ...], ...] = ()
-    seen_ms: dict[str, int] = Field(default_factory=dict)
+    verdicts: tuple[tuple[str, str, str], ...] = Field(
+        default=(), validation_alias=AliasChoices("verdicts", "files")
+    )
+    seen: dict[str, int] = Field(
+        default_factory=dict, validation_alias=AliasChoices("seen", "seen_ms")
+    )
     scheduled_ms: int | None = None
 
 
@@ -153,7 +157,7 @@ def _former(told: dict[str, Any], commit: Mapping[str, Any]) -> Note | None:
     if not {"query", "batch"} <= told.keys():
         return None
     if "seen_ms" in told:
-        found = {"kind": "ingest", **told}
+        found = {"kind": "ingest", "version": 1, **told}
     elif "close_ms" in told or "emitted_rows" in told:
         found = {"kind": "emitted", **told}
     else:

@@ -23,14 +23,12 @@ _FIRST_DAY = date(1970, 1, 1).toordinal()
 
 
 def accepted_before(
-    bronze: DataFrame, batch: int, not_read: Sequence[str], dates: Sequence[tuple[date, date]]
+    bronze: DataFrame, batch: int, not_read: Column, dates: Sequence[tuple[date, date]]
 ) -> DataFrame:
-    """Bronze's rows of other batches on these dates, and the batch's own from some files.
-
-    `not_read`: files whose rows an earlier try of the batch took, and that are not read now.
+    """Bronze's rows of other batches on these dates, and those of the batch that are `not_read`:
+    an earlier try of the batch took them, and their part of the source is not read now.
     """
-    from_file = F.col("_file").isin(list(not_read)) if not_read else F.lit(False)
-    return bronze.where(_on(dates)).where((F.col("_batch") != batch) | from_file)
+    return bronze.where(_on(dates)).where((F.col("_batch") != batch) | not_read)
 
 
 def dates_within(times: Iterable[tuple[int, int]], horizon_micros: int) -> list[tuple[date, date]]:

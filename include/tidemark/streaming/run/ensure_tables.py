@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 from tidemark.gold.plan import GENERATION, GoldState
 from tidemark.gold.state import gold_state
 from tidemark.runs.run import GoldStates, Run
+from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.streaming.planned_columns import planned_columns
 from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
@@ -31,7 +32,7 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
     ensure_table(
         run.warehouse.rejects,
         TableSpec(
-            rejects_schema().json(),
+            rejects_schema(row_origin(pipeline)).json(),
             description=f"Rejected rows of {pipeline.name}",
             may_add_columns=True,
         ),

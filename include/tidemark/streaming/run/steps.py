@@ -18,7 +18,7 @@ from tidemark.streaming.run.aggregate import Aggregate, start_aggregate
 from tidemark.streaming.run.ensure_tables import ensure_tables
 from tidemark.streaming.run.queries import await_all
 from tidemark.streaming.run.repairs import repair_tables
-from tidemark.streaming.sources.files import check_source, source_of
+from tidemark.streaming.sources.kinds import streamed_source
 
 
 def run_stream(
@@ -34,7 +34,7 @@ def run_stream(
     `outcome.tables` holds the pins for publish. Killed anywhere, the next run finishes what this
     one began. Raises LedgerUnbalanced, LeaseLost, and what the steps raise.
     """
-    check_source(source_of(run.pipeline, run.places))
+    run.source.check(run.ingest_checkpoint())
     gold = ensure_tables(spark, run)
     record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
@@ -56,7 +56,7 @@ def run_stream(
 def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
     ingest = Ingest(
         pipeline=run.pipeline,
-        source=source_of(run.pipeline, run.places),
+        streamed=streamed_source(run.source),
         bronze=run.warehouse.bronze,
         rejects=run.warehouse.rejects,
         checkpoint=run.ingest_checkpoint(),

@@ -8,21 +8,22 @@ through the stream's own DataFrame is what lets one bad file be found and left o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.errors import SourceNotFound, StorageUnavailable
-from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.storage_options import is_local, local_path, spark_uri
-from tidemark.pipeline.source_files import SourceFiles, has_pattern, split_files
-from tidemark.sources.files.batch_files import FileVerdict, unreadable
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.settings.storage_options import is_local, spark_uri
+from tidemark.pipeline.source_files import SourceFiles
+from tidemark.sources.files.batch_files import leave_out, no_longer_readable, unreadable
+from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.source import PartVerdict, Reading
+from tidemark.streaming.sources.source import StreamedSource
 
 # The engine passes over files older than this, counted from the newest: never (270 years).
 _MAX_FILE_AGE = "100000d"
@@ -43,23 +44,27 @@ _LOCAL_FILE_FAULTS = (
 )
 
 
-def source_of(pipeline: Pipeline, places: Places) -> SourceFiles:
-    """The pipeline's source, its folder below the root unless it is a URI."""
-    parts = split_files(pipeline.source.files)
-    return replace(parts, folder=places.source(parts.folder))
+@dataclass(frozen=True)
+class StreamedFiles(StreamedSource):
+    """Files by the engine's own file source."""
 
+    placed: PlacedFiles
 
-def check_source(source: SourceFiles) -> None:
-    """Raise SourceNotFound when the folder of a local source does not exist.
+    def stream(self, spark: SparkSession) -> DataFrame:
+        limit = self.placed.pipeline.advanced.max_files_per_batch
+        return stream_of_files(spark, self.placed.files, limit)
 
-    An object store has no folders: nothing there is no error. Nor is a folder that is empty.
-    """
-    folder = source.folder
-    if is_local(folder) and not has_pattern(folder) and not Path(local_path(folder)).is_dir():
-        raise SourceNotFound(
-            f"The source's folder {local_path(folder)} does not exist. Nothing was read. Make "
-            "the folder, or correct source.files in the pipeline or root in the settings."
-        )
+    def lines(self, spark: SparkSession, parts: Sequence[str]) -> DataFrame:
+        return read_source_lines(spark, parts)
+
+    def without_unreadable(
+        self, spark: SparkSession, ingest: Checkpoint, batch: int, reading: Reading, repeated: bool
+    ) -> Reading:
+        bad = find_unreadable(spark, reading.read)
+        return leave_out(reading, [no_longer_readable(one) for one in bad] if repeated else bad)
+
+    def is_from(self, parts: Sequence[str]) -> Column:
+        return F.col("_file").isin(list(parts))
 
 
 def stream_of_files(
@@ -93,7 +98,7 @@ def read_source_lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     )
 
 
-def find_unreadable(spark: SparkSession, uris: Sequence[str]) -> list[FileVerdict]:
+def find_unreadable(spark: SparkSession, uris: Sequence[str]) -> list[PartVerdict]:
     """Read the files in halves until each that cannot be read to its end is found alone.
 
     Raises the engine's error where the fault is not the file's own.

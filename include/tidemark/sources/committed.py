@@ -1,7 +1,7 @@
 """What an earlier try of an ingest batch has committed: read from the tables themselves.
 
 Each append carries the transaction (query, batch) and a note with the batch's counts and its
-verdicts on whole files. Both are atomic with the rows.
+verdicts on whole parts of the source. Both are atomic with the rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TableMismatch
-from tidemark.sources.files.batch_files import BatchFiles, FileVerdict
+from tidemark.sources.source import PartVerdict, Reading
 from tidemark.storage.delta.notes import IngestNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
@@ -24,19 +24,19 @@ _RECENT = 50
 class Committed:
     """A batch that an earlier try has committed, wholly or up to bronze.
 
-    `rows` are its counts, `files` its verdicts on files, `scheduled_ms` the scheduled time of
-    the run that committed first (None: the note is older than that entry). It is complete when
-    its rejects are committed as well, or when it has none.
+    `rows` are its counts, `reading` its verdicts on whole parts and what was seen of others,
+    `scheduled_ms` the scheduled time of the run that committed first (None: the note is older
+    than that entry). It is complete when its rejects are committed as well, or when it has none.
     """
 
     rows: Rows
-    files: BatchFiles
+    reading: Reading
     scheduled_ms: int | None
     is_complete: bool
 
 
 def commit_note(
-    query: str, batch: int, rows: Rows, files: BatchFiles, scheduled_ms: int
+    query: str, batch: int, rows: Rows, reading: Reading, scheduled_ms: int
 ) -> IngestNote:
     """What the commit of an append says of its batch.
 
@@ -46,8 +46,8 @@ def commit_note(
         query=query,
         batch=batch,
         rows=rows,
-        files=tuple((v.uri, v.reason, v.detail) for v in files.verdicts),
-        seen_ms=dict(files.seen_ms),
+        verdicts=tuple((v.part, v.reason, v.detail) for v in reading.verdicts),
+        seen=dict(reading.seen),
         scheduled_ms=scheduled_ms,
     )
 
@@ -60,10 +60,10 @@ def committed_before(
     note = in_rejects or _note(checkpoint, bronze, batch)
     if note is None:
         return None
-    verdicts = tuple(FileVerdict(*entry) for entry in note.files)
+    verdicts = tuple(PartVerdict(*entry) for entry in note.verdicts)
     return Committed(
         rows=note.rows,
-        files=BatchFiles((), verdicts, note.seen_ms),
+        reading=Reading((), verdicts, note.seen),
         scheduled_ms=note.scheduled_ms,
         is_complete=in_rejects is not None or not sum(note.rows.rejected.values()),
     )
@@ -72,7 +72,7 @@ def committed_before(
 def check_new_checkpoint(checkpoint: Checkpoint, bronze: TablePlace, rejects: TablePlace) -> None:
     """Refuse to begin a source anew over tables that already hold it.
 
-    A lost or moved checkpoint would read every file again, and the tables would hold each row
+    A lost or moved checkpoint would read all of it again, and the tables would hold each row
     twice: the new query has an identity of its own, so its transactions hide nothing.
     """
     if checkpoint.query_id() is not None:

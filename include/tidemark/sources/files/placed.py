@@ -1,0 +1,115 @@
+"""Files of JSON lines as a pipeline's source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tidemark.checkpoint.log import Checkpoint, SourceFile
+from tidemark.errors import SampleUnusable, SourceChanging, SourceNotFound
+from tidemark.pipeline.difference import Difference
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.model import FilesSource, Pipeline
+from tidemark.pipeline.settings.storage_options import is_local, local_path
+from tidemark.pipeline.source_files import SourceFiles, has_pattern, split_files
+from tidemark.sources.files import batch_files
+from tidemark.sources.files.changes import file_changes, limit_changes
+from tidemark.sources.files.count import count_plain
+from tidemark.sources.files.lines import read_lines
+from tidemark.sources.files.pattern import fixed_folder
+from tidemark.sources.files.unread import source_files, unread_files
+from tidemark.sources.source import LineCount, OriginColumn, PlacedSource, Reading
+from tidemark.storage.files import FileFacts, list_files, stat_files
+
+
+@dataclass(frozen=True)
+class PlacedFiles(PlacedSource):
+    """A part is a file."""
+
+    origin = (OriginColumn("_file", "string", "The source file"),)
+
+    @property
+    def files(self) -> SourceFiles:
+        """The pattern, its folder below the root unless it is a URI."""
+        parts = split_files(pattern_of(self.pipeline))
+        return replace(parts, folder=self.places.source(parts.folder))
+
+    def check(self, ingest: Checkpoint) -> None:
+        """An object store has no folders: nothing there is no error. Nor is an empty folder."""
+        if missing := self._missing_folder():
+            raise SourceNotFound(
+                f"The source's folder {missing} does not exist. Nothing was read. Make the "
+                "folder, or correct source.files in the pipeline or root in the settings."
+            )
+
+    def unread(self, ingest: Checkpoint) -> str | None:
+        unread = unread_files(self.files, ingest)
+        return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
+
+    def unread_bytes(self, ingest: Checkpoint) -> int:
+        """Those of files that came after the last batch was planned, whatever their names."""
+        last = ingest.last_batch("offsets")
+        since_ms = 0 if last is None else ingest.offsets(last).batch_time_ms
+        found = list_files(fixed_folder(self.files.folder), self.options).values()
+        return sum(file.size for file in found if epoch_ms(file.modified) > since_ms)
+
+    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+        return batch_files.first_reading(*self._slice(ingest, batch))
+
+    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+        return batch_files.repeated_reading(*self._slice(ingest, batch), committed)
+
+    def check_steady(self, ingest: Checkpoint, batch: int, reading: Reading) -> None:
+        now = self.repeated_reading(ingest, batch, reading)
+        if changed := sorted(set(reading.read) - set(now.read)):
+            raise SourceChanging(
+                f"{len(changed)} files of batch {batch} changed while they were read, among them "
+                f"{', '.join(changed[:5])}. Nothing of it was committed in this try. Land files "
+                "whole: write them elsewhere, then rename them. The next run reads the batch again."
+            )
+
+    def counted(self, reading: Reading) -> LineCount | None:
+        return count_plain(reading.read, self.options)
+
+    def origin_of(self, part: str) -> Mapping[str, Any]:
+        return {"_file": part}
+
+    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        if missing := self._missing_folder():
+            raise SampleUnusable(
+                f"The folder {missing} does not exist, and so no row to try. Nothing was run. "
+                "Make it, or correct source.files in the pipeline or root in the settings."
+            )
+        local = is_local(self.files.folder)
+        found = source_files(self.files, self.options)
+        for place in sorted(one if local else quote(one, safe=":/") for one in found):
+            name = place.rpartition("/")[2].removesuffix(".gz")
+            yield name, read_lines(place, self.options)
+
+    @classmethod
+    def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+        yield from file_changes(pattern_of(old), pattern_of(new))
+        limits = [one.advanced.max_files_per_batch for one in (old, new)]
+        yield from limit_changes(*limits)
+
+    def _slice(
+        self, ingest: Checkpoint, batch: int
+    ) -> tuple[tuple[SourceFile, ...], Mapping[str, FileFacts | None]]:
+        """The batch's files as the engine listed them, and as they are now."""
+        files = ingest.source_files(batch)
+        return files, stat_files([file.uri for file in files], self.options)
+
+    def _missing_folder(self) -> str | None:
+        folder = self.files.folder
+        if not is_local(folder) or has_pattern(folder) or Path(local_path(folder)).is_dir():
+            return None
+        return local_path(folder)
+
+
+def pattern_of(pipeline: Pipeline) -> str:
+    """What the pipeline's file says of its files."""
+    assert isinstance(pipeline.source, FilesSource)
+    return pipeline.source.files

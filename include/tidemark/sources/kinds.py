@@ -1,0 +1,38 @@
+"""Which kind of source a pipeline has, and what its change into another means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.model import FilesSource, Pipeline, Source
+from tidemark.pipeline.places import INGEST, Places
+from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.source import OriginColumn, PlacedSource
+from tidemark.storage.files import Options
+
+KINDS: dict[type[Source], type[PlacedSource]] = {FilesSource: PlacedFiles}
+
+
+def placed_source(pipeline: Pipeline, places: Places, options: Options) -> PlacedSource:
+    """The pipeline's source, of its kind."""
+    return KINDS[type(pipeline.source)](pipeline, places, options)
+
+
+def row_origin(pipeline: Pipeline) -> tuple[OriginColumn, ...]:
+    """The columns that say where in the pipeline's source a row comes from."""
+    return KINDS[type(pipeline.source)].origin
+
+
+def source_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+    """What differs in where rows come from."""
+    kind = type(new.source)
+    if type(old.source) is kind:
+        yield from KINDS[kind].changes(old, new)
+        return
+    reason = (
+        "Bronze is the record of one source: what was not read yet of the old one would be left "
+        "out, and what stands in both would be read a second time"
+    )
+    verdict = ChangeVerdict.NOT_ALLOWED
+    yield Difference(INGEST, "source", old.source.told, new.source.told, verdict, reason)

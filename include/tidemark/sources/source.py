@@ -1,0 +1,133 @@
+"""What a source is without Spark: what every kind of it has to say of itself.
+
+The engine plans a batch as two offsets in the ingest's checkpoint. A source knows which parts lie
+between them, and which of these can be read; it does not guess: where a part vanished or changed
+between planning and reading, the batch goes on without it and a verdict says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.difference import Difference
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.storage.files import Options
+
+
+@dataclass(frozen=True)
+class OriginColumn:
+    """A column of bronze and rejects that says where a row comes from.
+
+    `name` begins with `_`; `type` is one of Delta's primitive types.
+    """
+
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class PartVerdict:
+    """A part of a source that was rejected as a whole.
+
+    A part is what a kind reads as one, as text that only the kind takes apart: a file's URI
+    (percent-encoded, as everywhere), a range of offsets.
+    """
+
+    part: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of a batch's slice is read: these parts, and verdicts on the others.
+
+    `seen` holds what a kind saw of a part that was another than planned, such as a file's time;
+    it is committed with bronze, so that a replay knows what bronze holds.
+    """
+
+    read: tuple[str, ...]
+    verdicts: tuple[PartVerdict, ...]
+    seen: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LineCount:
+    """Lines, and the bytes in them."""
+
+    lines: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PlacedSource(ABC):
+    """A pipeline's source, where it lies. `options` reach its place.
+
+    `origin`: where a row comes from. Rows of equal event time are told apart by these columns, in
+    their order, and then by the line's text; so they must not depend on how a batch is read.
+    """
+
+    pipeline: Pipeline
+    places: Places
+    options: Options
+
+    origin: ClassVar[tuple[OriginColumn, ...]]
+
+    @abstractmethod
+    def check(self, ingest: Checkpoint) -> None:
+        """Raise SourceNotFound where it is not there, or is not the one that was read so far.
+
+        Asked before a run writes anything.
+        """
+
+    @abstractmethod
+    def unread(self, ingest: Checkpoint) -> str | None:
+        """What the ingest's next batch would read, or may read, as a text; None where nothing is.
+
+        The ingest stands at a clean end. What cannot be told is raised.
+        """
+
+    @abstractmethod
+    def unread_bytes(self, ingest: Checkpoint) -> int:
+        """An estimate of the same: nothing but speed may follow from it. Raises what it meets."""
+
+    @abstractmethod
+    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+        """Nothing of the batch is committed: its slice is read as it is now."""
+
+    @abstractmethod
+    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+        """Bronze of the batch is committed, with the verdicts and what was seen of `committed`:
+        these stay, and only the rejects of parts that are as they were then can be judged."""
+
+    @abstractmethod
+    def check_steady(self, ingest: Checkpoint, batch: int, reading: Reading) -> None:
+        """Raise SourceChanging where a part is not what it was when it was read just now."""
+
+    @abstractmethod
+    def counted(self, reading: Reading) -> LineCount | None:
+        """How many rows are read, told apart from reading them; None: Spark has to count."""
+
+    @abstractmethod
+    def origin_of(self, part: str) -> Mapping[str, Any]:
+        """The origin columns of the reject that stands for a whole part."""
+
+    @abstractmethod
+    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Names and lines of the source's parts in their order, for a look at its first rows.
+
+        SampleUnusable where there is no such place, and of a part's lines where they cannot be
+        read to the end.
+        """
+
+    @classmethod
+    @abstractmethod
+    def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+        """What it means that the pipeline's file names another place of this kind, or other
+        limits of reading it."""

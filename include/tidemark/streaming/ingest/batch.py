@@ -1,0 +1,33 @@
+"""One batch of a source: what its judging goes by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.pipeline.model import Pipeline, Source
+from tidemark.sources.source import OriginColumn
+from tidemark.storage.delta.place import TablePlace
+from tidemark.streaming.ingest.judge import Rules
+from tidemark.streaming.sources.source import StreamedSource
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Its number, and its own time, the same when it is repeated. `checkpoint` planned it."""
+
+    pipeline: Pipeline
+    rules: Rules
+    streamed: StreamedSource
+    checkpoint: Checkpoint
+    bronze: TablePlace
+    number: int
+    time_ms: int
+
+    @property
+    def source(self) -> Source:
+        return self.pipeline.source
+
+    @property
+    def origin(self) -> tuple[OriginColumn, ...]:
+        return self.streamed.placed.origin

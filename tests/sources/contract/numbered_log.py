@@ -1,0 +1,185 @@
+"""A second kind of source, for tests: a log of numbered messages in partitions, which expire.
+
+A folder holds a folder for each partition, in it a file for each message, named by its offset, and
+`ends.json`: the offset of the next message of each partition. Messages expire from the oldest on,
+so what a batch planned may be gone when it is read. An offset of the engine's is `{"0": 12}`: by
+partition, the next one to be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import SampleUnusable, SourceChanging, SourceNotFound
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.model import SOURCE_KINDS, Pipeline, Source
+from tidemark.pipeline.places import INGEST
+from tidemark.sources import kinds
+from tidemark.sources.source import LineCount, OriginColumn, PartVerdict, PlacedSource, Reading
+
+EXPIRED = "expired"
+ENDS = "ends.json"
+
+
+class LogSource(Source):
+    """A folder below the root."""
+
+    log: str
+
+    @property
+    def told(self) -> str:
+        return self.log
+
+
+@dataclass(frozen=True)
+class Span:
+    """Messages of a partition from one offset to another, the last one included."""
+
+    partition: int
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.first}-{self.last}"
+
+    @classmethod
+    def of(cls, part: str) -> Span:
+        partition, _, offsets = part.partition("/")
+        first, _, last = offsets.partition("-")
+        return cls(int(partition), int(first), int(last))
+
+
+@dataclass(frozen=True)
+class PlacedLog(PlacedSource):
+    """A part is a span of one partition."""
+
+    origin = (
+        OriginColumn("_partition", "integer", "The partition of the log"),
+        OriginColumn("_offset", "long", "The message's offset in it"),
+    )
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.places.source(log_of(self.pipeline)))
+
+    def check(self, ingest: Checkpoint) -> None:
+        if not (self.folder / ENDS).exists():
+            raise SourceNotFound(f"There is no log {self.folder}. Nothing was read.")
+        ends, read = self.ends(), planned_up_to(ingest)
+        if back := [p for p, offset in read.items() if ends.get(p, 0) < offset]:
+            raise SourceNotFound(
+                f"The log {self.folder} ends before what was read of its partitions {back}: it is "
+                "another one. Nothing was read."
+            )
+
+    def unread(self, ingest: Checkpoint) -> str | None:
+        new = sum(span.last - span.first + 1 for span in self._unread(ingest))
+        return f"{new:,} messages are new" if new else None
+
+    def unread_bytes(self, ingest: Checkpoint) -> int:
+        files = (file for span in self._unread(ingest) for file in self.there(span).values())
+        return sum(file.stat().st_size for file in files)
+
+    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+        return self._readable(_slice(ingest, batch), (), "They were never read")
+
+    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+        gone = [Span.of(verdict.part) for verdict in committed.verdicts]
+        # What expired is the beginning of what was planned.
+        begin = {span.partition: span.last + 1 for span in gone}
+        left = [
+            Span(one.partition, max(one.first, begin.get(one.partition, 0)), one.last)
+            for one in _slice(ingest, batch)
+        ]
+        detail = "Bronze keeps what it took; which of them were rejected is unknown"
+        return self._readable(left, committed.verdicts, detail)
+
+    def check_steady(self, ingest: Checkpoint, batch: int, reading: Reading) -> None:
+        if self.repeated_reading(ingest, batch, reading).read != reading.read:
+            raise SourceChanging(f"Messages of batch {batch} expired while they were read.")
+
+    def counted(self, reading: Reading) -> LineCount | None:
+        spans = [Span.of(part) for part in reading.read]
+        sizes = (file.stat().st_size for span in spans for file in self.there(span).values())
+        return LineCount(sum(span.last - span.first + 1 for span in spans), sum(sizes))
+
+    def origin_of(self, part: str) -> Mapping[str, Any]:
+        span = Span.of(part)
+        return {"_partition": span.partition, "_offset": span.first}
+
+    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        if not self.folder.is_dir():
+            raise SampleUnusable(f"There is no log {self.folder}.")
+        for partition in sorted(int(name) for name in self.ends()):
+            files = self.there(Span(partition, 0, 10**9))
+            yield str(partition), (files[offset].read_bytes() for offset in sorted(files))
+
+    @classmethod
+    def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+        before, after = log_of(old), log_of(new)
+        if before != after:
+            reason = "Offsets of one log say nothing of another"
+            verdict = ChangeVerdict.NOT_ALLOWED
+            yield Difference(INGEST, "source.log", before, after, verdict, reason)
+
+    def ends(self) -> dict[str, int]:
+        ends: dict[str, int] = json.loads((self.folder / ENDS).read_text())
+        return ends
+
+    def there(self, span: Span) -> dict[int, Path]:
+        """The files of its messages that have not expired, by offset."""
+        files = (self.folder / str(span.partition)).glob("*")
+        return {n: file for file in files if span.first <= (n := int(file.name)) <= span.last}
+
+    def _unread(self, ingest: Checkpoint) -> list[Span]:
+        return _between(planned_up_to(ingest), self.ends())
+
+    def _readable(
+        self, spans: list[Span], verdicts: tuple[PartVerdict, ...], detail: str
+    ) -> Reading:
+        read, found = [], list(verdicts)
+        for span in spans:
+            first = min(self.there(span), default=span.last + 1)
+            if first > span.first:
+                gone = Span(span.partition, span.first, first - 1)
+                found.append(PartVerdict(str(gone), EXPIRED, f"Messages {gone}. {detail}"))
+            if first <= span.last:
+                read.append(str(Span(span.partition, first, span.last)))
+        return Reading(tuple(read), tuple(found), {})
+
+
+def log_of(pipeline: Pipeline) -> str:
+    assert isinstance(pipeline.source, LogSource)
+    return pipeline.source.log
+
+
+def planned_up_to(ingest: Checkpoint) -> dict[str, int]:
+    """By partition, the offset that the next batch begins with."""
+    last = ingest.last_batch("offsets")
+    return {} if last is None else _end_of(ingest, last)
+
+
+def _slice(ingest: Checkpoint, batch: int) -> list[Span]:
+    begin = _end_of(ingest, batch - 1) if batch else {}
+    return _between(begin, _end_of(ingest, batch))
+
+
+def _end_of(ingest: Checkpoint, batch: int) -> dict[str, int]:
+    (text,) = ingest.offsets(batch).sources
+    assert text is not None
+    end: dict[str, int] = json.loads(text)
+    return end
+
+
+def _between(begin: Mapping[str, int], end: Mapping[str, int]) -> list[Span]:
+    spans = [Span(int(p), begin.get(p, 0), offset - 1) for p, offset in end.items()]
+    return sorted((span for span in spans if span.first <= span.last), key=lambda s: s.partition)
+
+
+SOURCE_KINDS["log"] = LogSource
+kinds.KINDS[LogSource] = PlacedLog
