@@ -49,11 +49,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def tidemark(place: Place, *arguments: str) -> Result:
-    variables = {
-        "TIDEMARK_ROOT": str(place.root),
-        "TIDEMARK_PIPELINES": str(place.root / "pipelines"),
-    }
-    return CliRunner().invoke(app, ["ledger", *arguments], env=variables)
+    return CliRunner().invoke(app, ["ledger", *arguments], env=place.variables)
 
 
 def lines(place: Place, sql: str = LASTING) -> list[tuple[Any, ...]]:

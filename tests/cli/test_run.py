@@ -26,8 +26,8 @@ SECOND = [{"at": "2026-01-01T10:32:00Z", "key": "b", "amount": 5}]
 
 
 def variables(place: Place) -> dict[str, str]:
-    folder = place.write_file().parent
-    return {"TIDEMARK_ROOT": str(place.root), "TIDEMARK_PIPELINES": str(folder)}
+    place.write_file()
+    return place.variables
 
 
 def tidemark(place: Place, *arguments: str, more: Mapping[str, str] | None = None) -> Result:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.gold.windows import Windows, at, window
+from tests.kit.windows import Windows, at, window
 from tidemark.errors import NotPublishable, StorageUnavailable
 from tidemark.gold import publish
 from tidemark.gold.pins import TableResult

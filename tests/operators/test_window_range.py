@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gold.windows import at, millis
+from tests.kit.windows import at, millis
 from tidemark.errors import BackfillRefused
 from tidemark.operators.windows.window_range import WindowRange, first_open_start, starting_in
 from tidemark.pipeline.model import Table, Window

@@ -11,8 +11,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.kit.running import Place, query, sorted_rows, succeed
+from tests.kit.windows import at
 from tests.streaming.audits import (
-    at,
     audit,
     backfill,
     backfill_warm,
@@ -57,8 +57,7 @@ def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
 @pytest.fixture
 def place(landed: Place, tmp_path: Path) -> Place:
     """A copy in which no run can go on (checkpoints hold absolute paths), but a backfill can."""
-    shutil.copytree(landed.root, tmp_path / "root")
-    return replace(landed, root=tmp_path / "root")
+    return landed.copied(tmp_path / "root")
 
 
 def correct_bronze(place: Place) -> None:
