@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, fail, set_newer
+from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, Point, fail, set_newer
 from tests.kit.running import Place, clicks, succeed
 from tidemark.pipeline.durations import duration_text
 from tidemark.streaming.ingest import judged_batch
@@ -127,7 +127,7 @@ KILLED = {
 }
 
 
-def _killed(spark: SparkSession, root: Path, point: int) -> tuple[Place, dict[str, Path]]:
+def _killed(spark: SparkSession, root: Path, point: Point) -> tuple[Place, dict[str, Path]]:
     """A batch that failed at a point, after an earlier batch."""
     place = Place(root, unique())
     place.land("earlier.json", [row("e", 0)])
@@ -150,7 +150,7 @@ ACCEPTED = [("e", 0), ("p", 0), ("q", 0), ("r", 2), ("s", 0)]
 @pytest.mark.long
 @pytest.mark.parametrize("point", [BETWEEN, pytest.param(BEFORE_BRONZE, marks=pytest.mark.long)])
 def test_a_batch_that_failed_is_decided_as_if_it_had_not(
-    spark: SparkSession, tmp_path: Path, point: int
+    spark: SparkSession, tmp_path: Path, point: Point
 ) -> None:
     place, _ = _killed(spark, tmp_path, point)
     place.land("arrived.json", [row("s", 1), row("t", 0)])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from tests.kit.killed import killed
 from tests.kit.running import Place, query, sorted_rows, succeed
 from tests.kit.windows import at
 from tests.streaming.audits import (
@@ -31,7 +32,6 @@ from tidemark.storage.delta.notes import as_metadata
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BACKFILL_MODULE = "tidemark.streaming.backfill.backfill"
 DERIVED = ("status", "revision", "updated_by")
 BY_HAND = """
     SELECT make_timestamptz(epoch_us(b.at) // 600000000 * 600000000) AS start, key,
@@ -169,11 +169,10 @@ def test_a_failed_check_keeps_a_backfill_from_gold_and_changes_until_somebody_ac
 
 
 def test_what_a_killed_backfill_left_is_held_to_the_checks_too(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: Place
 ) -> None:
     correct_bronze(place)
-    with monkeypatch.context() as dying:
-        dying.setattr(f"{BACKFILL_MODULE}.write_ledger", lambda *_: 1 / 0)
+    with killed("before", "ledger"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error is not None
     assert query("SELECT count(*) FROM c WHERE cause = 'backfill'", c=place.changes()) == [(2,)]
     error = backfill_warm(spark, guarded(place, fail="amount < 100"), at(10), at(10, 40)).error
@@ -262,20 +261,12 @@ def test_changes_that_wait_for_their_publish_are_not_taken_along(
     assert audit(spark, place).outcome == "equal"
 
 
-def fail_before_gold(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: Any) -> None:
-        raise KeyError("killed")
-
-    monkeypatch.setattr("tidemark.streaming.backfill.backfill.publish_table", end)
-
-
 @pytest.mark.long
 def test_killed_before_gold_and_repeated_it_appends_and_revises_once(
     spark: SparkSession, place: Place
 ) -> None:
     correct_bronze(place)
-    with pytest.MonkeyPatch.context() as patch:
-        fail_before_gold(patch)
+    with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40), run_id="first").error
     assert revisions(place) == {}
     result = backfill(spark, place, at(10), at(10, 40), run_id="second")
@@ -294,8 +285,7 @@ def test_what_a_killed_backfill_left_is_overruled_where_bronze_changed_again(
     bronze = DeltaTable(place.places.bronze)
     before = bronze.version()
     correct_bronze(place)
-    with pytest.MonkeyPatch.context() as patch:
-        fail_before_gold(patch)
+    with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error
     bronze = DeltaTable(place.places.bronze)
     bronze.restore(before)
@@ -311,8 +301,7 @@ def test_the_next_run_publishes_what_a_killed_backfill_left(
 ) -> None:
     place = land_first(spark, tmp_path)
     correct_bronze(place)
-    with pytest.MonkeyPatch.context() as patch:
-        fail_before_gold(patch)
+    with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error
     succeed(spark, place, "run-2")
     assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
