@@ -50,10 +50,6 @@ def session_for_tests() -> SparkSession:
 
     # What `spark-submit --master` says to a job.
     os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
-    # The first compiler alone is for runs of seconds; this session lives for minutes.
-    flags = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
-    kept = [flag for flag in flags if flag != "-XX:TieredStopAtLevel=1"]
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(kept)
     settings = Settings(root="/unused", pipelines="/unused")
     return start_session(pipeline_from_mapping("tests", clicks()), settings)
 
