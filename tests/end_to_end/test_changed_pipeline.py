@@ -71,6 +71,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
     place.land("1.json", [row(1, 100)])
     succeed(spark, place, "first")
     place.land("2.json", [row(2, 200)])
+    place.keep()
     return place
 
 
@@ -154,16 +155,14 @@ def test_before_contracts_were_recorded_the_table_tells_its_own(ran: Place, tmp_
     assert len(admit(old.pipeline, old.settings).to_record) == 2
 
 
-def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path, content())
-    place.land("1.json", [row(1, 15)])
-    succeed(spark, place, "first")
-    of = changed("source", "derive", "large", to="size > 20")
+def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, ran: Place) -> None:
+    place = ran.again()
+    of = changed("source", "derive", "large", to="size > 200")
     of["source"]["columns"] |= {"page": "string", "amount": "long not null"}
     of |= {"watermark": {"delay": "1 hour"}, "keep": "900 days"}
     of["advanced"] = {"shuffle_partitions": 5, "state": {"store": "rocksdb"}}
     place.content = of
-    place.land("2.json", [row(2, 15, page="/"), row(None)])
+    place.land("2.json", [row(2, 150, page="/"), row(None)])
     succeed(spark, place, "second")
     rows = {one["amount"]: (one["large"], one["page"]) for one in place.bronze().to_pylist()}
     assert rows == {1: (True, None), 2: (False, "/")}

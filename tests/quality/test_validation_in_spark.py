@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -159,21 +158,6 @@ def test_a_job_that_publishes_is_gated_and_the_next_good_one_publishes_both(
     assert {row["run"] for row in told} == {"good", "bad", "next"}
     failed = [row["run"] for row in told if not row["passed"] and row["severity"] == "fail"]
     assert failed == ["bad"]
-
-
-def test_a_change_of_a_check_is_none_of_the_query_and_starts_no_session(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    from tidemark.runs.preflight import SparkNeeded
-    from tidemark.runs.without_spark import run_without_spark
-
-    place = Place(tmp_path, with_check({"fail": "amount >= 0"}))
-    place.land("1.json", [day(1, 5)])
-    succeed(spark, place, "first")
-    place.content = with_check({"warn": "amount >= 1"})
-    now = datetime(2026, 7, 1, tzinfo=UTC)
-    found = run_without_spark(place.run("second", now), now, place.places.result("second"))
-    assert not isinstance(found, SparkNeeded)
 
 
 def bytes_of(place: Place) -> dict[str, bytes]:

@@ -232,6 +232,11 @@ def test_a_changed_pipeline_file_is_for_spark(pristine: Place) -> None:
     assert because(place).startswith("the pipeline's file, or Tidemark, is another")
 
 
+def test_a_changed_check_is_none_of_the_queries(pristine: Place) -> None:
+    table = clicks()["tables"]["per_10m"] | {"checks": [{"warn": "amount >= 1"}]}
+    done(pristine.again(tables={"per_10m": table}))
+
+
 @pytest.mark.parametrize("name", ["bronze", "rejects", "per_10m/changes", "per_10m/gold"])
 def test_a_missing_table_is_for_spark(place: Place, name: str) -> None:
     shutil.rmtree(place.root / "clicks" / name)

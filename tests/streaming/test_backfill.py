@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,12 @@ from tests.streaming.audits import (
     gold_of,
     nothing_written,
 )
+from tidemark.gold.plan import GoldState
 from tidemark.gold.published import publish_note
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
-from tidemark.runs.backfill.backfill_result import backfill_lines
+from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.storage.delta.notes import as_metadata
 
 if TYPE_CHECKING:
@@ -75,12 +76,27 @@ def revisions(place: Place) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     }
 
 
-def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
-    spark: SparkSession, place: Place
-) -> None:
+@dataclass(frozen=True)
+class Mended:
+    """A place whose bronze was corrected, and then filled: gold's state before, and the result."""
+
+    place: Place
+    before: GoldState
+    result: BackfillResult
+
+
+@pytest.fixture(scope="module")
+def mended(spark: SparkSession, landed: Place, tmp_path_factory: pytest.TempPathFactory) -> Mended:
+    place = landed.copied(tmp_path_factory.mktemp("mended") / "root")
     correct_bronze(place)
     before = gold_state(gold_of(place))
-    result = backfill(spark, place, at(10), at(10, 40))
+    return Mended(place, before, backfill(spark, place, at(10), at(10, 40), run_id="mend"))
+
+
+def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
+    spark: SparkSession, mended: Mended
+) -> None:
+    place, before, result = mended.place, mended.before, mended.result
     after = gold_state(gold_of(place))
     assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
     assert place.gold().num_rows == 9
@@ -93,11 +109,8 @@ def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
     assert sorted(in_gold, key=repr) == sorted(by_hand, key=repr)
 
 
-def test_the_history_and_the_accounts_say_that_it_was_a_backfill(
-    spark: SparkSession, place: Place
-) -> None:
-    correct_bronze(place)
-    backfill(spark, place, at(10), at(10, 40), run_id="mend")
+def test_the_history_and_the_accounts_say_that_it_was_a_backfill(mended: Mended) -> None:
+    place = mended.place
     told = "SELECT cause, run, minute(window_start), amount, rows, batch FROM changes"
     history = query(f"{told} WHERE cause = 'backfill' ORDER BY 3", changes=place.changes())
     assert history == [
