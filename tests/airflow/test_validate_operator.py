@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tests.gold.windows import at, window
+from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.validate import ValidateOperator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,13 @@ from deltalake import DeltaTable
 from tests.kit.running import Place, succeed
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
+from tidemark.pipeline.instants import epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS = [{"at": f"2026-07-01T10:{minute:02}:00Z", "key": "a", "amount": 1} for minute in range(40)]
+STAMPS = [datetime(2026, 7, 1, 10, minute, 0, 123_000, tzinfo=UTC) for minute in range(40)]
+ROWS = [{"at": stamp.isoformat(), "key": "a", "amount": 1} for stamp in STAMPS]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,19 @@ def test_a_batch_ends_before_the_version_that_the_next_one_begins_with(
     assert newest == 2
     assert [log.delta_version(batch) for batch in range(4)] == [2, 2, 3, 3]
     assert [log.has_new_input(batch) for batch in range(4)] == [True, False, True, False]
+
+
+def test_a_checkpoint_tells_its_watermark(copied: Path) -> None:
+    log = checkpoint(copied)
+    first, second = (epoch_ms(STAMPS[last] - timedelta(minutes=10)) for last in (19, 39))
+    assert [log.next_watermark_ms(batch) for batch in range(4)] == [first, first, second, second]
+    assert [log.offsets(batch).watermark_ms for batch in range(4)] == [0, first, first, second]
+
+
+def test_a_row_of_bronze_is_stamped_with_its_batch_s_time(written: Place) -> None:
+    log = Checkpoint(written.places.ingest_checkpoint, {})
+    times = {log.offsets(batch).batch_time_ms for batch in range(2)}
+    assert {epoch_ms(stamp) for stamp in written.bronze()["_batch_time"].to_pylist()} == times
 
 
 def test_batches_come_in_the_order_of_their_numbers(copied: Path) -> None:

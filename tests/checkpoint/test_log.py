@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kit.running import Place, clicks, succeed
+from tests.kit.running import Place
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
 
@@ -23,45 +22,37 @@ FILES = 12
 NAMES = [f"part {number:02} ä%.json" for number in range(FILES)]
 
 
-@dataclass(frozen=True)
-class Written:
-    """The checkpoints of a pipeline that read its files one a batch."""
-
-    place: Place
-    ingest: Path
-    table: Path
-
-
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """More than ten batches, so that the engine has compacted the log of its files."""
-    root = tmp_path_factory.mktemp("checkpoints")
-    place = Place(root, clicks(advanced={"max_files_per_batch": 1}))
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a query that took its files one a batch: more than ten batches, so that
+    the engine has compacted the log of its files."""
+    from tidemark.streaming.sources.files import source_of, stream_of_files
+
+    place = Place(tmp_path_factory.mktemp("checkpoints"))
     for number, name in enumerate(NAMES):
-        row = {"at": f"2026-07-01T10:{number:02}:00.123Z", "key": "a", "amount": number}
-        path = place.land(name, [row])
+        path = place.land(name, [{}])
         os.utime(path, ns=(0, (1_780_000_000_000 + number) * 1_000_000 + 999))
-    succeed(spark, place)
-    ingest = Path(place.places.ingest_checkpoint)
-    assert list(ingest.glob("sources/0/*.compact")), "the log was not compacted"
-    return Written(place, ingest, Path(place.places.query_checkpoint("per_10m", 1)))
+    source, folder = source_of(place.pipeline, place.places), place.root / "ingest"
+    writer = stream_of_files(spark, source, 1).writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert list(folder.glob("sources/0/*.compact")), "the log was not compacted"
+    return folder
 
 
 @pytest.fixture
-def damaged(written: Written, tmp_path: Path) -> Path:
-    """A copy of the ingest checkpoint, to be damaged."""
-    copy = tmp_path / "ingest"
-    shutil.copytree(written.ingest, copy)
-    return copy
+def damaged(written: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(written, tmp_path / "ingest"))
 
 
 def checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(str(folder), {})
 
 
-def test_each_batch_names_its_files_also_those_in_a_compacted_log(written: Written) -> None:
-    log = checkpoint(written.ingest)
-    landing = (written.place.root / "landing").as_uri()
+def test_each_batch_names_its_files_also_those_in_a_compacted_log(written: Path) -> None:
+    log = checkpoint(written)
+    landing = (written.parent / "landing").as_uri()
     found = [log.source_files(batch) for batch in range(FILES)]
     assert [len(files) for files in found] == [1] * FILES
     assert [files[0].uri for files in found] == [
@@ -72,18 +63,18 @@ def test_each_batch_names_its_files_also_those_in_a_compacted_log(written: Writt
     ]
 
 
-def test_the_identity_is_that_of_the_metadata_file(written: Written) -> None:
-    text = (written.ingest / "metadata").read_text()
-    assert checkpoint(written.ingest).query_id() == json.loads(text)["id"]
+def test_the_identity_is_that_of_the_metadata_file(written: Path) -> None:
+    text = (written / "metadata").read_text()
+    assert checkpoint(written).query_id() == json.loads(text)["id"]
 
 
-def test_the_last_batches_are_those_of_the_logs(written: Written) -> None:
-    log = checkpoint(written.ingest)
+def test_the_last_batches_are_those_of_the_logs(written: Path) -> None:
+    log = checkpoint(written)
     assert (log.last_batch("offsets"), log.last_batch("commits")) == (FILES - 1, FILES - 1)
 
 
-def test_a_batch_has_a_time_and_the_offsets_that_it_ends_at(written: Written) -> None:
-    log = checkpoint(written.ingest)
+def test_a_batch_has_a_time_and_the_offsets_that_it_ends_at(written: Path) -> None:
+    log = checkpoint(written)
     offsets = [log.offsets(batch) for batch in range(FILES)]
     times = [one.batch_time_ms for one in offsets]
     now = datetime.now(UTC).timestamp() * 1000
@@ -92,22 +83,6 @@ def test_a_batch_has_a_time_and_the_offsets_that_it_ends_at(written: Written) ->
     assert [json.loads(str(one.sources[0]))["logOffset"] for one in offsets] == list(range(FILES))
     assert all(log.has_new_input(batch) for batch in range(FILES))
     assert {one.watermark_ms for one in offsets} == {0}
-    stamped = written.place.bronze().to_pydict()["_batch_time"]
-    assert sorted(int(stamp.timestamp() * 1000) for stamp in stamped) == times
-
-
-def test_a_table_checkpoint_tells_its_watermark_and_its_batch_without_input(
-    written: Written,
-) -> None:
-    log = checkpoint(written.table)
-    last = log.last_batch("commits")
-    assert last == 1
-    newest = datetime(2026, 7, 1, 10, FILES - 1, 0, 123_000, tzinfo=UTC)
-    watermark = int(newest.timestamp() * 1000) - 600_000
-    assert log.next_watermark_ms(0) == watermark
-    assert log.next_watermark_ms(1) == watermark
-    assert [log.offsets(batch).watermark_ms for batch in (0, 1)] == [0, watermark]
-    assert [log.has_new_input(batch) for batch in (0, 1)] == [True, False]
 
 
 def test_where_no_query_has_started_there_is_no_identity_and_no_batch(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from tests.gold.windows import at, window
 from tests.kit.running import Place, sorted_rows
+from tests.kit.windows import at, window
 from tests.runs.pipelines import ended, windows_of
 from tests.storage.s3 import s3_server
 from tidemark.cli.main import app

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.gold.windows import at, window
+from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
 from tidemark.cli.main import app
 
@@ -20,9 +20,8 @@ def held(tmp_path: Path) -> Held:
 
 
 def tidemark(held: Held, *arguments: str) -> Result:
-    folder = held.place.write_file().parent
-    variables = {"TIDEMARK_ROOT": str(held.place.root), "TIDEMARK_PIPELINES": str(folder)}
-    return CliRunner().invoke(app, arguments, env=variables)
+    held.place.write_file()
+    return CliRunner().invoke(app, arguments, env=held.place.variables)
 
 
 def test_the_newest_held_run_is_validated_and_published(held: Held) -> None:

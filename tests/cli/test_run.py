@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.kit.running import Place, sorted_rows, start_job
+from tests.kit.running import Place, sorted_rows
+from tests.kit.windows import at, window
+from tests.quality.held import Held
 from tidemark.cli.main import app
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import RunError, read_result, write_result
@@ -22,12 +24,11 @@ FIRST = [
     {"at": "2026-01-01T10:31:00Z", "key": "b", "amount": 2},
     "no JSON",
 ]
-SECOND = [{"at": "2026-01-01T10:32:00Z", "key": "b", "amount": 5}]
 
 
 def variables(place: Place) -> dict[str, str]:
-    folder = place.write_file().parent
-    return {"TIDEMARK_ROOT": str(place.root), "TIDEMARK_PIPELINES": str(folder)}
+    place.write_file()
+    return place.variables
 
 
 def tidemark(place: Place, *arguments: str, more: Mapping[str, str] | None = None) -> Result:
@@ -55,45 +56,33 @@ def row_of(output: str, name: str) -> list[str]:
 
 
 @pytest.mark.process
-def test_a_run_publishes_and_a_held_run_is_published_later(tmp_path: Path) -> None:
+def test_a_run_is_held_by_its_job_and_published_later(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.land("1.json", FIRST)
-    ran = tidemark_process(place, "run", "clicks", "--run-id", "one", "--master", "local[1]")
-    assert ran.returncode == 0, ran.stderr
-    assert "clicks: ingest batch 0: 3 rows" in ran.stderr
-    assert "ingest batch" not in ran.stdout
-    assert "clicks, run one: succeeded and published" in ran.stdout
-    assert ["rows", "read", "accepted", "rejected:", "malformed"] in map(
-        words, ran.stdout.splitlines()
-    )
-    assert row_of(ran.stdout, "3") == ["3", "2", "1"]
-    shown = ["per_10m", "2", "2", "1", *["2026-01-01T10:21:00Z"] * 2]
-    assert row_of(ran.stdout, "per_10m") == shown
-    result = read_result(RunResult, place.places.result("one"), {})
-    assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
-    assert list(result.seconds) == [
-        *("session", "ingest", "aggregate", "repair", "ledger", "validate", "publish")
-    ]
-
-    _starts_no_java_where_nothing_is_new(place)
-
-    place.land("2.json", SECOND)
-    before = sorted_rows(place.gold())
     ran = tidemark_process(
         place, "run", "pipelines/clicks.yaml", "--hold", "--result", "held.json",
         "--master", "local[1]", "--scheduled-time", "2026-07-01T14:00:00+02:00",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    told = read_result(RunResult, str(place.root / "held.json"), {}).scheduled_at
-    assert told == datetime(2026, 7, 1, 12, tzinfo=UTC)
+    assert "clicks: ingest batch 0: 3 rows" in ran.stderr
+    assert "ingest batch" not in ran.stdout
+    assert ["rows", "read", "accepted", "rejected:", "malformed"] in map(
+        words, ran.stdout.splitlines()
+    )
+    assert row_of(ran.stdout, "3") == ["3", "2", "1"]
+    result = read_result(RunResult, str(place.root / "held.json"), {})
+    assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", True, None)
+    assert list(result.seconds) == ["session", "ingest", "aggregate", "repair", "ledger"]
+    assert result.scheduled_at == datetime(2026, 7, 1, 12, tzinfo=UTC)
     assert ": held, not published" in ran.stdout
-    assert row_of(ran.stdout, "per_10m")[:5] == ["per_10m", "1", "held", "as", "before"]
-    assert sorted_rows(place.gold()) == before
+    assert row_of(ran.stdout, "per_10m")[:5] == ["per_10m", "2", "held", "as", "before"]
+    assert place.gold().num_rows == 0
     held = str(place.root / "held.json")
     assert f"tidemark publish pipelines/clicks.yaml --result {held}\n" in ran.stdout
 
     _publishes_what_was_held(place, held)
     _tells_a_publish_that_fails(place, held)
+    _starts_no_java_where_nothing_is_new(place)
 
 
 def _starts_no_java_where_nothing_is_new(place: Place) -> None:
@@ -112,11 +101,12 @@ def _starts_no_java_where_nothing_is_new(place: Place) -> None:
 def _publishes_what_was_held(place: Place, held: str) -> None:
     published = tidemark(place, "publish", "clicks", "--result", held)
     assert (published.exit_code, published.stderr) == (0, "")
-    assert row_of(published.output, "per_10m")[:4] == ["per_10m", "1", "1", "2"]
+    shown = ["per_10m", "2", "2", "1", *["2026-01-01T10:21:00Z"] * 2]
+    assert row_of(published.output, "per_10m") == shown
     rows = place.gold().select(["key", "events", "amount"]).to_pylist()
-    assert {"key": "b", "events": 2, "amount": 7} in rows
+    assert {"key": "b", "events": 1, "amount": 2} in rows
     again = tidemark(place, "publish", "clicks", "--result", held)
-    assert row_of(again.output, "per_10m")[:4] == ["per_10m", "1", "0", "2"]
+    assert row_of(again.output, "per_10m")[:4] == ["per_10m", "2", "0", "1"]
 
 
 def _tells_a_publish_that_fails(place: Place, held: str) -> None:
@@ -140,6 +130,7 @@ def _tells_a_publish_that_fails(place: Place, held: str) -> None:
     assert (told.outcome, told.error) == ("succeeded", None)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_run_without_its_source_ends_with_75_and_says_which_folder(tmp_path: Path) -> None:
     ran = tidemark_process(Place(tmp_path), "run", "clicks", "--master", "local[1]")
@@ -148,12 +139,15 @@ def test_a_run_without_its_source_ends_with_75_and_says_which_folder(tmp_path: P
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.process
-def test_a_pipeline_that_is_not_there_ends_the_job_with_1_and_a_result(tmp_path: Path) -> None:
+def test_a_pipeline_that_is_not_there_ends_the_job_with_1_and_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidemark.streaming.jobs.stream import main
+
+    for name, value in variables(Place(tmp_path)).items():
+        monkeypatch.setenv(name, value)
     result = tmp_path / "result.json"
-    job = start_job(Place(tmp_path), arguments=["--pipeline", "nope", "--result", str(result)])
-    output, _ = job.communicate(timeout=120)
-    assert job.returncode == 1, output
+    assert main(["--pipeline", "nope", "--result", str(result)]) == 1
     error = read_result(RunResult, str(result), {}).error
     assert error is not None
     assert error.type == "PipelineNotFound"
@@ -238,6 +232,22 @@ def test_a_job_that_ends_without_a_result_is_told_and_an_older_result_is_not_tak
     assert ended.stdout == ""
     assert said in ended.stderr
     assert f"the job wrote no result to {place.places.result('one')}." in ended.stderr
+
+
+def test_what_the_job_held_is_validated_and_published_by_the_command(
+    tmp_path: Path, spark_submit: Path
+) -> None:
+    held, target = Held(tmp_path, [{"fail": "total > 0"}]), str(tmp_path / "result.json")
+    held.run(window(at(10), key="a", total=1), close=at(10, 10))
+    asked = tmp_path / "asked"
+    spark_submit.write_text(f'#!/bin/sh\necho "$@" > {asked}; cp {held.uri()} {target}\n')
+    ended = tidemark(held.place, "run", "clicks", "--run-id", "run", "--result", target)
+    assert ended.exit_code == 0, ended.stderr
+    assert "clicks, run run: succeeded and published" in ended.stdout
+    assert "--hold" in words(asked.read_text())
+    result = read_result(RunResult, target, {})
+    assert (result.outcome, result.held, result.tables["per_10m"].gold) == ("succeeded", False, 1)
+    assert list(result.seconds) == ["validate", "publish"]
 
 
 @pytest.mark.parametrize(

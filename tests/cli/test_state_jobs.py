@@ -33,8 +33,7 @@ def tidemark(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ
-        | {"TIDEMARK_ROOT": str(place.root), "TIDEMARK_PIPELINES": str(place.root / "pipelines")},
+        env=os.environ | place.variables,
         cwd=REPOSITORY,
     )
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import page
-from tests.gold.windows import at
 from tests.kit.running import Place, clicks
+from tests.kit.windows import at
 from tests.runs.pipelines import BEGAN, bronze, ended, housekept, windows_of
 from tests.storage.leases import leave, left_by_another
 from tidemark.cli.exit_codes import STATES
@@ -57,8 +57,7 @@ def statuses(root: Path) -> dict[str, PipelineStatus]:
 
 
 def tidemark(root: Path, *arguments: str) -> Result:
-    variables = {"TIDEMARK_ROOT": str(root), "TIDEMARK_PIPELINES": str(root / "pipelines")}
-    return CliRunner().invoke(app, ["status", *arguments], env=variables)
+    return CliRunner().invoke(app, ["status", *arguments], env=Place(root).variables)
 
 
 def screen(capsys: pytest.CaptureFixture[str]) -> str:

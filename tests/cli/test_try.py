@@ -117,9 +117,8 @@ def test_a_trial_whose_every_row_is_rejected_fails_and_can_be_kept(clone: Path) 
 
 
 def tidemark(place: Place, *arguments: str) -> Result:
-    folder = place.write_file().parent
-    variables = {"TIDEMARK_ROOT": str(place.root), "TIDEMARK_PIPELINES": str(folder)}
-    return CliRunner().invoke(app, arguments, env=variables)
+    place.write_file()
+    return CliRunner().invoke(app, arguments, env=place.variables)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ from deltalake import DeltaTable
 from tests.kit.running import Place, clicks, query, run_warm, succeed
 from tidemark.runs.results.result import RunResult
 from tidemark.streaming.ingest import ingest, judged_batch
+from tidemark.streaming.ingest.line_count import LineCount
+from tidemark.streaming.progress import BatchReport, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,27 +223,29 @@ def _versions(place: Place) -> list[int]:
     return [DeltaTable(f"{place.root}/{place.name}/{table}").version() for table in tables]
 
 
-def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something once after the engine has listed the files, before any is looked at."""
-    original, acts = ingest._to_read, [act]
+class BeforeReading(Progress):
+    """Does something once the engine has listed the files, before any is looked at."""
 
-    def listed(*arguments: Any) -> Any:
-        while acts:
-            acts.pop()()
-        return original(*arguments)
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__("clicks", out=io.StringIO())
+        self._act = act
 
-    monkeypatch.setattr(ingest, "_to_read", listed)
+    @contextmanager
+    def batch(self, query: str, number: int) -> Iterator[BatchReport]:
+        if query == "ingest":
+            self._act()
+        with super().batch(query, number) as report:
+            yield report
 
 
 @pytest.mark.long
 def test_files_that_vanish_between_listing_and_reading_are_one_reject_each(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     place = Place(tmp_path)
     gone = place.land("gone.json", [row("gone")])
     place.land("stays.json", [row("stays")])
-    before_reading(monkeypatch, gone.unlink)
-    result = succeed(spark, place, "one")
+    result = run_warm(spark, place, "one", progress=BeforeReading(gone.unlink))
     assert (result.rows.accepted, result.rows.rejected) == (1, {"unreadable file": 1})
     assert place.bronze()["key"].to_pylist() == ["stays"]
     [reject] = place.rejects().to_pylist()
@@ -247,8 +253,7 @@ def test_files_that_vanish_between_listing_and_reading_are_one_reject_each(
     assert reject["detail"].startswith("It was gone between listing and reading")
 
     last = place.land("last.json", [row("last")])
-    before_reading(monkeypatch, last.unlink)
-    result = succeed(spark, place, "all")
+    result = run_warm(spark, place, "all", progress=BeforeReading(last.unlink))
     assert (result.rows.accepted, result.rows.rejected) == (0, {"unreadable file": 1})
     assert place.rejects().num_rows == 2
 
@@ -259,13 +264,13 @@ def test_a_file_that_vanishes_while_it_is_read_is_a_reject(
     place = Place(tmp_path)
     gone = place.land("gone.json", [row("gone")])
     place.land("stays.json", [row("stays")])
-    original = judged_batch._judged
+    original = ingest.judge_batch
 
-    def judged(*arguments: Any) -> Any:
-        gone.unlink(missing_ok=True)
-        return original(*arguments)
+    def judged(*arguments: Any, **named: Any) -> Any:
+        gone.unlink()
+        return original(*arguments, **named)
 
-    monkeypatch.setattr(judged_batch, "_judged", judged)
+    monkeypatch.setattr(ingest, "judge_batch", judged)
     result = succeed(spark, place)
     assert (result.rows.accepted, result.rows.rejected) == (1, {"unreadable file": 1})
     assert place.bronze()["key"].to_pylist() == ["stays"]
@@ -273,7 +278,9 @@ def test_a_file_that_vanishes_while_it_is_read_is_a_reject(
     assert reject["detail"].startswith("It was gone between listing and reading")
 
 
-@pytest.mark.parametrize(("times", "accepted"), [(0, 2), (2, 4)])
+@pytest.mark.parametrize(
+    ("times", "accepted"), [(0, 2), pytest.param(2, 4, marks=pytest.mark.long)]
+)
 def test_a_row_that_judging_loses_or_doubles_is_missed_in_what_was_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, accepted: int
 ) -> None:
@@ -301,16 +308,19 @@ def test_a_file_that_grows_while_it_is_read_is_an_error_and_the_next_run_reads_i
     place = Place(tmp_path)
     path = place.land("grows.json", [row("first")])
     place.land("stays.json", [row("stays")])
-    original = judged_batch._rows
+    count = judged_batch.count_plain
 
-    def counted(lines: int, *others: Any) -> Any:
+    def counted(*asked: Any) -> LineCount:
+        """More lines than will be judged, whether or not that one is seen."""
+        found = count(*asked)
+        assert found
         with path.open("ab") as file:
             file.write(line("second"))
         os.utime(path, (path.stat().st_mtime + 10,) * 2)
-        return original(lines + 1, *others)
+        return replace(found, lines=found.lines + 2)
 
     with monkeypatch.context() as patch:
-        patch.setattr(judged_batch, "_rows", counted)
+        patch.setattr(judged_batch, "count_plain", counted)
         error = run_warm(spark, place, "first").error
     assert error is not None
     assert error.type == "SourceChanging"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import copy
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.kit.killed import killed
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tidemark.cli.main import app
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.check import admit
 from tidemark.runs.contract.contract import read_contract
-from tidemark.streaming.ingest import ingest
-from tidemark.streaming.run import aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +71,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
     place.land("1.json", [row(1, 100)])
     succeed(spark, place, "first")
     place.land("2.json", [row(2, 200)])
+    place.keep()
     return place
 
 
@@ -148,27 +146,23 @@ def test_validate_tells_the_verdict_before_a_run_does(ran: Place, tmp_path: Path
 def test_before_contracts_were_recorded_the_table_tells_its_own(ran: Place, tmp_path: Path) -> None:
     """Gold knows keys, measures with their expressions, and windows; the run that finds it fits
     records the whole."""
-    root = tmp_path / "old"
-    shutil.copytree(ran.root, root)
-    for file in (root / "clicks/checkpoints").rglob("*.contract.json"):
+    old = ran.copied(tmp_path / "old")
+    for file in Path(old.places.checkpoints).rglob("*.contract.json"):
         file.unlink()
-    old = Place(root, content())
     for name in ("swapped measures", "swapped keys", "another measure", "a longer window"):
         asked, told = REFUSED[name]
         assert told in _refusal(old, asked)
     assert len(admit(old.pipeline, old.settings).to_record) == 2
 
 
-def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path, content())
-    place.land("1.json", [row(1, 15)])
-    succeed(spark, place, "first")
-    of = changed("source", "derive", "large", to="size > 20")
+def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, ran: Place) -> None:
+    place = ran.again()
+    of = changed("source", "derive", "large", to="size > 200")
     of["source"]["columns"] |= {"page": "string", "amount": "long not null"}
     of |= {"watermark": {"delay": "1 hour"}, "keep": "900 days"}
     of["advanced"] = {"shuffle_partitions": 5, "state": {"store": "rocksdb"}}
     place.content = of
-    place.land("2.json", [row(2, 15, page="/"), row(None)])
+    place.land("2.json", [row(2, 150, page="/"), row(None)])
     succeed(spark, place, "second")
     rows = {one["amount"]: (one["large"], one["page"]) for one in place.bronze().to_pylist()}
     assert rows == {1: (True, None), 2: (False, "/")}
@@ -202,7 +196,7 @@ def test_a_batch_of_ingest_that_was_left_ends_by_the_contract_that_planned_it(
 ) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1), row(None)])
-    with failing(ingest, "_append_bronze"):
+    with killed("before", "accepted rows"):
         assert run_warm(spark, place, "failed").error is not None
     place.content = changed("source", "columns", "amount", to="long not null")
     succeed(spark, place, "finishes")
@@ -221,7 +215,7 @@ def test_a_batch_of_a_table_that_was_left_ends_by_the_contract_that_planned_it(
 ) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1), row(2, at="2026-03-01T10:30:00Z")])
-    with failing(aggregate, "_append"):
+    with killed("before", "windows of the stream"):
         assert run_warm(spark, place, "failed").error is not None
     place.content = clicks() | content() | {"watermark": {"delay": "1 minute"}}
     first = succeed(spark, place, "finishes").tables["per_10m"].watermark_after_ms
@@ -237,7 +231,7 @@ def test_a_refused_change_is_refused_before_a_batch_that_was_left_is_touched(
 ) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1, 100)])
-    with failing(aggregate, "_append"):
+    with killed("before", "windows of the stream"):
         assert run_warm(spark, place, "failed").error is not None
     before = files_of(place)
     place.content = REFUSED["swapped measures"][0]
@@ -260,15 +254,3 @@ def _refusal(place: Place, asked: dict[str, Any]) -> str:
     with pytest.raises(Exception, match="Nothing was written") as refused:
         admit(other.pipeline, other.settings)
     return str(refused.value)
-
-
-@contextmanager
-def failing(module: Any, function: str) -> Iterator[None]:
-    """The engine takes an error within a batch as it does the end of the process."""
-
-    def fail(*_: Any) -> None:
-        raise RuntimeError("Killed")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, function, fail)
-        yield

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, fail, set_newer
+from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, Point, fail, set_newer
 from tests.kit.running import Place, clicks, succeed
 from tidemark.pipeline.durations import duration_text
 from tidemark.streaming.ingest import judged_batch
@@ -30,8 +30,9 @@ def row(key: str | None, hours: float, amount: int = 1) -> dict[str, Any]:
     return {"at": (BEGIN + timedelta(hours=hours)).isoformat(), "key": key, "amount": amount}
 
 
-def accepted(place: Place) -> list[tuple[str, float]]:
-    return sorted((r["key"], _hours(r["at"])) for r in place.bronze().to_pylist())
+def accepted(place: Place) -> list[tuple[str | None, float]]:
+    rows = [(r["key"], _hours(r["at"])) for r in place.bronze().to_pylist()]
+    return sorted(rows, key=lambda row: (row[0] or "", row[1]))
 
 
 def rejected(place: Place) -> list[tuple[str, float, str, float]]:
@@ -66,35 +67,28 @@ def assert_every_reference_is_in_bronze(place: Place) -> None:
 def test_a_row_that_repeats_one_of_its_batch_or_of_another_is_rejected_with_that_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path, unique())
-    place.land("a.json", [row("twice", 0), row("twice", 24), row("apart", 0), row("apart", 24.5)])
+    """The id is a derived name; null repeats nothing."""
+    place = Place(tmp_path, unique("lower_key", derive={"lower_key": "lower(key)"}))
+    rows = [row("twice", 0), row("TWICE", 24), row("apart", 0), row("apart", 24.5)]
+    place.land("a.json", [*rows, row(None, 0), row(None, 0)])
     result = succeed(spark, place, "one")
-    assert (result.rows.read, result.rows.accepted) == (4, 3)
+    assert (result.rows.read, result.rows.accepted) == (6, 5)
     assert result.rows.rejected == {"duplicate": 1}
     place.land("b.json", [row("twice", -24), row("apart", 48), row("new", 60), "bad"])
     result = succeed(spark, place, "two")
     assert (result.rows.read, result.rows.accepted) == (4, 1)
     assert result.rows.rejected == {"duplicate": 2, "malformed": 1}
-    assert accepted(place) == [("apart", 0), ("apart", 24.5), ("new", 60), ("twice", 0)]
+    nulls, others = (None, 0), [("apart", 0), ("apart", 24.5), ("new", 60), ("twice", 0)]
+    assert accepted(place) == [nulls, nulls, *others]
     assert rejected(place) == [
         ("apart", 48, "a", 24.5),
         ("twice", -24, "a", 0),
         ("twice", 24, "a", 0),
     ]
     assert_every_reference_is_in_bronze(place)
-    assert sum(place.gold()["events"].to_pylist()) == 4
+    assert sum(place.gold()["events"].to_pylist()) == 6
     # Nothing of a run stays persisted: it would be computed again with each commit.
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
-
-
-def test_a_derived_name_can_be_the_id_and_null_repeats_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    place = Place(tmp_path, unique("lower_key", derive={"lower_key": "lower(key)"}))
-    place.land("a.json", [row("A", 0), row("a", 1), row(None, 0), row(None, 0)])
-    result = succeed(spark, place)
-    assert (result.rows.accepted, result.rows.rejected) == (3, {"duplicate": 1})
-    assert rejected(place) == [("a", 1, "a", 0)]
 
 
 @pytest.mark.long
@@ -127,7 +121,7 @@ KILLED = {
 }
 
 
-def _killed(spark: SparkSession, root: Path, point: int) -> tuple[Place, dict[str, Path]]:
+def _killed(spark: SparkSession, root: Path, point: Point) -> tuple[Place, dict[str, Path]]:
     """A batch that failed at a point, after an earlier batch."""
     place = Place(root, unique())
     place.land("earlier.json", [row("e", 0)])
@@ -150,7 +144,7 @@ ACCEPTED = [("e", 0), ("p", 0), ("q", 0), ("r", 2), ("s", 0)]
 @pytest.mark.long
 @pytest.mark.parametrize("point", [BETWEEN, pytest.param(BEFORE_BRONZE, marks=pytest.mark.long)])
 def test_a_batch_that_failed_is_decided_as_if_it_had_not(
-    spark: SparkSession, tmp_path: Path, point: int
+    spark: SparkSession, tmp_path: Path, point: Point
 ) -> None:
     place, _ = _killed(spark, tmp_path, point)
     place.land("arrived.json", [row("s", 1), row("t", 0)])

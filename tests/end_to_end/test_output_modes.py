@@ -22,8 +22,8 @@ from tests.end_to_end.worked_modes import (
     history,
     steps_text,
 )
-from tests.gold.windows import files_by_date
 from tests.kit.running import Place, clicks, query, succeed
+from tests.kit.windows import files_by_date
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

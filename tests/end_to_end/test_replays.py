@@ -11,50 +11,44 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 import pytest
 from deltalake import DeltaTable
 
-from tests.kit.running import Place, run_warm, sorted_rows, succeed
+from tests.kit.killed import killed
+from tests.kit.running import SCHEDULED, Place, run_warm, sorted_rows, succeed
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.delta.notes import IngestNote
-from tidemark.streaming.ingest import ingest, judged_batch
+from tidemark.streaming.ingest import judged_batch
+from tidemark.streaming.ingest.line_count import LineCount
 from tidemark.streaming.run import append
-from tidemark.streaming.run import steps as stream_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-rows_of = judged_batch._rows
 LATER = "2026-07-01T10:05:01Z"
-BEFORE_BRONZE, BETWEEN, AFTER_REJECTS = range(3)
-
-
-class Killed(RuntimeError):
-    """Stands for the end of the process."""
+LATER_ON = SCHEDULED + timedelta(seconds=1)
+# Where in the life of a batch the process ends.
+Point = tuple[Literal["before", "after"], str]
+BEFORE_BRONZE: Point = ("before", "accepted rows")
+BETWEEN: Point = ("before", "rejected rows")
+AFTER_REJECTS: Point = ("after", "rejected rows")
 
 
 def row(key: str, at: str = "2026-07-01T10:00:00Z") -> dict[str, Any]:
     return {"at": at, "key": key, "amount": 1}
 
 
-def fail(spark: SparkSession, place: Place, point: int) -> None:
+def fail(spark: SparkSession, place: Place, point: Point, scheduled: datetime = SCHEDULED) -> None:
     """A run whose first batch fails at a point of its life."""
-    name = "_append_bronze" if point == BEFORE_BRONZE else "_append_rejects"
-    original = getattr(ingest, name)
-
-    def append(*arguments: Any) -> None:
-        if point == AFTER_REJECTS:
-            original(*arguments)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ingest, name, append)
-        error = run_warm(spark, place, "failed").error
+    with killed(*point):
+        error = run_warm(spark, place, "failed", scheduled=scheduled).error
     assert error is not None
     assert "Killed" in error.message
     assert error.retry_can_help
@@ -216,11 +210,6 @@ def test_failed_after_rejects_nothing_is_written_twice(spark: SparkSession, tmp_
     assert_gold_is_bronze(place)
 
 
-def scheduled_at(scheduled_ms: int) -> Callable[..., ingest.Ingest]:
-    """Ingest of a run that was scheduled at some time."""
-    return lambda **values: ingest.Ingest(**values | {"scheduled_ms": scheduled_ms})
-
-
 def notes(place: Place) -> list[dict[str, Any]]:
     """The note of the last commit of bronze and of rejects."""
     tables = [DeltaTable(uri) for uri in (place.places.bronze, place.places.rejects)]
@@ -232,17 +221,22 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
 ) -> None:
     place = Place(tmp_path)
     place.land("a.json", [row("a"), "bad", "bad"])
-    monkeypatch.setattr(stream_run, "Ingest", scheduled_at(5_000))
+    count = judged_batch.count_plain
+
+    def one_more(*asked: Any) -> LineCount:
+        counted = count(*asked)
+        assert counted
+        return replace(counted, lines=counted.lines + 1)
+
     # As though the first try had found a line that no verdict was given on.
     with monkeypatch.context() as patch:
-        patch.setattr(judged_batch, "_rows", lambda lines, *others: rows_of(lines + 1, *others))
-        fail(spark, place, BETWEEN)
-    monkeypatch.setattr(stream_run, "Ingest", scheduled_at(6_000))
-    rows = run_warm(spark, place, "second").rows
+        patch.setattr(judged_batch, "count_plain", one_more)
+        fail(spark, place, BETWEEN, SCHEDULED)
+    rows = run_warm(spark, place, "second", scheduled=LATER_ON).rows
     assert (rows.read, rows.accepted, rows.rejected) == (4, 1, {"malformed": 2})
     in_bronze, in_rejects = notes(place)
     assert in_bronze == in_rejects
-    assert in_rejects["scheduled_ms"] == 5_000
+    assert in_rejects["scheduled_ms"] == epoch_ms(SCHEDULED)
     assert in_rejects["rows"] == rows.model_dump()
 
 
@@ -260,11 +254,10 @@ def test_a_note_without_a_scheduled_time_is_read_and_the_repeat_writes_its_own(
     with monkeypatch.context() as patch:
         patch.setattr(append, "as_metadata", as_before)
         fail(spark, place, BETWEEN)
-    monkeypatch.setattr(stream_run, "Ingest", scheduled_at(6_000))
-    assert succeed(spark, place).rows.read == 2
+    assert succeed(spark, place, scheduled=LATER_ON).rows.read == 2
     in_bronze, in_rejects = notes(place)
     assert "scheduled_ms" not in in_bronze
-    assert in_rejects["scheduled_ms"] == 6_000
+    assert in_rejects["scheduled_ms"] == epoch_ms(LATER_ON)
 
 
 def _versions(place: Place) -> list[int]:

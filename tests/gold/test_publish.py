@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import types as T
 
-from tests.gold.windows import Windows, at, files_by_date, millis, window
 from tests.kit.running import query
+from tests.kit.windows import Windows, at, files_by_date, millis, window
 from tidemark.errors import StorageUnavailable, TableMismatch
 from tidemark.gold.pins import Published
 from tidemark.gold.published import published_before

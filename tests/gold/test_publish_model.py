@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from tests.gold.windows import LENGTH, Windows, at, window
+from tests.kit.windows import LENGTH, Windows, at, window
 
 # Windows on both sides of midnight; the frontier may stand at each of their ends.
 STARTS = [at(23, 30) + LENGTH * n for n in range(8)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import datetime
 from multiprocessing import get_context
@@ -12,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.gold.windows import Windows, at, window
+from tests.kit.windows import Windows, at, window
 from tidemark.errors import NotPublishable, StorageUnavailable
-from tidemark.gold import publish
 from tidemark.gold.pins import TableResult
 
 
@@ -23,18 +21,18 @@ def windows(tmp_path: Path) -> Windows:
     return Windows(tmp_path)
 
 
-def at_once(monkeypatch: pytest.MonkeyPatch, *attempts: Callable[[], TableResult]) -> list[Any]:
-    """Publishes that have all read gold before the first of them commits; results or errors."""
-    barrier, commit = Barrier(len(attempts), timeout=30), publish._commit
+def twice_at_once(windows: Windows, pinned: TableResult) -> list[Any]:
+    """Two publishes that have both read gold before one of them commits; results or errors."""
+    barrier = Barrier(2, timeout=30)
 
-    def wait_and_commit(*values: Any) -> None:
+    def both_have_read() -> None:
         barrier.wait()
-        commit(*values)
 
-    monkeypatch.setattr(publish, "_commit", wait_and_commit)
-    with ThreadPoolExecutor(len(attempts)) as pool:
-        running = [pool.submit(attempt) for attempt in attempts]
-    monkeypatch.setattr(publish, "_commit", commit)
+    def publish() -> TableResult:
+        return windows.publish(pinned, fence=both_have_read)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(publish) for _ in range(2)]
     return [one.exception() or one.result() for one in running]
 
 
@@ -59,7 +57,6 @@ def check_one_won(windows: Windows, ends: list[Any], version: int) -> None:
 )
 def test_of_two_publishes_that_read_the_same_gold_one_commits_and_the_other_fails(
     windows: Windows,
-    monkeypatch: pytest.MonkeyPatch,
     changed: list[dict[str, Any]],
     close: datetime,
 ) -> None:
@@ -68,7 +65,7 @@ def test_of_two_publishes_that_read_the_same_gold_one_commits_and_the_other_fail
     if changed:
         windows.change(*changed)
     pinned = windows.pin(close)
-    ends = at_once(monkeypatch, *[lambda: windows.publish(pinned)] * 2)
+    ends = twice_at_once(windows, pinned)
     check_one_won(windows, ends, version=2)
     total = 2 if any(row["key"] == "a" for row in changed) else 1
     status = "final" if close == at(10, 10) else "provisional"
@@ -79,12 +76,10 @@ def test_of_two_publishes_that_read_the_same_gold_one_commits_and_the_other_fail
     assert windows.gold_table().version() == 2
 
 
-def test_the_first_two_publishes_at_once_append_each_window_once(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_two_publishes_at_once_append_each_window_once(windows: Windows) -> None:
     windows.change(window(at(10), key="a", total=1))
     pinned = windows.pin(at(10))
-    ends = at_once(monkeypatch, *[lambda: windows.publish(pinned)] * 2)
+    ends = twice_at_once(windows, pinned)
     check_one_won(windows, ends, version=1)
     assert windows.gold("key", "total") == [("a", 1)]
 

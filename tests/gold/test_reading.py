@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import tidemark
-from tests.gold.windows import Windows, at, window
 from tests.kit.running import Place
+from tests.kit.windows import at, window
 from tidemark.errors import GoldNotFound
 
 START, VALUES = "window_start", [1, 2, 3, 4]
@@ -25,7 +25,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Windows of three dates in gold, the last of them open, and one that is not published."""
     place = Place(tmp_path_factory.mktemp("reading"))
     place.write_file()
-    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows = place.windows()
     starts = (at(10), at(23, 50), at(0, day=2), at(9, day=3))
     windows.change(
         *(window(start, key="a", total=n) for start, n in zip(starts, VALUES, strict=True))

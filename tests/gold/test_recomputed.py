@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tests.gold.windows import Windows, at, window
+from tests.kit.windows import Windows, at, window
 from tidemark.gold.recomputed import differing_rows
 from tidemark.gold.state import gold_state
 

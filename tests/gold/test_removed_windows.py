@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.gold.windows import Windows, at, window
+from tests.kit.windows import Windows, at, window
 
 
 def test_a_window_without_rows_goes_and_its_neighbours_stay(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
-"""Run a pipeline in tests, in a warm session or as a real job, and read what came of it."""
+"""A root with one pipeline; its runs, in the warm session or as a job; and what came of them.
+
+A table without its stream is in `windows.py`: tests append to `changes`, and publish.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +28,15 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
 from tidemark.storage.result_file import read_result
 from tidemark.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.kit.windows import Windows
+    from tidemark.streaming.progress import Progress
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 JOB = REPOSITORY / "jobs" / "stream.py"
@@ -42,10 +50,6 @@ def session_for_tests() -> SparkSession:
 
     # What `spark-submit --master` says to a job.
     os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
-    # The first compiler alone is for runs of seconds; this session lives for minutes.
-    flags = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
-    kept = [flag for flag in flags if flag != "-XX:TieredStopAtLevel=1"]
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(kept)
     settings = Settings(root="/unused", pipelines="/unused")
     return start_session(pipeline_from_mapping("tests", clicks()), settings)
 
@@ -97,6 +101,39 @@ class Place:
     def warehouse(self) -> Warehouse:
         return Warehouse(self.places, {})
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment in which commands and jobs find this root and its pipelines."""
+        return {"TIDEMARK_ROOT": str(self.root), "TIDEMARK_PIPELINES": self.settings.pipelines}
+
+    def run(self, run_id: str, scheduled: datetime = SCHEDULED, trigger: str = "manual") -> Run:
+        return Run(self.pipeline, self.settings, run_id, epoch_ms(scheduled), trigger)
+
+    def windows(self) -> Windows:
+        """The tables of `per_10m`, made as a run makes them, without a run."""
+        from tests.kit.windows import Windows
+
+        return Windows(Path(self.places.gold("per_10m")).parent)
+
+    def keep(self) -> None:
+        """Keep a copy of all that is here now, for `again`."""
+        shutil.copytree(self.root, self._kept)
+
+    def again(self, **changes: Any) -> Place:
+        """All as it was kept, where it was: runs go on. `changes` are of the pipeline's file."""
+        shutil.rmtree(self.root)
+        shutil.copytree(self._kept, self.root)
+        return replace(self, content={**self.content, **changes})
+
+    @property
+    def _kept(self) -> Path:
+        return self.root.with_name(f"{self.root.name}-kept")
+
+    def copied(self, root: Path) -> Place:
+        """A copy elsewhere, where no run can go on: checkpoints hold absolute paths."""
+        shutil.copytree(self.root, root)
+        return replace(self, root=root)
+
     def write_file(self) -> Path:
         """Write the pipeline's file where the settings look for it."""
         file = self.root / "pipelines" / f"{self.name}.yaml"
@@ -143,23 +180,31 @@ class SamplePlace(Place):
         return load_pipeline(self.file)
 
 
+def quiet() -> Progress:
+    """A job's progress, kept out of the test's output."""
+    from tidemark.streaming.progress import Progress
+
+    return Progress("clicks", out=io.StringIO())
+
+
 def run_warm(
     spark: SparkSession,
     place: Place,
     run_id: str = "run",
     hold: bool = False,
     scheduled: datetime = SCHEDULED,
+    progress: Progress | None = None,
 ) -> RunResult:
-    """One run in the shared session; its progress is kept out of the test's output."""
-    from tidemark.runs.run import Run
+    """One run in the shared session."""
     from tidemark.streaming.jobs.stream import run_once
-    from tidemark.streaming.progress import Progress
 
-    run = Run(place.pipeline, place.settings, run_id, epoch_ms(scheduled))
-    progress = Progress(place.name, out=io.StringIO())
-    started = datetime.now(UTC)
     return run_once(
-        run, progress, started, hold, session=lambda *_: spark, on_lapse=lambda lost: None
+        place.run(run_id, scheduled),
+        progress or quiet(),
+        datetime.now(UTC),
+        hold,
+        session=lambda *_: spark,
+        on_lapse=lambda lost: None,
     )
 
 
@@ -218,11 +263,7 @@ def start_job(
         str(place.root / f"{run_id}.result.json"),
         *arguments,
     ]
-    environment = os.environ | {
-        "TIDEMARK_ROOT": str(place.root),
-        "TIDEMARK_PIPELINES": str(file.parent),
-        "PYSPARK_PYTHON": sys.executable,
-    }
+    environment = os.environ | place.variables | {"PYSPARK_PYTHON": sys.executable}
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gold.windows import at, millis
+from tests.kit.windows import at, millis
 from tidemark.errors import BackfillRefused
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.grid import first_open_start, starting_in

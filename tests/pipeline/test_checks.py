@@ -198,12 +198,14 @@ def test_a_file_with_an_expectation_is_loaded_without_importing_great_expectatio
     assert done.stdout == "[]\n"
 
 
-def test_without_great_expectations_an_expectation_is_told_what_to_install(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidemark.pipeline.expectations._schemas", dict)
-    (found,) = told("fail: {ExpectColumnMaxToBeBetween: {column: clicks, max_value: 9}}")
-    assert "install the extra `quality`" in found
+def test_without_great_expectations_an_expectation_is_told_what_to_install() -> None:
+    code = (
+        "import sys\nsys.modules['great_expectations'] = None\n"
+        "from tidemark.pipeline.expectations import expectation_faults\n"
+        "(found,) = expectation_faults('ExpectColumnMaxToBeBetween', {}, ())\nprint(found.message)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "install the extra `quality`" in done.stdout
 
 
 # Of a row of gold: what both engines say of each.

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.gold.windows import Row, Windows, at, window
 from tests.kit.running import Place, clicks
+from tests.kit.windows import Row, at, window
 from tidemark.pipeline.settings.settings import Checks, Settings
 from tidemark.quality.gate import Gated, validate_held
 from tidemark.quality.validate import ManyRows
@@ -29,7 +29,7 @@ class Held:
         source = clicks()["source"] | {"checks": list(source_checks)}
         table = TABLE | {"checks": checks}
         self.place = Place(root, clicks(source=source, tables={"per_10m": table}))
-        self.windows = Windows(Path(self.place.places.gold("per_10m")).parent)
+        self.windows = self.place.windows()
 
     @property
     def settings(self) -> Settings:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
-from tests.gold.windows import at, window
+from tests.kit.windows import at, window
 from tests.quality.held import NOW, Held, bad_and_good, verdict_of
 from tests.runs.pipelines import bronze
 from tidemark.gold.plan import GoldState, plan_publish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gold.windows import at, window
+from tests.kit.windows import at, window
 from tests.quality.held import NOW, Held, bad_and_good, verdict_of
 from tidemark.errors import NotPublishable
 from tidemark.quality.acceptance import Acceptance

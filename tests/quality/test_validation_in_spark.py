@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.gold.windows import at, window
-from tests.kit.running import Place, clicks, run_warm, succeed
+from tests.kit.running import Place, clicks, quiet, run_warm, succeed
+from tests.kit.windows import at, window
 from tests.quality.held import NOW, Held, bad_and_good
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
@@ -21,7 +19,6 @@ from tidemark.quality.planned_rows import TablePublish, planned_rows
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 from tidemark.streaming.jobs.validate import validate_once
-from tidemark.streaming.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +107,7 @@ def test_a_job_validates_many_rows_and_writes_what_the_task_would(
     held = Held(tmp_path, [{"fail": EXPECTATIONS[1]}, {"fail": "total > -10"}])
     run = held.run(*bad_and_good())
     few = held.settings.model_copy(update={"checks": Checks(max_rows=1)})
-    progress = Progress("clicks", out=io.StringIO())
+    progress = quiet()
     told = validate_once(
         held.place.pipeline, few, held.uri(), "validate__run", NOW, progress, lambda *_: spark
     )
@@ -162,24 +159,6 @@ def test_a_job_that_publishes_is_gated_and_the_next_good_one_publishes_both(
     assert {row["run"] for row in told} == {"good", "bad", "next"}
     failed = [row["run"] for row in told if not row["passed"] and row["severity"] == "fail"]
     assert failed == ["bad"]
-
-
-def test_a_change_of_a_check_is_none_of_the_query_and_starts_no_session(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    from tidemark.pipeline.instants import epoch_ms
-    from tidemark.runs.preflight import SparkNeeded
-    from tidemark.runs.run import Run
-    from tidemark.runs.without_spark import run_without_spark
-
-    place = Place(tmp_path, with_check({"fail": "amount >= 0"}))
-    place.land("1.json", [day(1, 5)])
-    succeed(spark, place, "first")
-    place.content = with_check({"warn": "amount >= 1"})
-    now = datetime(2026, 7, 1, tzinfo=UTC)
-    run = Run(place.pipeline, place.settings, "second", epoch_ms(now))
-    found = run_without_spark(run, now, place.places.result("second"))
-    assert not isinstance(found, SparkNeeded)
 
 
 def bytes_of(place: Place) -> dict[str, bytes]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from tests.gold.windows import Windows, at, millis, window
 from tests.kit.running import Place
+from tests.kit.windows import Windows, at, millis, window
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import Late, TableResult
@@ -68,7 +67,7 @@ def ended(
 
 def windows_of(place: Place) -> Windows:
     """The pipeline's table: two closed windows and an open one."""
-    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows = place.windows()
     windows.change(*(window(at(10, minute), key="a", total=1) for minute in (10, 20, 40)))
     windows.publish_at(at(10, 40))
     return windows

@@ -14,11 +14,9 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
-from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.preflight import SparkNeeded
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
-from tidemark.runs.run import Run
 from tidemark.runs.without_spark import run_without_spark
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.lease.lease import hold_lease, this_process
@@ -38,36 +36,25 @@ IDLE = clicks(watermark={"delay": "10 minutes", "seal_after_idle": "30 minutes"}
 OF_THE_RUN = ["run", "run_id", "started_at", "ended_at", "seconds", "without_spark"]
 
 
-class Pristine:
-    """A place as a run by Spark left it, again for each test."""
-
-    def __init__(self, folder: Path, spark: SparkSession) -> None:
-        self.place = Place(folder / "root")
-        self.place.land("1.json", ROWS)
-        succeed(spark, self.place, "first")
-        self._kept = folder / "kept"
-        shutil.copytree(self.place.root, self._kept)
-
-    def again(self, **changes: Any) -> Place:
-        shutil.rmtree(self.place.root)
-        shutil.copytree(self._kept, self.place.root)
-        return Place(self.place.root, clicks(**changes))
-
-
 @pytest.fixture(scope="module")
-def pristine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pristine:
-    return Pristine(tmp_path_factory.mktemp("pristine"), spark)
+def pristine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A place as a run by Spark left it, again for each test."""
+    place = Place(tmp_path_factory.mktemp("pristine"))
+    place.land("1.json", ROWS)
+    succeed(spark, place, "first")
+    place.keep()
+    return place
 
 
 @pytest.fixture
-def place(pristine: Pristine) -> Place:
+def place(pristine: Place) -> Place:
     return pristine.again()
 
 
 def preflight(
     place: Place, run_id: str = "second", scheduled: datetime = SCHEDULED
 ) -> RunResult | SparkNeeded:
-    run = Run(place.pipeline, place.settings, run_id, epoch_ms(scheduled))
+    run = place.run(run_id, scheduled)
     return run_without_spark(run, datetime.now(UTC), place.places.result(run_id))
 
 
@@ -104,7 +91,7 @@ def facts(place: Place) -> dict[str, Any]:
 
 
 def test_it_leaves_what_a_run_by_spark_leaves_that_found_nothing_new(
-    spark: SparkSession, pristine: Pristine
+    spark: SparkSession, pristine: Place
 ) -> None:
     place = pristine.again()
     by_spark = succeed(spark, place, "second", hold=True)
@@ -240,9 +227,14 @@ def test_rows_of_bronze_that_were_not_aggregated_are_for_spark(place: Place) -> 
     assert because(place) == "per_10m: bronze was read up to version 1 of 3"
 
 
-def test_a_changed_pipeline_file_is_for_spark(pristine: Pristine) -> None:
+def test_a_changed_pipeline_file_is_for_spark(pristine: Place) -> None:
     place = pristine.again(watermark={"delay": "11 minutes"})
     assert because(place).startswith("the pipeline's file, or Tidemark, is another")
+
+
+def test_a_changed_check_is_none_of_the_queries(pristine: Place) -> None:
+    table = clicks()["tables"]["per_10m"] | {"checks": [{"warn": "amount >= 1"}]}
+    done(pristine.again(tables={"per_10m": table}))
 
 
 @pytest.mark.parametrize("name", ["bronze", "rejects", "per_10m/changes", "per_10m/gold"])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.gold.windows import Windows, at, window
 from tests.kit.running import Place, query
+from tests.kit.windows import at, window
 from tests.runs.test_result import RESULT
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
@@ -93,7 +93,7 @@ def place(tmp_path: Path) -> Place:
 
 def publish(place: Place, run_id: str, started: datetime) -> None:
     """A publish, without the row that follows it."""
-    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows = place.windows()
     windows.change(window(at(10), key=run_id, total=1))
     pins = windows.pin(None)
     note = publish_note(run_id, started)

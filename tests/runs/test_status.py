@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from tests.gold.windows import Windows, at, window
 from tests.kit.running import Place, clicks
+from tests.kit.windows import at, window
 from tests.runs.pipelines import BEGAN, bronze, checked, ended, housekept, windows_of
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
 from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
@@ -80,7 +80,7 @@ def test_a_publish_that_failed_and_then_went_well_is_told_by_its_end(place: Plac
 
 
 def test_a_run_whose_row_the_next_one_wrote_is_not_held(place: Place) -> None:
-    windows = Windows(Path(place.places.gold("per_10m")).parent)
+    windows = place.windows()
     windows.change(window(at(10), key="a", total=1))
     ended(place, held=True)
     windows.publish_at(None)

@@ -13,7 +13,6 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from tidemark.storage import processes
 from tidemark.storage.processes import (
     ProcessMark,
     descendants,
@@ -21,6 +20,7 @@ from tidemark.storage.processes import (
     is_alive,
     mark_of,
     own_line,
+    send_signal,
     session_members,
     spark_parent,
     this_machine,
@@ -82,7 +82,7 @@ def test_a_reused_pid_is_another_process_and_is_not_hit(
     assert not is_alive(before)
     assert descendants([before]) == ()
     assert end_processes([before], 0.1) == ()
-    processes.send_signal(before, signal.SIGKILL)
+    send_signal(before, signal.SIGKILL)
     time.sleep(0.1)
     assert sleeper.poll() is None
 
@@ -147,8 +147,7 @@ def test_a_process_that_may_not_be_ended_comes_back(
         raise PermissionError
 
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
-    monkeypatch.setattr(processes, "_SECONDS_AFTER_SIGKILL", 0.1)
-    assert end_processes([known(sleeper.pid)], 0.1) == (known(sleeper.pid),)
+    assert end_processes([known(sleeper.pid)], 0.1, after_kill=0.1) == (known(sleeper.pid),)
 
 
 def test_a_process_that_proc_hides_may_be_alive(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from tests.kit.running import Place
+from tests.kit.running import Place, quiet
+from tests.kit.windows import at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from tidemark.quality.acceptance import Acceptance
     from tidemark.runs.backfill.audit_result import AuditResult
     from tidemark.runs.backfill.backfill_result import BackfillResult
-
-
-def at(hour: int, minute: int = 0, day: int = 1) -> datetime:
-    return datetime(2026, 7, day, hour, minute, tzinfo=UTC)
 
 
 def event(hour: int, minute: int, key: str | None = "a", amount: int = 1) -> dict[str, Any]:
@@ -36,18 +32,14 @@ def audit(
     end: datetime | None = None,
 ) -> AuditResult:
     """An audit that could tell."""
-    from tidemark.runs.run import Run
     from tidemark.streaming.backfill.audit import AuditRequest
     from tidemark.streaming.jobs.audit import audit_once
-    from tidemark.streaming.progress import Progress
 
-    run = Run(place.pipeline, place.settings, "audit", 0, "audit")
-    progress = Progress(place.name, out=io.StringIO())
     result = audit_once(
-        run,
+        place.run("audit", trigger="audit"),
         list(place.pipeline.tables),
         AuditRequest(start, end),
-        progress,
+        quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,
     )
@@ -66,14 +58,12 @@ def backfill_warm(
     accepted: Acceptance | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
-    from tidemark.runs.run import Run
     from tidemark.streaming.jobs.backfill import BackfillRequest, backfill_once
-    from tidemark.streaming.progress import Progress
 
     return backfill_once(
-        Run(place.pipeline, place.settings, run_id, 0, "backfill"),
+        place.run(run_id, trigger="backfill"),
         BackfillRequest(table, start, end, dry_run, accepted),
-        Progress(place.name, out=io.StringIO()),
+        quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,
         on_lapse=lambda lost: None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks, succeed
-from tests.streaming.audits import at, audit, event, gold_of, nothing_written
+from tests.kit.windows import at
+from tests.streaming.audits import audit, event, gold_of, nothing_written
 from tidemark.operators.kinds import operator_of
 from tidemark.runs.backfill.audit_result import audit_lines
 
@@ -54,8 +54,7 @@ def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
 
 @pytest.fixture
 def copied(landed: Place, tmp_path: Path) -> Place:
-    shutil.copytree(landed.root, tmp_path / "root")
-    return replace(landed, root=tmp_path / "root")
+    return landed.copied(tmp_path / "root")
 
 
 @pytest.mark.long

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from tests.kit.killed import killed
 from tests.kit.running import Place, query, sorted_rows, succeed
+from tests.kit.windows import at
 from tests.streaming.audits import (
-    at,
     audit,
     backfill,
     backfill_warm,
@@ -21,17 +22,17 @@ from tests.streaming.audits import (
     gold_of,
     nothing_written,
 )
+from tidemark.gold.plan import GoldState
 from tidemark.gold.published import publish_note
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
-from tidemark.runs.backfill.backfill_result import backfill_lines
+from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.storage.delta.notes import as_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BACKFILL_MODULE = "tidemark.streaming.backfill.backfill"
 DERIVED = ("status", "revision", "updated_by")
 BY_HAND = """
     SELECT make_timestamptz(epoch_us(b.at) // 600000000 * 600000000) AS start, key,
@@ -57,8 +58,7 @@ def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
 @pytest.fixture
 def place(landed: Place, tmp_path: Path) -> Place:
     """A copy in which no run can go on (checkpoints hold absolute paths), but a backfill can."""
-    shutil.copytree(landed.root, tmp_path / "root")
-    return replace(landed, root=tmp_path / "root")
+    return landed.copied(tmp_path / "root")
 
 
 def correct_bronze(place: Place) -> None:
@@ -76,12 +76,27 @@ def revisions(place: Place) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     }
 
 
-def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
-    spark: SparkSession, place: Place
-) -> None:
+@dataclass(frozen=True)
+class Mended:
+    """A place whose bronze was corrected, and then filled: gold's state before, and the result."""
+
+    place: Place
+    before: GoldState
+    result: BackfillResult
+
+
+@pytest.fixture(scope="module")
+def mended(spark: SparkSession, landed: Place, tmp_path_factory: pytest.TempPathFactory) -> Mended:
+    place = landed.copied(tmp_path_factory.mktemp("mended") / "root")
     correct_bronze(place)
     before = gold_state(gold_of(place))
-    result = backfill(spark, place, at(10), at(10, 40))
+    return Mended(place, before, backfill(spark, place, at(10), at(10, 40), run_id="mend"))
+
+
+def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
+    spark: SparkSession, mended: Mended
+) -> None:
+    place, before, result = mended.place, mended.before, mended.result
     after = gold_state(gold_of(place))
     assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
     assert place.gold().num_rows == 9
@@ -94,11 +109,8 @@ def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
     assert sorted(in_gold, key=repr) == sorted(by_hand, key=repr)
 
 
-def test_the_history_and_the_accounts_say_that_it_was_a_backfill(
-    spark: SparkSession, place: Place
-) -> None:
-    correct_bronze(place)
-    backfill(spark, place, at(10), at(10, 40), run_id="mend")
+def test_the_history_and_the_accounts_say_that_it_was_a_backfill(mended: Mended) -> None:
+    place = mended.place
     told = "SELECT cause, run, minute(window_start), amount, rows, batch FROM changes"
     history = query(f"{told} WHERE cause = 'backfill' ORDER BY 3", changes=place.changes())
     assert history == [
@@ -170,11 +182,10 @@ def test_a_failed_check_keeps_a_backfill_from_gold_and_changes_until_somebody_ac
 
 
 def test_what_a_killed_backfill_left_is_held_to_the_checks_too(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: Place
 ) -> None:
     correct_bronze(place)
-    with monkeypatch.context() as dying:
-        dying.setattr(f"{BACKFILL_MODULE}.write_ledger", lambda *_: 1 / 0)
+    with killed("before", "ledger"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error is not None
     assert query("SELECT count(*) FROM c WHERE cause = 'backfill'", c=place.changes()) == [(2,)]
     error = backfill_warm(spark, guarded(place, fail="amount < 100"), at(10), at(10, 40)).error
@@ -263,20 +274,12 @@ def test_changes_that_wait_for_their_publish_are_not_taken_along(
     assert audit(spark, place).outcome == "equal"
 
 
-def fail_before_gold(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: Any) -> None:
-        raise KeyError("killed")
-
-    monkeypatch.setattr("tidemark.streaming.backfill.backfill.publish_table", end)
-
-
 @pytest.mark.long
 def test_killed_before_gold_and_repeated_it_appends_and_revises_once(
     spark: SparkSession, place: Place
 ) -> None:
     correct_bronze(place)
-    with pytest.MonkeyPatch.context() as patch:
-        fail_before_gold(patch)
+    with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40), run_id="first").error
     assert revisions(place) == {}
     result = backfill(spark, place, at(10), at(10, 40), run_id="second")
@@ -295,8 +298,7 @@ def test_what_a_killed_backfill_left_is_overruled_where_bronze_changed_again(
     bronze = DeltaTable(place.places.bronze)
     before = bronze.version()
     correct_bronze(place)
-    with pytest.MonkeyPatch.context() as patch:
-        fail_before_gold(patch)
+    with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error
     bronze = DeltaTable(place.places.bronze)
     bronze.restore(before)
@@ -312,8 +314,7 @@ def test_the_next_run_publishes_what_a_killed_backfill_left(
 ) -> None:
     place = land_first(spark, tmp_path)
     correct_bronze(place)
-    with pytest.MonkeyPatch.context() as patch:
-        fail_before_gold(patch)
+    with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error
     succeed(spark, place, "run-2")
     assert revisions(place) == {(10, "a"): (111, "corrected", 1)}

@@ -3,7 +3,6 @@ same; and what a person reads of the state."""
 
 from __future__ import annotations
 
-import io
 import json
 from argparse import Namespace
 from collections.abc import Iterator
@@ -16,16 +15,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.checkpoint.damaged import remove
-from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
+from tests.kit.running import SCHEDULED, Place, clicks, quiet, sorted_rows, succeed
 from tests.streaming.kept_state import files_of, last_batch
-from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.runs.results.state_rows import StateRows
-from tidemark.runs.run import Run
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.streaming.jobs.compact_state import compact_once
 from tidemark.streaming.jobs.read_state import read_once
-from tidemark.streaming.progress import Progress
 
 LIMIT = {"advanced": {"state": {"limits": {"max_changes": 3}}}}
 STARTED = datetime(2026, 7, 2, tzinfo=UTC)
@@ -44,18 +40,16 @@ def run(spark: SparkSession, place: Place, number: int) -> None:
 
 
 def compact(spark: SparkSession, place: Place, every: bool = False) -> CompactionResult:
-    asked = Run(place.pipeline, place.settings, "compaction", epoch_ms(STARTED), "compaction")
-    progress = Progress(place.name, out=io.StringIO())
+    asked = place.run("compaction", STARTED, "compaction")
     return compact_once(
-        asked, every, progress, STARTED, session=lambda *_: spark, on_lapse=lambda lost: None
+        asked, every, quiet(), STARTED, session=lambda *_: spark, on_lapse=lambda lost: None
     )
 
 
 def read(spark: SparkSession, place: Place, **asked: Any) -> StateRows:
     told = dict.fromkeys(("batch", "since", "where", "delta")) | {"table": "per_10m", "limit": 100}
-    progress = Progress(place.name, out=io.StringIO())
     session = lambda *_: spark  # noqa: E731
-    return read_once(place.pipeline, place.settings, Namespace(**told | asked), progress, session)
+    return read_once(place.pipeline, place.settings, Namespace(**told | asked), quiet(), session)
 
 
 def checkpoint(place: Place) -> Path:

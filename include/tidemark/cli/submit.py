@@ -27,14 +27,17 @@ _STDERR = 2
 _INCLUDE = Path(tidemark.__file__).resolve().parent.parent
 
 
-def job_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The job's environment variables. EngineMissing where pyspark or Java is not there."""
-    home = _spark_home()
-    environment = {**_set_up_variables(), **variables}
+def job_environment(variables: Mapping[str, str], include: Path = _INCLUDE) -> dict[str, str]:
+    """The job's environment variables. EngineMissing where pyspark or Java is not there.
+
+    `include` is the folder that holds the package: that of a repository, or an environment's.
+    """
+    home = _spark_home(include)
+    environment = {**_set_up_variables(include), **variables}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     # The driver is this interpreter and its pyspark, whatever else the machine has.
     environment |= {"SPARK_HOME": str(home), "PYSPARK_DRIVER_PYTHON": sys.executable}
-    _check_java(environment)
+    _check_java(environment, include)
     return environment
 
 
@@ -88,30 +91,30 @@ def variables_of(file: Path) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name in names}
 
 
-def _set_up_variables() -> dict[str, str]:
+def _set_up_variables(include: Path) -> dict[str, str]:
     """What set-up wrote for this repository; nothing for an installed wheel.
 
     Not its TIDEMARK_SETTINGS: the settings are found as they are for every command.
     """
-    file = _INCLUDE.parent / ".tidemark" / "env"
+    file = include.parent / ".tidemark" / "env"
     if not file.is_file():
         return {}
     return {n: value for n, value in variables_of(file).items() if not n.startswith("TIDEMARK_")}
 
 
-def _spark_home() -> Path:
+def _spark_home(include: Path) -> Path:
     spec = importlib.util.find_spec("pyspark")
     origin = spec.origin if spec else None
     # pyspark-client alone has the package, and no engine.
     if origin and (home := Path(origin).parent).joinpath("bin", "spark-submit").is_file():
         return home
-    advice = _what_to_do("Install it: pip install 'tidemark[spark]'.")
+    advice = _what_to_do(include, "Install it: pip install 'tidemark[spark]'.")
     raise EngineMissing(
         f"pyspark is not installed for {sys.executable}. Nothing was started. {advice}"
     )
 
 
-def _check_java(environment: Mapping[str, str]) -> None:
+def _check_java(environment: Mapping[str, str], include: Path) -> None:
     """As Spark's scripts look for it: JAVA_HOME, and the PATH only where that is not set."""
     if home := environment.get("JAVA_HOME"):
         if os.access(Path(home, "bin", "java"), os.X_OK):
@@ -123,14 +126,15 @@ def _check_java(environment: Mapping[str, str]) -> None:
         state = "JAVA_HOME is not set, and no java is on the PATH"
     advice = "Install Java 17, 21 or 25, and name its folder in JAVA_HOME."
     raise EngineMissing(
-        f"Spark needs Java, and none was found: {state}. Nothing was started. {_what_to_do(advice)}"
+        f"Spark needs Java, and none was found: {state}. Nothing was started. "
+        f"{_what_to_do(include, advice)}"
     )
 
 
-def _what_to_do(elsewhere: str) -> str:
+def _what_to_do(include: Path, elsewhere: str) -> str:
     """In the repository, set-up brings all that is missing."""
-    repository = _INCLUDE.parent
-    if (repository / "Makefile").is_file() and _INCLUDE.name == "include":
+    repository = include.parent
+    if (repository / "Makefile").is_file() and include.name == "include":
         return f"In {repository}: `make setup`, then `. .tidemark/env`."
     return elsewhere
 

@@ -18,7 +18,6 @@ import psutil
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
-_SECONDS_AFTER_SIGKILL = 5.0
 # Of Spark's programs that start Python's driver: SparkSubmit, DriverWrapper, ApplicationMaster.
 _SPARK_PROGRAMS = "org.apache.spark.deploy."
 
@@ -98,14 +97,17 @@ def session_members(leader: int) -> tuple[ProcessMark, ...]:
     return tuple(found)
 
 
-def end_processes(marks: Sequence[ProcessMark], grace: float) -> tuple[ProcessMark, ...]:
+def end_processes(
+    marks: Sequence[ProcessMark], grace: float, after_kill: float = 5.0
+) -> tuple[ProcessMark, ...]:
     """End these processes and all that they started; those that would not end come back.
 
-    SIGTERM, `grace` seconds, SIGKILL. Never a process group: that may be shared with whoever
-    started them. A process that only has the pid of one of these is not touched.
+    SIGTERM, `grace` seconds, SIGKILL, `after_kill` seconds. Never a process group: that may be
+    shared with whoever started them. A process that only has the pid of one of these is not
+    touched.
     """
     living = tuple(mark for mark in marks if is_alive(mark))
-    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _SECONDS_AFTER_SIGKILL)):
+    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, after_kill)):
         living = tuple(dict.fromkeys((*living, *descendants(living))))
         for mark in living:
             send_signal(mark, number)

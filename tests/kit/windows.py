@@ -20,7 +20,7 @@ from tidemark.gold.state import gold_state
 from tidemark.operators.windows.windows import Windows as WindowOperator
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.create import TableSpec, ensure_table
-from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.place import Fence, TablePlace, unfenced
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 Row = dict[str, Any]
@@ -102,10 +102,15 @@ class Windows:
         )
 
     def publish(
-        self, pinned: TableResult, run_id: str = "run", trigger: str | None = None
+        self,
+        pinned: TableResult,
+        run_id: str = "run",
+        trigger: str | None = None,
+        fence: Fence = unfenced,
     ) -> TableResult:
+        """`fence` is asked between the reading of gold and the commit."""
         note = publish_note(run_id, at(12), trigger)
-        gold, changes = TablePlace(self.gold_uri), TablePlace(self.changes_uri)
+        gold, changes = TablePlace(self.gold_uri, fence=fence), TablePlace(self.changes_uri)
         return publish_table(self.operator, pinned, gold, changes, note)
 
     def publish_at(self, close: datetime | None, run_id: str = "run") -> TableResult:
