@@ -14,6 +14,7 @@ import pytest
 from tests.kit.running import Place
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
+from tidemark.sources.files.placed import PlacedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +27,13 @@ NAMES = [f"part {number:02} ä%.json" for number in range(FILES)]
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint of a query that took its files one a batch: more than ten batches, so that
     the engine has compacted the log of its files."""
-    from tidemark.streaming.sources.files import source_of, stream_of_files
+    from tidemark.streaming.sources.files import stream_of_files
 
     place = Place(tmp_path_factory.mktemp("checkpoints"))
     for number, name in enumerate(NAMES):
         path = place.land(name, [{}])
         os.utime(path, ns=(0, (1_780_000_000_000 + number) * 1_000_000 + 999))
-    source, folder = source_of(place.pipeline, place.places), place.root / "ingest"
+    source, folder = PlacedFiles(place.pipeline, place.places, {}).files, place.root / "ingest"
     writer = stream_of_files(spark, source, 1).writeStream.format("noop")
     query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
     query.awaitTermination()

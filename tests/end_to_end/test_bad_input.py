@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from tests.kit.running import Place, clicks, query, run_warm, succeed
 from tidemark.runs.results.result import RunResult
+from tidemark.sources.files import placed
 from tidemark.streaming.ingest import ingest, judged_batch
 from tidemark.streaming.ingest.line_count import LineCount
 from tidemark.streaming.progress import BatchReport, Progress
@@ -308,7 +309,7 @@ def test_a_file_that_grows_while_it_is_read_is_an_error_and_the_next_run_reads_i
     place = Place(tmp_path)
     path = place.land("grows.json", [row("first")])
     place.land("stays.json", [row("stays")])
-    count = judged_batch.count_plain
+    count = placed.count_plain
 
     def counted(*asked: Any) -> LineCount:
         """More lines than will be judged, whether or not that one is seen."""
@@ -320,7 +321,7 @@ def test_a_file_that_grows_while_it_is_read_is_an_error_and_the_next_run_reads_i
         return replace(found, lines=found.lines + 2)
 
     with monkeypatch.context() as patch:
-        patch.setattr(judged_batch, "count_plain", counted)
+        patch.setattr(placed, "count_plain", counted)
         error = run_warm(spark, place, "first").error
     assert error is not None
     assert error.type == "SourceChanging"

@@ -24,8 +24,8 @@ from deltalake import DeltaTable
 from tests.kit.killed import killed
 from tests.kit.running import SCHEDULED, Place, run_warm, sorted_rows, succeed
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.sources.files import placed
 from tidemark.storage.delta.notes import IngestNote
-from tidemark.streaming.ingest import judged_batch
 from tidemark.streaming.ingest.line_count import LineCount
 from tidemark.streaming.run import append
 
@@ -221,7 +221,7 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
 ) -> None:
     place = Place(tmp_path)
     place.land("a.json", [row("a"), "bad", "bad"])
-    count = judged_batch.count_plain
+    count = placed.count_plain
 
     def one_more(*asked: Any) -> LineCount:
         counted = count(*asked)
@@ -230,7 +230,7 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
 
     # As though the first try had found a line that no verdict was given on.
     with monkeypatch.context() as patch:
-        patch.setattr(judged_batch, "count_plain", one_more)
+        patch.setattr(placed, "count_plain", one_more)
         fail(spark, place, BETWEEN, SCHEDULED)
     rows = run_warm(spark, place, "second", scheduled=LATER_ON).rows
     assert (rows.read, rows.accepted, rows.rejected) == (4, 1, {"malformed": 2})

@@ -20,7 +20,8 @@ from tidemark.gold.state import gold_state
 from tidemark.operators.windows.windows import Windows as WindowOperator
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.create import TableSpec, ensure_table
-from tidemark.storage.delta.place import Fence, TablePlace, unfenced
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.file_place import Fence, unfenced
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 Row = dict[str, Any]
