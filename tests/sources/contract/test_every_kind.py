@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from tidemark.runs.contract.differences import contract_differences
+from tidemark.runs.contract.check import contract_differences
 
 from tests.kit.running import SCHEDULED, run_warm, sorted_rows, succeed
 from tests.sources.contract.worlds import WORLDS, Log, Row, Where, World, text
