@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from bench.contenders import NAME, TABLE, pipeline_content
 from bench.warm import warm_session, write_measured
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
@@ -34,7 +35,7 @@ from tidemark.runs.run import Run
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.inputs import with_event_time
 from tidemark.streaming.jobs.stream import run_once
-from tidemark.streaming.operators.windows import StreamedWindows
+from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import Progress
 
 ROWS_A_DAY = 100_000
@@ -134,7 +135,7 @@ class History:
         begin = time.monotonic()
         bronze = self.spark.read.format("delta").load(self.places.bronze)
         rows = with_event_time(bronze, self.pipeline)
-        windows = StreamedWindows(self.pipeline.tables[TABLE]).plan({"bronze": rows})
+        windows = streamed_operator(operator_of(self.pipeline, TABLE)).plan({"bronze": rows})
         windows.write.format("delta").mode("overwrite").save(str(self.root / "refreshed"))
         return time.monotonic() - begin
 

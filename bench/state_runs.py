@@ -23,11 +23,12 @@ from bench.contenders import NAME, TABLE, pipeline_content
 from bench.warm import warm_session, write_measured
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
 from tidemark.storage.file_place import FilePlace
-from tidemark.streaming.operators.windows import StreamedWindows
+from tidemark.streaming.operators.kinds import streamed_operator
 
 ROWS = 300
 KEPT = 10
@@ -107,7 +108,7 @@ class Query:
         rows = self.spark.readStream.schema("at timestamp, key string, amount long")
         events = rows.json(str(self.source)).withColumnRenamed("at", "_event_time")
         events = events.withWatermark("_event_time", "400 days")
-        windows = StreamedWindows(pipeline.tables[TABLE]).plan({"bronze": events})
+        windows = streamed_operator(operator_of(pipeline, TABLE)).plan({"bronze": events})
         writer = windows.writeStream.outputMode("update").trigger(availableNow=True)
         writer = writer.foreachBatch(self._keep)
         writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()

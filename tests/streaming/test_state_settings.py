@@ -77,6 +77,7 @@ class Query:
 
     def run(self, seen: Callable[[DataFrame], DataFrame] = as_it_is, **conf: str) -> None:
         """Read what has landed, as a process of its own would; `seen` changes what is emitted."""
+        from tidemark.operators.windows.windows import Windows
         from tidemark.streaming.operators.windows import StreamedWindows
 
         table = pipeline_from_mapping("clicks", clicks()).tables["per_10m"]
@@ -85,7 +86,7 @@ class Query:
             rows = self.spark.readStream.schema(SCHEMA).json(str(self.root / "in"))
             rows = rows.withColumnRenamed("at", "_event_time")
             rows = rows.withWatermark("_event_time", "10 minutes")
-            windows = StreamedWindows(table).plan({"bronze": rows})
+            windows = StreamedWindows(Windows("at", table)).plan({"bronze": rows})
             writer = windows.writeStream.outputMode("update").trigger(availableNow=True)
             writer = writer.foreachBatch(lambda batch, _: self._keep(seen(batch).collect()))
             try:
@@ -98,12 +99,13 @@ class Query:
 
     def expected(self) -> dict[tuple[Any, Any], Value]:
         """What one batch over all that has landed gives."""
+        from tidemark.operators.windows.windows import Windows
         from tidemark.streaming.operators.windows import StreamedWindows
 
         table = pipeline_from_mapping("clicks", clicks()).tables["per_10m"]
         rows = self.spark.read.schema(SCHEMA).json(str(self.root / "in"))
         rows = rows.withColumnRenamed("at", "_event_time")
-        windows = StreamedWindows(table).plan({"bronze": rows}).collect()
+        windows = StreamedWindows(Windows("at", table)).plan({"bronze": rows}).collect()
         return {(row.window_start, row.key): tuple(row) for row in windows}
 
 

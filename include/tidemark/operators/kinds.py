@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 from tidemark.operators.operator import Operator
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import Pipeline, Source, Table, WindowTable
+from tidemark.pipeline.model import Pipeline, Table, WindowTable
+
+KINDS: dict[type[Table], type[Operator]] = {WindowTable: Windows}
 
 
 def operator_of(pipeline: Pipeline, table: str) -> Operator:
     """The operator of a pipeline's table."""
-    return operator_for(pipeline.tables[table], pipeline.source)
-
-
-@singledispatch
-def operator_for(table: Table, source: Source) -> Operator:
-    """The operator that a table's model asks for, over a source's rows."""
-    raise NotImplementedError(f"No operator is known for {type(table).__name__}.")
-
-
-@operator_for.register
-def _windows(table: WindowTable, source: Source) -> Operator:
-    return Windows(source.event_time.column, table)
+    model = pipeline.tables[table]
+    return KINDS[type(model)](pipeline.source.event_time.column, model)

@@ -11,11 +11,12 @@ by being computed again from the inputs. Bronze only grows, and a closed row is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -54,64 +55,65 @@ class Covered:
     dates: str
 
 
-class Operator(Protocol):
+@dataclass(frozen=True)
+class Operator(ABC):
     """A table of a pipeline, as one kind of operator computes it. Event times and frontiers are
-    milliseconds since 1970, UTC, where a name ends with `_ms`; 0: none yet."""
+    milliseconds since 1970, UTC, where a name ends with `_ms`; 0: none yet.
+
+    `event_time` is bronze's column, `table` what the pipeline's file says. `inputs` are the tables
+    that its query reads, as pins and gold's transactions name them: `bronze`, of another pipeline
+    `bronze/PIPELINE`.
+    """
+
+    event_time: str
+    table: Table
+
+    inputs: ClassVar[tuple[str, ...]] = (BRONZE,)
 
     @property
-    def table(self) -> Table:
-        """What the pipeline's file says of it."""
-        ...
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The tables that its query reads, as pins and gold's transactions name them: `bronze`,
-        of another pipeline `bronze/PIPELINE`."""
-        ...
-
-    @property
+    @abstractmethod
     def identity(self) -> tuple[str, ...]:
         """The columns that tell one row of gold from another; null is a value like any other."""
-        ...
 
     @property
+    @abstractmethod
     def values(self) -> tuple[str, ...]:
         """All its other columns, `window_end` and `rows` among them: one row differs from another
         in these."""
-        ...
 
     @property
+    @abstractmethod
     def equation(self) -> Equation | None:
         """What the ledger holds each batch to; None: nothing."""
-        ...
 
     @property
+    @abstractmethod
     def emits_without_input(self) -> bool:
         """Does a batch that reads nothing emit rows? What others emit then is not appended."""
-        ...
 
+    @abstractmethod
     def closed_to_ms(self, watermark_ms: int) -> int:
         """Up to where rows are closed once the query has run by a watermark."""
-        ...
 
+    @abstractmethod
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """Why the next start has a batch to run though nothing is new, where the last one ran by
         the watermark `before_ms` and left `after_ms`; None: it has none."""
-        ...
 
+    @abstractmethod
     def most_emitted(self, rows: int) -> int | None:
         """How many rows a batch of so many input rows emits at most; None: nobody knows."""
-        ...
 
+    @abstractmethod
     def first_needed_ms(self, close_ms: int) -> int:
         """No input row before this touches a row that is open at this frontier, and no such row
         starts before it. These input rows are what a new checkpoint is seeded with."""
-        ...
 
+    @abstractmethod
     def newest_end_ms(self, bronze: DeltaTable) -> int:
         """The latest end of a row that bronze's rows make; rounded up."""
-        ...
 
+    @abstractmethod
     def touched(
         self,
         bronze: DeltaTable,
@@ -126,44 +128,43 @@ class Operator(Protocol):
         that a batch ran under, its rows were not late, but what they touch is closed all the same.
         Only reads.
         """
-        ...
 
+    @abstractmethod
     def covered(self, closed: pa.Table) -> Covered | None:
         """What computing these again (`Touched.closed`) covers; None where rows never go."""
-        ...
 
+    @abstractmethod
     def covered_ending(self, first_end: datetime, last_end: datetime) -> Covered | None:
         """The same of all rows with first_end <= end <= last_end."""
-        ...
 
+    @abstractmethod
     def count_touched(self, bronze: DeltaTable, closed: pa.Table) -> int:
         """The sum of `rows` that bronze gives for what is computed again, counted without Spark."""
-        ...
 
+    @abstractmethod
     def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
         """The same of all rows with first_end <= end <= last_end."""
-        ...
 
+    @abstractmethod
     def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
         """The same of a range; only bronze's rows that fulfil the condition count."""
-        ...
 
+    @abstractmethod
     def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
         """The rows that can start in [start, end); None where none can."""
-        ...
 
+    @abstractmethod
     def first_open_start(self, close_ms: int) -> datetime:
         """The earliest start that a row can have which is open at this frontier."""
-        ...
 
+    @abstractmethod
     def first_kept_start(self, frozen_before_ms: int) -> datetime:
         """The earliest start of a row that is not frozen."""
-        ...
 
+    @abstractmethod
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         """What differs in that part of the definition which only this kind has; `asked` is of the
         same kind."""
-        ...
 
 
 def listed(columns: Iterable[str], relation: str = "") -> str:

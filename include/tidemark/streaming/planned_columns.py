@@ -29,7 +29,7 @@ from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.ingest.judge import judge_lines, rules_of
 from tidemark.streaming.inputs import with_event_time
-from tidemark.streaming.operators.operator import streamed
+from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.schemas import (
     bronze_schema,
     changes_schema,
@@ -74,7 +74,7 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     return PlannedColumns(
         bronze,
         {
-            name: streamed(operator_of(pipeline, name)).plan({BRONZE: accepted}).schema
+            name: streamed_operator(operator_of(pipeline, name)).plan({BRONZE: accepted}).schema
             for name in pipeline.tables
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -14,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tests.end_to_end.killed_job import call_at
 from tests.operators.contract.kinds import DAY, KINDS, place_of
-from tests.operators.contract.stretches import register_in_spark
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.run import Run
 from tidemark.storage.result_file import write_result
@@ -32,7 +32,7 @@ def main() -> int:
     if given.kill:
         end = partial(os.killpg, os.getpgid(0), signal.SIGKILL)
         call_at(end, *given.kill, "1", "")
-    register_in_spark()
+    importlib.import_module("tests.operators.contract.streamed_stretches")
     place = place_of(Path(os.environ["TIDEMARK_ROOT"]), KINDS[given.kind])
     run = Run(place.pipeline, place.settings, given.run_id, epoch_ms(DAY))
     result = run_once(run, Progress(place.name), datetime.now(UTC), hold=False)

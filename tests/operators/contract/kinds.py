@@ -13,7 +13,7 @@ from typing import Any
 from tests.kit.late_model import EPOCH
 from tests.kit.running import Place, clicks
 from tests.operators.contract.stretches import StretchTable
-from tidemark.operators.kinds import operator_for
+from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.model import Pipeline, WindowTable
 
@@ -39,7 +39,7 @@ class Kind:
 
     @property
     def operator(self) -> Operator:
-        return operator_for(self.table, Place(Path("/unused")).pipeline.source)
+        return operator_of(place_of(Path("/unused"), self).pipeline, TABLE)
 
     @property
     def emits_open_rows(self) -> bool:

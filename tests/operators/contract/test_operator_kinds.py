@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import run_warm, succeed
-from tests.operators.contract import stretches
 from tests.operators.contract.kinds import (
     DAY,
     KINDS,
@@ -61,7 +61,7 @@ rows_of_a_day = st.lists(
 
 @pytest.fixture(scope="module", autouse=True)
 def _known_to_spark() -> None:
-    stretches.register_in_spark()
+    importlib.import_module("tests.operators.contract.streamed_stretches")
 
 
 # Without Spark.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from tidemark.runs.contract.check import contract_differences
 
 from tests.kit.running import SCHEDULED, run_warm, sorted_rows, succeed
 from tests.sources.contract.worlds import WORLDS, Log, Row, Where, World, text
@@ -19,6 +18,7 @@ from tidemark.errors import SourceNotFound
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import FilesSource
+from tidemark.runs.contract.check import contract_differences
 from tidemark.runs.contract.contract import contract_of, read_contract, write_contract
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.runs.run import Run

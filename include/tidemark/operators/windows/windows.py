@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.operators.operator import BRONZE, Equation
+from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows import counts, grid
@@ -28,13 +28,10 @@ _EQUATIONS = {"update": Equation.CHANGED, "complete": Equation.ALL}
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(Operator):
     """Windows over bronze's column `event_time`."""
 
-    event_time: str
     table: WindowTable
-
-    inputs = (BRONZE,)
 
     @property
     def identity(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.streaming.inputs import input_at, with_event_time
-from tidemark.streaming.operators.operator import streamed
+from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.planned_columns import plan_bronze
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
@@ -24,7 +24,7 @@ def windows_by_bronze(
     """What a batch query over the rows that gold stands for gives for these windows."""
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
     rows = _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)
-    return streamed(run.operator(name)).starting_in({BRONZE: rows}, windows)
+    return streamed_operator(run.operator(name)).starting_in({BRONZE: rows}, windows)
 
 
 def windows_in_gold(
@@ -43,7 +43,7 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
     bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
     rows = with_event_time(bronze, run.pipeline)
-    aggregated = streamed(run.operator(name)).plan({BRONZE: rows}).schema
+    aggregated = streamed_operator(run.operator(name)).plan({BRONZE: rows}).schema
     for place, schema in (
         (run.warehouse.gold(name), gold_schema(aggregated, {})),
         (run.warehouse.changes(name), changes_schema(aggregated)),

@@ -20,9 +20,11 @@ from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.counts import dates_of
 from tidemark.operators.windows.in_duckdb import window_starts
+from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import WindowTable
 from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.operators.operator import StreamedOperator
 
 # More stretches than this are joined across their smallest gaps: a filter of a thousand
 # conditions costs more than the rows that it spares.
@@ -38,10 +40,14 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class StreamedWindows:
+class StreamedWindows(StreamedOperator):
     """The windows of one table."""
 
-    table: WindowTable
+    operator: Windows
+
+    @property
+    def table(self) -> WindowTable:
+        return self.operator.table
 
     def plan(self, inputs: Inputs) -> DataFrame:
         return self._windows(inputs[BRONZE])

@@ -26,7 +26,7 @@ from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.inputs import input_stream
-from tidemark.streaming.operators.operator import streamed
+from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.run.append import FEW_ROWS, Append, append
 from tidemark.streaming.run.queries import Running, start_query
@@ -60,7 +60,7 @@ class Aggregate:
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
     inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline)}
-    writer = streamed(plan.operator).plan(inputs).writeStream
+    writer = streamed_operator(plan.operator).plan(inputs).writeStream
     writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))

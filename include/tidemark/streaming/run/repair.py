@@ -30,7 +30,7 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.inputs import Inputs, input_at
-from tidemark.streaming.operators.operator import streamed
+from tidemark.streaming.operators.kinds import streamed_operator
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
 
 def _repair_late(spark: SparkSession, plan: Repair, closed: pa.Table) -> Recomputed:
     operator = plan.operator
-    computed = streamed(operator).recompute(spark, _inputs(spark, plan), closed)
+    computed = streamed_operator(operator).recompute(spark, _inputs(spark, plan), closed)
     in_bronze = operator.count_touched(plan.bronze(), closed)
     return _append_differing(plan, computed, operator.covered(closed), LATE, in_bronze)
 
@@ -92,7 +92,7 @@ def _repair_sealed(spark: SparkSession, plan: Repair) -> Recomputed:
     # From the first end that is a microsecond after what is closed.
     ends = instant_of(plan.open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
     operator = plan.operator
-    computed = streamed(operator).ending_in(_inputs(spark, plan), *ends)
+    computed = streamed_operator(operator).ending_in(_inputs(spark, plan), *ends)
     in_bronze = operator.count_ending(plan.bronze(), *ends)
     return _append_differing(plan, computed, operator.covered_ending(*ends), SEAL, in_bronze)
 

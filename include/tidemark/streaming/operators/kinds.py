@@ -1,0 +1,15 @@
+"""Which Spark half an operator has."""
+
+from __future__ import annotations
+
+from tidemark.operators.operator import Operator
+from tidemark.operators.windows.windows import Windows
+from tidemark.streaming.operators.operator import StreamedOperator
+from tidemark.streaming.operators.windows import StreamedWindows
+
+STREAMED: dict[type[Operator], type[StreamedOperator]] = {Windows: StreamedWindows}
+
+
+def streamed_operator(operator: Operator) -> StreamedOperator:
+    """The Spark half of an operator, of its kind."""
+    return STREAMED[type(operator)](operator)
