@@ -50,6 +50,12 @@ IN_SPARK = [
     for name, kind in KINDS.items()
 ]
 
+# Windows are killed in many more ways elsewhere.
+ENDED = [
+    pytest.param(kind, id=name, marks=() if name == "stretches" else LONG)
+    for name, kind in KINDS.items()
+]
+
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 in_spark = pytest.mark.parametrize("kind", IN_SPARK)
 rows_of_a_day = st.lists(
@@ -250,7 +256,7 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     assert place.known() == kind.model(rows)
 
 
-@in_spark
+@pytest.mark.parametrize("kind", ENDED)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_that_ends_at_a_point_and_goes_on_is_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, when: str

@@ -38,7 +38,11 @@ POINTS = [
 ]
 
 
-@pytest.fixture(params=WORLDS)
+# What the suite says of files, whole files of tests say in more ways: there it is one of the long.
+LONG = {"files": pytest.mark.long}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=LONG.get(name, ())) for name in WORLDS])
 def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "log":
         from tests.sources.contract import numbered_log_stream  # noqa: F401
