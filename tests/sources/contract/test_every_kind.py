@@ -38,7 +38,7 @@ POINTS = [
 ]
 
 
-# What the suite says of files, whole files of tests say in more ways: there it is one of the long.
+# Files are tested in more ways elsewhere: here they run with the long tests.
 LONG = {"files": pytest.mark.long}
 
 
