@@ -16,16 +16,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import pyarrow as pa
-from deltalake import DeltaTable
+if TYPE_CHECKING:
+    # Pins name inputs, and Dags are parsed with them: what reads tables is loaded by who does.
+    import pyarrow as pa
+    from deltalake import DeltaTable
 
-from tidemark.operators.row_range import RowRange
-from tidemark.operators.touched import BatchRead, Touched
-from tidemark.pipeline.difference import Difference
-from tidemark.pipeline.model import Table
-from tidemark.storage.delta.place import TablePlace
+    from tidemark.operators.row_range import RowRange
+    from tidemark.operators.touched import BatchRead, Touched
+    from tidemark.pipeline.difference import Difference
+    from tidemark.pipeline.model import Table
+    from tidemark.storage.delta.place import TablePlace
 
 # The input that every table has: its own pipeline's bronze.
 BRONZE = "bronze"
