@@ -69,6 +69,11 @@ class TableMismatch(TidemarkError):
     """A Delta table does not have the columns that the pipeline file asks for."""
 
 
+class TableLost(TidemarkError):
+    """A table or a checkpoint is gone, is older or another than what rests on it knows, or was
+    changed by hand: to go on would make gold wrong."""
+
+
 class NoteUnreadable(TidemarkError):
     """A commit's note is of a known kind, but of a newer version; the message shows it."""
 

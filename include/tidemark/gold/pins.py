@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from tidemark.operators.operator import BRONZE
 from tidemark.storage.result_file import Facts
@@ -37,20 +37,30 @@ class Published(Facts):
     end_ms: int
 
 
+class Support(Facts):
+    """A table or a query that a publish rests on: Delta's id of the table and its version, or the
+    id in the checkpoint's `metadata` and the last committed batch (-1: none)."""
+
+    id: str
+    at: int
+
+
 class TableResult(Facts):
     """What a run did to one table of the pipeline.
 
     `changes`, `inputs` (versions, by the name of the input), `generation` and the close frontiers
-    are the pins from which publish computes its plan. Watermarks and close frontiers are
-    milliseconds since 1970, UTC; 0: none yet. `sealed_to_ms` is the seal frontier, 0 where the
-    run sealed nothing. `gold` and `published_windows` are null until published. `published` is what
-    the run's commit of gold holds, also where a repeat found it committed already; null where it
-    changed no window.
+    are the pins from which publish computes its plan; `rests_on` says by name which tables and
+    queries they are of (empty: pinned by a version that did not say). Watermarks and close
+    frontiers are milliseconds since 1970, UTC; 0: none yet. `sealed_to_ms` is the seal frontier, 0
+    where the run sealed nothing. `gold` and `published_windows` are null until published.
+    `published` is what the run's commit of gold holds, also where a repeat found it committed
+    already; null where it changed no window.
     """
 
     generation: int
     changes: int
     inputs: dict[str, int]
+    rests_on: dict[str, Support] = Field(default_factory=dict)
     windows_changed: int
     watermark_before_ms: int
     watermark_after_ms: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.errors import NotPublishable
 from tidemark.gold.pins import TableResult
@@ -11,10 +11,13 @@ from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
 
 # App transactions of gold's commits: the only record of what was published.
-# Beside these, one for each input.
+# Beside these, one for each input, and one for each table and query that the publish rests on,
+# whose name carries its identity (`noted_name`): of a replaced one there is none.
 CHANGES = "changes"
 CLOSE = "close"
 GENERATION = "generation"
+# 1 where the commit also carries `NAME/ID` for all that it rests on.
+IDENTITIES = "identities"
 # Versions of an input that gold may be behind without a commit to say so.
 _MOST_UNNOTED = 20
 
@@ -24,7 +27,8 @@ class GoldState:
     """What gold's transactions say: its version, and what was published into it.
 
     `changes` and `inputs` are the newest published versions of those tables, -1 before the first;
-    inputs by the names that the table's operator has for them.
+    inputs by the names that the table's operator has for them. `identified`: it says what it rests
+    on; `noted` has that by `noted_name`, for what was asked for and is noted.
     """
 
     version: int
@@ -32,6 +36,8 @@ class GoldState:
     inputs: Mapping[str, int]
     close_ms: int
     generation: int
+    identified: bool = False
+    noted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def bronze(self) -> int:
@@ -42,9 +48,9 @@ class GoldState:
 class PublishPlan:
     """The commit that publish will make: changes (first, last], the frontier, the pins.
 
-    There is nothing to do when gold already holds the pin, and the frontier does not move. The
-    versions of inputs may lag behind then, by a few commits: until they are noted, each run counts
-    the rows since.
+    There is nothing to do when gold already holds the pin and says what that rests on (`noted`),
+    and the frontier does not move. The versions of inputs may lag behind then, by a few commits:
+    until they are noted, each run counts the rows since.
     """
 
     gold_version: int
@@ -55,12 +61,15 @@ class PublishPlan:
     close_before_ms: int
     close_after_ms: int
     generation: int
+    rests_on: Mapping[str, int] = field(default_factory=dict)
+    noted: bool = True
 
     @property
     def nothing_to_do(self) -> bool:
         return (
             self.changes <= self.after_changes
             and self.close_after_ms <= self.close_before_ms
+            and self.noted
             and all(
                 version - self.after_inputs[name] < _MOST_UNNOTED
                 for name, version in self.inputs.items()
@@ -74,7 +83,13 @@ class PublishPlan:
             **self.inputs,
             CLOSE: self.close_after_ms,
             GENERATION: self.generation,
+            **({IDENTITIES: 1, **self.rests_on} if self.rests_on else {}),
         }
+
+
+def noted_name(name: str, identity: str) -> str:
+    """The app transaction that notes how far a publish has taken a table or a query."""
+    return f"{name}/{identity}"
 
 
 def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
@@ -104,4 +119,17 @@ def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
         close_before_ms=gold.close_ms,
         close_after_ms=gold.close_ms if is_older else max(gold.close_ms, pinned.close_after_ms),
         generation=pinned.generation,
+        rests_on=_rests_on(gold, pinned),
+        noted=_is_noted(gold, pinned),
     )
+
+
+def _rests_on(gold: GoldState, pinned: TableResult) -> dict[str, int]:
+    names = {noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()}
+    return {name: max(at, gold.noted.get(name, at)) for name, at in names.items()}
+
+
+def _is_noted(gold: GoldState, pinned: TableResult) -> bool:
+    """Not so after a publish by a version that did not say what it rests on."""
+    changes = pinned.rests_on.get(CHANGES)
+    return changes is None or gold.noted.get(noted_name(CHANGES, changes.id)) == gold.changes

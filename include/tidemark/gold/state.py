@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from deltalake import DeltaTable
 
-from tidemark.gold.plan import CHANGES, CLOSE, GENERATION, GoldState
+from tidemark.gold.pins import Support
+from tidemark.gold.plan import CHANGES, CLOSE, GENERATION, IDENTITIES, GoldState, noted_name
 from tidemark.operators.operator import BRONZE
 
 # The status of a window that is still open.
 PROVISIONAL = "provisional"
 
 
-def gold_state(gold: DeltaTable, inputs: Sequence[str] = (BRONZE,)) -> GoldState:
+def gold_state(
+    gold: DeltaTable,
+    inputs: Sequence[str] = (BRONZE,),
+    rests_on: Mapping[str, Support] | None = None,
+) -> GoldState:
     """What gold's transactions say; the state before the first publish where there are none.
 
-    `inputs` are those of its operator: who plans a publish asks for all of them.
+    `inputs` are those of its operator, `rests_on` what is there now: who plans a publish asks for
+    all of them.
     """
+    asked = [noted_name(name, one.id) for name, one in (rests_on or {}).items()]
+    found = {name: gold.transaction_version(name) for name in asked}
     return GoldState(
         version=gold.version(),
         changes=_transaction(gold, CHANGES),
         inputs={name: _transaction(gold, name) for name in inputs},
         close_ms=gold.transaction_version(CLOSE) or 0,
         generation=gold.transaction_version(GENERATION) or 1,
+        identified=gold.transaction_version(IDENTITIES) is not None,
+        noted={name: at for name, at in found.items() if at is not None},
     )
 
 

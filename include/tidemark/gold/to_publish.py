@@ -33,4 +33,5 @@ def to_publish(
 ) -> ToPublish:
     """Plan from gold as it is now. Raises NotPublishable as `plan_publish` does."""
     found = gold.existing()
-    return ToPublish(found, plan_publish(gold_state(found, operator.inputs), pinned), changes)
+    state = gold_state(found, operator.inputs, pinned.rests_on)
+    return ToPublish(found, plan_publish(state, pinned), changes)

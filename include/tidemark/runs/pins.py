@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.gold.pins import Late, TableResult
+from tidemark.gold.pins import Late, Support, TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.operators.repaired import LATE, Repaired
+from tidemark.runs.found import found_of
 from tidemark.runs.run import Outcome, Run
 from tidemark.storage.delta.commits import rows_appended
 
@@ -37,6 +38,7 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
         generation=gold.generation,
         changes=changes.version(),
         inputs={name: outcome.versions[name] for name in before.gold.inputs},
+        rests_on=_rests_on(run, before, outcome),
         windows_changed=rows_appended(changes, before.changes),
         watermark_before_ms=before.watermark_ms,
         watermark_after_ms=watermark,
@@ -57,3 +59,12 @@ def _late(repaired: Repaired) -> Late:
         recomputed=repaired.of(LATE).windows,
         corrected=repaired.of(LATE).appended,
     )
+
+
+def _rests_on(run: Run, before: Before, outcome: Outcome) -> dict[str, Support]:
+    """Of bronze and rejects as far as the run has noted them: what came since is not its own."""
+    found = found_of(run.pipeline, run.warehouse, before.table).rests_on
+    return {
+        name: one.model_copy(update={"at": outcome.versions.get(name, one.at)})
+        for name, one in found.items()
+    }

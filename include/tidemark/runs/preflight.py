@@ -16,6 +16,7 @@ from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
+from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
 from tidemark.runs.tables_fit import why_tables_do_not_fit
@@ -40,6 +41,7 @@ class NothingNew:
 
 def look(run: Run) -> NothingNew | SparkNeeded:
     """What is cheapest to tell comes first. Raises what the run itself would raise."""
+    check_losses(run.pipeline, run.warehouse)
     if because := _why_to_ingest(run) or why_tables_do_not_fit(run):
         return SparkNeeded(because)
     tables = {name: run.warehouse.gold(name).existing() for name in run.pipeline.tables}

@@ -11,6 +11,7 @@ from tidemark.gold.publish import publish_tables
 from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.losses import check_losses
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
@@ -34,6 +35,7 @@ def publish_and_record(
     try:
         with pipeline_lease(pipeline, settings, result.run_id, "publish") as lease:
             own = Warehouse.of(pipeline.name, settings).fenced(lease.check)
+            check_losses(pipeline, own, result.tables)
             record_interrupted_run(pipeline, own)
             note = publish_note(result.run_id, result.started_at)
             tables = publish_tables(pipeline, result.tables, note, own)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.errors import LeaseHeld
+from tidemark.runs.losses import Loss
 from tidemark.runs.recorded_runs import FAILED as RUN_FAILED
 from tidemark.runs.recorded_runs import HELD as RUN_HELD
 from tidemark.runs.status.recent_runs import RecentRun
@@ -51,17 +52,21 @@ def judge_pipeline(
     runs: Sequence[RecentRun],
     unpublished: int,
     due: datetime | None,
+    losses: Sequence[Loss] = (),
 ) -> Standing:
     """The state of a pipeline whose file is good.
 
     `runs` are the newest ones, newest first; `unpublished` counts changed windows that no publish
     has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
+    `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell.
     """
     if lease is not None and lease.at_work:
         since = time_text(lease.record.taken_at)
         return Standing(
             PipelineState.WORKING, f"Nothing: {lease.summary} is at work since {since}."
         )
+    if losses:
+        return Standing(PipelineState.STOPPED, " ".join(str(loss) for loss in losses))
     found = _left_by(name, lease, runs, unpublished)
     missed = _missed(name, runs, due)
     if missed is None or found.state in (PipelineState.NEW, PipelineState.STOPPED):

@@ -19,6 +19,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.losses import find_losses
 from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
@@ -105,7 +106,10 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
         for table in pipeline.tables
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
-    found = judge_pipeline(name, lease, runs, sum(table.unpublished for table in tables), due)
+    at_work = lease is not None and lease.at_work
+    losses = () if at_work else find_losses(pipeline, warehouse)
+    unpublished = sum(table.unpublished for table in tables)
+    found = judge_pipeline(name, lease, runs, unpublished, due, losses)
     event_time = pipeline.source.event_time.column
     return PipelineStatus(
         name,

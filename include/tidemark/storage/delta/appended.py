@@ -48,7 +48,7 @@ def first_append(place: TablePlace, first: int, last: int) -> datetime | None:
     of itself. StorageUnavailable where a commit's log entry is gone.
     """
     for version in range(first, last + 1):
-        actions = _actions(place, version)
+        actions = commit_actions(place, version)
         if any(_appended(actions)):
             stamps = [a["commitInfo"]["timestamp"] for a in actions if "commitInfo" in a]
             return instant_of(stamps[0] if stamps else 0)
@@ -63,7 +63,7 @@ def _stored_schema(table: DeltaTable) -> pa.Schema:
 
 def _added_files(place: TablePlace, first: int, last: int) -> Iterator[tuple[str, int]]:
     for version in range(first, last + 1):
-        for added in _appended(_actions(place, version)):
+        for added in _appended(commit_actions(place, version)):
             yield unquote(added["path"]), int(added["size"])
 
 
@@ -76,7 +76,11 @@ def _appended(actions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
             yield added
 
 
-def _actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
+def commit_actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit, as its log entry holds them (PROTOCOL.md, Actions).
+
+    StorageUnavailable where the entry is gone.
+    """
     return [json.loads(line) for line in _commit(place, version).splitlines()]
 
 

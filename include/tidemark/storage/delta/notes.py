@@ -99,7 +99,17 @@ class RetentionNote(Facts):
     dates: tuple[date, ...]
 
 
-Note = IngestNote | EmittedNote | RecomputedNote | PublishedNote | RetentionNote
+class AcceptedNote(Facts):
+    """Somebody accepted what was changed by hand in the versions up to `up_to`: why, and who."""
+
+    kind: Literal["accepted"] = "accepted"
+    version: Literal[1] = 1
+    up_to: int
+    reason: str
+    by: str
+
+
+Note = IngestNote | EmittedNote | RecomputedNote | PublishedNote | RetentionNote | AcceptedNote
 
 _NOTE: TypeAdapter[Note] = TypeAdapter(Annotated[Note, Field(discriminator="kind")])
 _KINDS = [model.model_fields["kind"].default for model in get_args(Note)]

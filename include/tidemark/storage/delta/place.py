@@ -32,7 +32,8 @@ class TablePlace(FilePlace):
         if table is None:
             raise TableMismatch(
                 f"There is no Delta table {self.uri}, though a run has made it. Nothing was "
-                "written to it. Was the root moved or cleared since? Run the pipeline again."
+                "written to it. Was the root moved, or the table's folder removed? `tidemark "
+                "status` says what rests on it, and what to do."
             )
         return table
 

@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import BackfillRefused
-from tidemark.gold.pins import TableResult
-from tidemark.gold.plan import GoldState
+from tidemark.gold.pins import Support, TableResult
+from tidemark.gold.plan import CHANGES, GoldState
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import published_before
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
@@ -223,9 +223,18 @@ def pins(plan: Backfill, changes: int) -> TableResult:
         generation=state.generation,
         changes=changes,
         inputs=dict(state.inputs),
+        rests_on=_rests_on(plan, changes),
         windows_changed=plan.differing.num_rows,
         watermark_before_ms=watermark,
         watermark_after_ms=watermark,
         close_before_ms=state.close_ms,
         close_after_ms=state.close_ms,
     )
+
+
+def _rests_on(plan: Backfill, changes: int) -> dict[str, Support]:
+    """Where gold says what it rests on, `changes` moves on in that too."""
+    if not plan.state.identified:
+        return {}
+    table = plan.run.warehouse.changes(plan.table_name).existing()
+    return {CHANGES: Support(id=str(table.metadata().id), at=changes)}

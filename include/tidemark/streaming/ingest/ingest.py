@@ -9,9 +9,9 @@ The life of a batch:
 4. rejected rows are appended to rejects;
 5. the engine writes `commits/N`.
 Both appends carry the transaction (query, N), so that a repeat writes nothing twice. Where
-there is nothing to append there is no commit. Killed before 3, the batch is judged anew from
-the source as it is; between 3 and 4, its rejects are judged again from the parts that have
-not changed; after 4, there is nothing to do.
+there is nothing to append there is no commit, but one to rejects of a batch without any row.
+Killed before 3, the batch is judged anew from the source as it is; between 3 and 4, its rejects
+are judged again from the parts that have not changed; after 4, there is nothing to do.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ def _append_bronze(ingest: Ingest, number: int, judged: JudgedBatch, note: Inges
     after_a_kill="before: as after the accepted rows; after: the batch is known as committed",
 )
 def _append_rejects(ingest: Ingest, number: int, judged: JudgedBatch, note: IngestNote) -> None:
-    if judged.counts.rejected:
+    # Each batch leaves a commit, one without any row too: so one that is lost is missed.
+    if judged.counts.rejected or not judged.counts.accepted:
         append(judged.rejected, _append(ingest, number, ingest.rejects, note))
 
 

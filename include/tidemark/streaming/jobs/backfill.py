@@ -26,6 +26,7 @@ from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
+from tidemark.runs.losses import check_losses
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
@@ -131,6 +132,7 @@ def backfill_once(
     """
     done, error = BackfillSoFar(), None
     try:
+        check_losses(run.pipeline, run.warehouse, by_hand=False)
         # Closed windows would be computed by measures that the others were not.
         admit(run.pipeline, run.settings)
         if request.dry_run:

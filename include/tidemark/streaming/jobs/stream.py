@@ -21,6 +21,7 @@ from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
+from tidemark.runs.losses import check_losses
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
@@ -81,6 +82,7 @@ def run_once(
     try:
         with pipeline_lease(run.pipeline, run.settings, run.run_id, "stream", on_lapse) as lease:
             outcome.took_over = takeover_text(lease.took_over)
+            check_losses(run.pipeline, run.warehouse)
             admitted = admit(run.pipeline, run.settings)
             run = replace(run, pipeline=admitted.pipeline, fence=lease.check)
             for line in admitted.messages:
@@ -108,6 +110,7 @@ def run_once(
 def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
     from tidemark.gold.publish import publish_tables
 
+    check_losses(run.pipeline, run.warehouse, outcome.tables)
     note = publish_note(run.run_id, started)
     outcome.tables = publish_tables(run.pipeline, outcome.tables, note, run.warehouse)
     outcome.held = False

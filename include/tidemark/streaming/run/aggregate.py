@@ -93,10 +93,11 @@ def _may_emit(plan: Aggregate, batch: int) -> bool:
 
 
 def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
-    """Append what append or complete mode emits; the number of windows.
+    """Append what append or complete mode emits, also nothing; the number of windows.
 
-    Kept while it is counted: complete mode's sum over all windows goes into the commit for the
-    ledger, and append mode often emits nothing, which needs no commit.
+    Kept while it is counted: the sum over all that is emitted goes into the commit for the ledger.
+    A commit of no windows says that the batch is here: without it nobody could tell that `changes`
+    lost one (`runs/losses.py`).
     """
     emitted, query_id = windows.persist(), str(plan.checkpoint.query_id())
     try:
@@ -105,8 +106,7 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
         note = EmittedNote(
             query=query_id, batch=batch, close_ms=plan.close_ms, emitted_rows=total or 0
         )
-        if kept or plan.table.output_mode == "complete":
-            _append(plan, emitted, batch, note, kept <= FEW_ROWS)
+        _append(plan, emitted, batch, note, kept <= FEW_ROWS)
         return int(kept)
     finally:
         emitted.unpersist()

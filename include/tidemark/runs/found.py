@@ -1,0 +1,142 @@
+"""What is there of a pipeline's table: all that its gold rests on, each with its identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.pins import Support
+from tidemark.gold.plan import CHANGES
+from tidemark.gold.state import gold_state
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import BRONZE, Operator
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import INGEST
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
+
+# Beside `changes`, `bronze` and `ingest`: what gold's transactions call the other supports.
+REJECTS = "rejects"
+QUERY = "query"
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A Delta table as it is now; `table` is None where there is none."""
+
+    name: str
+    place: TablePlace
+    table: DeltaTable | None
+
+    @property
+    def id(self) -> str | None:
+        """Delta's id: it stays through RESTORE and in a copy, and a table made anew has another."""
+        return None if self.table is None else str(self.table.metadata().id)
+
+    @property
+    def at(self) -> int:
+        return -1 if self.table is None else self.table.version()
+
+    @property
+    def uri(self) -> str:
+        return self.place.uri
+
+
+@dataclass(frozen=True)
+class FoundQuery:
+    """A query as its checkpoint tells it: its id, its last planned and its last committed batch,
+    -1 before the first."""
+
+    name: str
+    checkpoint: Checkpoint
+    id: str | None
+    planned: int
+    at: int
+
+    @classmethod
+    def of(cls, name: str, checkpoint: Checkpoint) -> FoundQuery:
+        planned, committed = checkpoint.last_batch("offsets"), checkpoint.last_batch("commits")
+        return cls(
+            name,
+            checkpoint,
+            checkpoint.query_id(),
+            -1 if planned is None else planned,
+            -1 if committed is None else committed,
+        )
+
+    @property
+    def uri(self) -> str:
+        return self.checkpoint.uri
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table of a pipeline with all that its gold rests on."""
+
+    name: str
+    operator: Operator
+    gold: FoundTable
+    changes: FoundTable
+    bronze: FoundTable
+    rejects: FoundTable
+    ingest: FoundQuery
+    query: FoundQuery
+
+    @property
+    def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
+        return (self.changes, self.bronze, self.rejects, self.ingest, self.query)
+
+    @property
+    def rests_on(self) -> dict[str, Support]:
+        """What is there, as pins hold it."""
+        return {
+            one.name: Support(id=one.id, at=one.at) for one in self.supports if one.id is not None
+        }
+
+
+def found_tables(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[Found]:
+    """All tables of a pipeline, what they share read once; nothing is written."""
+    shared = _Shared.of(warehouse)
+    return (_found(pipeline, warehouse, name, shared) for name in pipeline.tables)
+
+
+def found_of(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Found:
+    """One table of a pipeline."""
+    return _found(pipeline, warehouse, table, _Shared.of(warehouse))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    bronze: FoundTable
+    rejects: FoundTable
+    ingest: FoundQuery
+
+    @classmethod
+    def of(cls, warehouse: Warehouse) -> _Shared:
+        return cls(
+            _table(BRONZE, warehouse.bronze),
+            _table(REJECTS, warehouse.rejects),
+            FoundQuery.of(INGEST, Checkpoint.of_ingest(warehouse)),
+        )
+
+
+def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
+    gold = _table("gold", warehouse.gold(name))
+    generation = 1 if gold.table is None else gold_state(gold.table).generation
+    return Found(
+        name=name,
+        operator=operator_of(pipeline, name),
+        gold=gold,
+        changes=_table(CHANGES, warehouse.changes(name)),
+        bronze=shared.bronze,
+        rejects=shared.rejects,
+        ingest=shared.ingest,
+        query=FoundQuery.of(QUERY, Checkpoint.of_query(warehouse, name, generation)),
+    )
+
+
+def _table(name: str, place: TablePlace) -> FoundTable:
+    return FoundTable(name, place, place.open())

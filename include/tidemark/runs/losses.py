@@ -1,0 +1,410 @@
+"""Was anything lost, restored, replaced or changed by hand? Asked before a run reads a row.
+
+What a publish rests on stands in gold's transactions with its identity and how far it had come
+(`gold/plan.py`). What came since rests on each other too: a batch's commits carry (query, batch),
+and a table's offsets the id of bronze and the version that they read to. So it is found that
+- a table or a checkpoint is gone beside what rests on it;
+- it is another one: by its id, whatever its number says;
+- it went back: behind what was published or read of it, or without the commit of a batch that
+  its checkpoint has committed; or the checkpoint is behind the tables;
+- a commit changed rows that is none of ours.
+Gold alone may be gone or go back: it is built from `changes`, and the next publish makes up for it.
+
+A warehouse of a version that did not note what gold rests on is asked what can be told of it, and
+notes it with its next publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.checkpoint.reading.source_offsets import DeltaOffset, source_offset
+from tidemark.errors import TableLost
+from tidemark.gold.pins import TableResult
+from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
+from tidemark.pipeline.model import Pipeline
+from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
+from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
+from tidemark.storage.delta.commits import ingest_commits
+from tidemark.storage.warehouse import Warehouse
+
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A table or a checkpoint that does not fit what rests on it.
+
+    `what` names both sides, `at_most` what is lost at most, `way_out` what to do. `by_hand` are the
+    commits where it is rows that were changed by hand: they can be accepted.
+    """
+
+    name: str
+    place: str
+    what: str
+    at_most: str
+    way_out: str
+    by_hand: tuple[HandCommit, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.at_most} {self.way_out}"
+
+
+def check_losses(
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    pinned: Mapping[str, TableResult] | None = None,
+    by_hand: bool = True,
+) -> None:
+    """Raises TableLost, with all that was found; nothing is written either way.
+
+    `pinned` are what a held run found, by table. `by_hand` False: what was changed by hand is no
+    obstacle, as to what computes again from bronze as it is.
+    """
+    found = [
+        loss for loss in find_losses(pipeline, warehouse, pinned) if by_hand or not loss.by_hand
+    ]
+    if found:
+        lines = [f"{pipeline.name} cannot go on, and no retry will help:"]
+        lines += [f"  - {loss}" for loss in found]
+        lines.append("Nothing was written: tables and checkpoints are as they were found.")
+        raise TableLost("\n".join(lines))
+
+
+def find_losses(
+    pipeline: Pipeline, warehouse: Warehouse, pinned: Mapping[str, TableResult] | None = None
+) -> tuple[Loss, ...]:
+    """All that does not fit, each place once. Reads logs and checkpoints, and no row."""
+    found: dict[str, Loss] = {}
+    tables = tuple(found_tables(pipeline, warehouse))
+    for table in tables:
+        if _gold_is_another(table):
+            losses = [_another_gold(table)]
+        else:
+            of_pins = _against_pins(table, (pinned or {}).get(table.name))
+            losses = [*_of_ingest(table, tables), *_of_table(table), *of_pins]
+        for loss in losses:
+            found.setdefault(loss.place, loss)
+    return tuple(found.values())
+
+
+def _of_ingest(table: Found, tables: tuple[Found, ...]) -> Iterator[Loss]:
+    """What all tables share: bronze, rejects and the checkpoint that fills them."""
+    ingest = table.ingest
+    readers = [one.query for one in tables]
+    for one, used_by in ((table.bronze, [ingest, *readers]), (table.rejects, [ingest])):
+        if one.table is None and (started := [query for query in used_by if query.planned >= 0]):
+            yield _gone(table, one, f"the checkpoint {started[0].uri} has batches")
+        elif one.table is not None:
+            yield from _against_gold(table, one)
+            yield from _ahead_of_checkpoint(table, one, ingest)
+    yield from _query_against_gold(table, ingest)
+    if table.bronze.table is not None and table.rejects.table is not None:
+        yield from _batches_of_ingest(table, table.bronze.table, table.rejects.table)
+
+
+def _of_table(table: Found) -> Iterator[Loss]:
+    changes, query, gold = table.changes, table.query, table.gold.table
+    if changes.table is None:
+        if query.planned >= 0:
+            yield _gone(table, changes, f"its query has batches ({query.uri})")
+        elif gold is not None and _is_published(gold):
+            yield _gone(table, changes, f"gold was published from it ({table.gold.uri})")
+    else:
+        yield from _against_gold(table, changes)
+        yield from _ahead_of_checkpoint(table, changes, query)
+        yield from _batches_of_query(table, changes.table)
+    yield from _query_against_gold(table, query)
+    yield from _against_offsets(table)
+    yield from _gold_by_hand(table)
+
+
+def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
+    """A table beside what gold's transactions say of it."""
+    gold = table.gold.table
+    if gold is None or one.table is None:
+        return
+    noted = _noted(table, one)
+    if noted is None and _is_identified(table):
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{one.uri} is another table (its id is {one.id}) than the one that gold of "
+            f"{table.name} was published from ({table.gold.uri}).",
+            f"What is lost at most is all of the former {one.name}.",
+            _way_out(table, one),
+        )
+        return
+    published = noted if noted is not None else gold.transaction_version(one.name)
+    if published is not None and published > one.at:
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{one.uri} is at version {one.at}, and gold of {table.name} was published from its "
+            f"version {published} ({table.gold.uri}).",
+            f"What is lost at most is what the versions {one.at + 1} to {published} and any "
+            "later one held.",
+            _way_out(table, one),
+        )
+    elif noted is not None:
+        by_hand = commits_by_hand(one.table, one.place, noted)
+        if by_hand:
+            yield _by_hand(table, one, by_hand, f"gold of {table.name} was published from it")
+
+
+def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
+    """A checkpoint beside what gold's transactions say of it."""
+    gold = table.gold.table
+    if gold is None:
+        return
+    noted = None if query.id is None else _noted(table, query)
+    if query.id is None:
+        if _is_published(gold):
+            yield _gone(table, query, f"gold of {table.name} was published ({table.gold.uri})")
+    elif noted is None and _is_identified(table):
+        yield Loss(
+            query.name,
+            query.uri,
+            f"{query.uri} is the checkpoint of another query ({query.id}) than the one that gold "
+            f"of {table.name} was published from ({table.gold.uri}).",
+            "What is lost at most is the state of the former query, and which of its input it "
+            "has read.",
+            _way_out(table, query),
+        )
+    elif noted is not None and noted > query.at:
+        yield Loss(
+            query.name,
+            query.uri,
+            f"The last committed batch of {query.uri} is {query.at}, and gold of {table.name} was "
+            f"published from its batch {noted} ({table.gold.uri}).",
+            f"What is lost at most is what it knew of the batches {query.at + 1} to {noted} and "
+            "any later one; they would run again over other input.",
+            _way_out(table, query),
+        )
+
+
+def _ahead_of_checkpoint(table: Found, one: FoundTable, query: FoundQuery) -> Iterator[Loss]:
+    """A table with a batch that its checkpoint has not planned: the checkpoint is older."""
+    if one.table is None or query.id is None:
+        return
+    committed = one.table.transaction_version(query.id)
+    if committed is not None and committed > query.planned:
+        yield Loss(
+            query.name,
+            query.uri,
+            f"The last planned batch of {query.uri} is {query.planned}, and {one.uri} holds its "
+            f"batch {committed}.",
+            f"What is lost at most is what it knew of the batches {query.planned + 1} to "
+            f"{committed}; other input would get their numbers, and be left out as known.",
+            _way_out(table, query),
+        )
+
+
+def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
+    """Each committed batch since the last publish has left what it counted in both tables."""
+    ingest = table.ingest
+    if ingest.id is None or ingest.at < 0:
+        return
+    noted = _noted(table, ingest) if _is_identified(table) else None
+    after = ingest.at - 1 if noted is None else noted
+    if ingest.at <= after:
+        return
+    in_bronze = ingest_commits(bronze, ingest.id, after)
+    in_rejects = ingest_commits(rejects, ingest.id, after)
+    for batch in range(after + 1, ingest.at + 1):
+        commit = in_bronze.get(batch) or in_rejects.get(batch)
+        if commit is None:
+            # A version that noted nothing left nothing of a batch without rows either.
+            if noted is not None:
+                yield _lacks_batch(table, table.bronze, ingest, batch)
+            continue
+        if commit.rows.accepted and batch not in in_bronze:
+            yield _lacks_batch(table, table.bronze, ingest, batch)
+        if sum(commit.rows.rejected.values()) and batch not in in_rejects:
+            yield _lacks_batch(table, table.rejects, ingest, batch)
+
+
+def _batches_of_query(table: Found, changes: DeltaTable) -> Iterator[Loss]:
+    """The last committed batch that has appended is in `changes`."""
+    query, operator = table.query, table.operator
+    if query.id is None or query.at < 0:
+        return
+    noted = _noted(table, query) if _is_identified(table) else None
+    # A version that noted nothing appended nothing where no row was emitted without input.
+    if noted is None and operator.emits_without_input:
+        return
+    appended = changes.transaction_version(query.id)
+    kept = set(query.checkpoint.batches("offsets"))
+    for batch in range(query.at, -1 if noted is None else noted, -1):
+        if appended is not None and appended >= batch:
+            return
+        if batch and batch - 1 not in kept:
+            return
+        if operator.emits_without_input or query.checkpoint.has_new_input(batch):
+            yield _lacks_batch(table, table.changes, query, batch)
+            return
+
+
+def _against_offsets(table: Found) -> Iterator[Loss]:
+    """Bronze beside what the table's query has read of it."""
+    bronze, query = table.bronze, table.query
+    if bronze.table is None or query.planned < 0:
+        return
+    read = _read_to(query.checkpoint, query.planned)
+    if read is None:
+        return
+    if read.table_id != bronze.id:
+        yield Loss(
+            bronze.name,
+            bronze.uri,
+            f"{bronze.uri} is another table (its id is {bronze.id}) than the one that the query "
+            f"of {table.name} has read (id {read.table_id}; {query.uri}).",
+            "What is lost at most is all of the former bronze.",
+            _way_out(table, bronze),
+        )
+    elif read.version - 1 > bronze.at:
+        yield Loss(
+            bronze.name,
+            bronze.uri,
+            f"{bronze.uri} is at version {bronze.at}, and the query of {table.name} has read it "
+            f"up to version {read.version - 1} ({query.uri}).",
+            f"What is lost at most is what the versions {bronze.at + 1} to {read.version - 1} "
+            "held.",
+            _way_out(table, bronze),
+        )
+
+
+def _gold_by_hand(table: Found) -> Iterator[Loss]:
+    gold = table.gold
+    if gold.table is None or not _is_identified(table):
+        return
+    by_hand = commits_by_hand(gold.table, gold.place, last_publish(gold.table))
+    if by_hand:
+        yield _by_hand(table, gold, by_hand, "only publishes write to it")
+
+
+def _gold_is_another(table: Found) -> bool:
+    """Gold that says what it rests on, and knows nothing of what is here, is not of this table."""
+    there = [one for one in table.supports if one.id is not None]
+    if not there or not _is_identified(table):
+        return False
+    return all(_noted(table, one) is None for one in there)
+
+
+def _another_gold(table: Found) -> Loss:
+    gold = table.gold
+    return Loss(
+        gold.name,
+        gold.uri,
+        f"{gold.uri} was published from other tables and queries than those of {table.name} "
+        f"({table.changes.uri}).",
+        "What is lost at most is the former gold, whose values `changes` still has.",
+        f"Move {gold.uri} away: the next run builds it again from {table.changes.uri}. Or restore "
+        "it from a backup.",
+    )
+
+
+def _against_pins(table: Found, pinned: TableResult | None) -> Iterator[Loss]:
+    """What is there beside what a held run found."""
+    for one in table.supports if pinned else ():
+        pin = pinned.rests_on.get(one.name) if pinned else None
+        if pin is None or (one.id == pin.id and one.at >= pin.at):
+            continue
+        found = "is not there" if one.id is None else f"has the id {one.id} and is at {one.at}"
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{one.uri} {found}, and the run that is to be published found the id {pin.id} at "
+            f"{pin.at}.",
+            "What is lost at most is what that run and those since the last publish wrote.",
+            _way_out(table, one),
+        )
+
+
+def _is_published(gold: DeltaTable) -> bool:
+    return gold.transaction_version(CHANGES) is not None
+
+
+def _noted(table: Found, one: FoundTable | FoundQuery) -> int | None:
+    """How far gold says that it came; None where gold does not know one of this identity."""
+    gold = table.gold.table
+    return None if gold is None else gold.transaction_version(noted_name(one.name, str(one.id)))
+
+
+def _is_identified(table: Found) -> bool:
+    """Does gold say what it rests on? Not where it was last published by a version that did not."""
+    gold = table.gold.table
+    if gold is None or gold.transaction_version(IDENTITIES) is None:
+        return False
+    noted = _noted(table, table.changes)
+    return noted is None or noted == gold.transaction_version(CHANGES)
+
+
+def _read_to(checkpoint: Checkpoint, batch: int) -> DeltaOffset | None:
+    sources = checkpoint.offsets(batch).sources
+    offset = source_offset(sources[0]) if sources and sources[0] else None
+    return offset if isinstance(offset, DeltaOffset) else None
+
+
+def _gone(table: Found, one: FoundTable | FoundQuery, rests: str) -> Loss:
+    return Loss(
+        one.name,
+        one.uri,
+        f"{one.uri} is not there, and {rests}.",
+        "What is lost at most is all of it.",
+        _way_out(table, one),
+    )
+
+
+def _lacks_batch(table: Found, one: FoundTable, query: FoundQuery, batch: int) -> Loss:
+    return Loss(
+        one.name,
+        one.uri,
+        f"{one.uri} (version {one.at}) does not hold batch {batch}, which {query.uri} has "
+        "committed.",
+        "What is lost at most is that batch and any before it that is not published.",
+        _way_out(table, one),
+    )
+
+
+def _by_hand(table: Found, one: FoundTable, commits: list[HandCommit], since: str) -> Loss:
+    shown = ", ".join(str(commit) for commit in commits[:_MOST_SHOWN])
+    more = f" and {len(commits) - _MOST_SHOWN} more" if len(commits) > _MOST_SHOWN else ""
+    return Loss(
+        one.name,
+        one.uri,
+        f"{one.uri} was changed by something else than Tidemark, and {since}: {shown}{more}.",
+        "What is wrong at most is what gold shows of the rows that this changed: the stream passes "
+        "over such commits.",
+        _way_out_of_a_change(table, one),
+        tuple(commits),
+    )
+
+
+def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
+    if one.name in (CHANGES, QUERY):
+        return (
+            f"Restore {one.uri} as it was, or all of {table.name} (`changes`, gold and its "
+            "checkpoint) from one backup. Where there is none: bronze still has the rows, so give "
+            "the table a new name in the pipeline's file; it is then built from all of bronze."
+        )
+    return (
+        f"Restore {one.uri} as it was, or all of the pipeline's folder from one backup. Where "
+        "there is none: move the pipeline's folder away, and it begins with its source again, as "
+        "far as that still has its rows."
+    )
+
+
+def _way_out_of_a_change(table: Found, one: FoundTable) -> str:
+    if one.place == table.gold.place:
+        undo = f"move {one.uri} away: the next run builds it again from {table.changes.uri}"
+    else:
+        undo = f"put {one.uri} back from a backup"
+    return (
+        f"Was it a mistake? Then {undo}. Was it meant? Then `tidemark accept PIPELINE --reason "
+        '"…"`, and audit the pipeline: a backfill mends the windows that are closed.'
+    )

@@ -1,0 +1,78 @@
+"""Commits that changed a table's rows and are none of ours: DELETE, UPDATE, RESTORE, an overwrite,
+rows that were added.
+
+The streams pass over what such a commit removes (`skipChangeCommits`), and take what it only adds
+for new rows. Ours carry a note. A commit that only moves rows (OPTIMIZE: `dataChange` is false) or
+changes what the table says of itself is nothing to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.notes import AcceptedNote, PublishedNote, note_of
+from tidemark.storage.delta.place import TablePlace
+
+# Searched first for the newest publish.
+_RECENT = 20
+
+
+@dataclass(frozen=True)
+class HandCommit:
+    """A commit that changed rows by hand: Delta's word for it, when (by its writer's clock, in
+    UTC), and the `add` and `remove` actions that changed rows."""
+
+    version: int
+    operation: str
+    time: datetime
+    added: Sequence[dict[str, Any]]
+    removed: Sequence[dict[str, Any]]
+
+    def __str__(self) -> str:
+        return (
+            f"version {self.version} ({self.operation}, {self.time:%Y-%m-%dT%H:%M:%SZ}: "
+            f"{len(self.removed)} files removed, {len(self.added)} added)"
+        )
+
+
+def commits_by_hand(table: DeltaTable, place: TablePlace, after: int) -> list[HandCommit]:
+    """Those of the versions behind `after`, oldest first, that nobody has accepted. Entries that
+    the log no longer has are not told."""
+    newer = table.version() - after
+    found: list[HandCommit] = []
+    for commit in table.history(newer) if newer > 0 else []:
+        note = note_of(commit)
+        if commit["version"] <= after:
+            break
+        if isinstance(note, AcceptedNote):
+            after = max(after, note.up_to)
+        elif note is None and (by_hand := _by_hand(commit, place)) is not None:
+            found.append(by_hand)
+    return found[::-1]
+
+
+def last_publish(gold: DeltaTable) -> int:
+    """The version of gold's newest publish; -1 where the log knows of none."""
+    for limit in (1, _RECENT, None):
+        for commit in gold.history(limit):
+            if isinstance(note_of(commit), PublishedNote):
+                return int(commit["version"])
+    return -1
+
+
+def _by_hand(commit: dict[str, Any], place: TablePlace) -> HandCommit | None:
+    version = int(commit["version"])
+    actions = commit_actions(place, version)
+    added = [a["add"] for a in actions if "add" in a and a["add"]["dataChange"]]
+    removed = [a["remove"] for a in actions if "remove" in a and a["remove"]["dataChange"]]
+    if not added and not removed:
+        return None
+    time = instant_of(int(commit.get("timestamp") or 0))
+    return HandCommit(version, str(commit.get("operation")), time, added, removed)
