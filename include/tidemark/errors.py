@@ -74,6 +74,10 @@ class TableLost(TidemarkError):
     changed by hand: to go on would make gold wrong."""
 
 
+class AcceptanceRefused(TidemarkError):
+    """What was changed by hand cannot be accepted: runs would go on with wrong numbers."""
+
+
 class NoteUnreadable(TidemarkError):
     """A commit's note is of a known kind, but of a newer version; the message shows it."""
 

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidemark import __version__
+from tidemark.cli.accept import accept
 from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.lease import lease
@@ -55,6 +56,7 @@ app.command("try")(try_pipeline)
 app.command()(validate)
 app.command()(run)
 app.command()(publish)
+app.command()(accept)
 app.command()(status)
 app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")

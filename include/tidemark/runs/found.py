@@ -76,6 +76,7 @@ class FoundQuery:
 class Found:
     """A table of a pipeline with all that its gold rests on."""
 
+    pipeline: str
     name: str
     operator: Operator
     gold: FoundTable
@@ -127,6 +128,7 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
     gold = _table("gold", warehouse.gold(name))
     generation = 1 if gold.table is None else gold_state(gold.table).generation
     return Found(
+        pipeline=pipeline.name,
         name=name,
         operator=operator_of(pipeline, name),
         gold=gold,

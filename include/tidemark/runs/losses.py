@@ -50,6 +50,17 @@ class Loss:
     way_out: str
     by_hand: tuple[HandCommit, ...] = ()
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """As JSON has it."""
+        return {
+            "name": self.name,
+            "place": self.place,
+            "what": self.what,
+            "at_most": self.at_most,
+            "way_out": self.way_out,
+        }
+
     def __str__(self) -> str:
         return f"{self.what} {self.at_most} {self.way_out}"
 
@@ -405,6 +416,6 @@ def _way_out_of_a_change(table: Found, one: FoundTable) -> str:
     else:
         undo = f"put {one.uri} back from a backup"
     return (
-        f"Was it a mistake? Then {undo}. Was it meant? Then `tidemark accept PIPELINE --reason "
-        '"…"`, and audit the pipeline: a backfill mends the windows that are closed.'
+        f"Was it a mistake? Then {undo}. Was it meant? Then `tidemark accept {table.pipeline} "
+        '--reason "…"`, and audit the pipeline: a backfill mends the windows that are closed.'
     )

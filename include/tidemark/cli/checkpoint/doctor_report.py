@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Finding, Severity
 from tidemark.cli.console import report_table
+
+if TYPE_CHECKING:
+    from tidemark.runs.losses import Loss
 
 # More findings than these are counted; `--json` holds all.
 _SHOWN = 10
@@ -29,6 +34,18 @@ def print_diagnosis(console: Console, name: str, diagnosis: Diagnosis, in_use: b
         console.print(_finding(finding))
     if len(diagnosis.findings) > _SHOWN:
         console.print(f"\nand {len(diagnosis.findings) - _SHOWN} more findings; --json tells all")
+
+
+def print_losses(console: Console, losses: Sequence[Loss]) -> None:
+    """Print what of a pipeline's tables and checkpoints does not fit what rests on it."""
+    console.print("\ntables and checkpoints together: damaged")
+    for loss in losses:
+        console.print(f"\n{loss.name}", style=_STYLES[Severity.DAMAGE])
+        table = report_table()
+        table.add_row("known", loss.what)
+        table.add_row("data at risk", loss.at_most)
+        table.add_row("what to do", loss.way_out)
+        console.print(table)
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:

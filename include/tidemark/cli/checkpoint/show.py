@@ -10,12 +10,14 @@ from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
-from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosis
+from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosis, print_losses
 from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
 from tidemark.cli.checkpoint.overview import overview
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
 from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.exit_codes import VERDICTS
+
+_TOGETHER = "tables and checkpoints together"
 
 
 def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
@@ -37,7 +39,8 @@ def show_overviews(targets: CheckpointTargets, in_json: bool) -> None:
 
 
 def show_diagnoses(targets: CheckpointTargets, in_json: bool) -> int:
-    """Print the verdict on each checkpoint; the exit code is the largest of those in use."""
+    """Print the verdict on each checkpoint, and on what of a pipeline does not fit together; the
+    exit code is the largest of those in use."""
     console = report_console()
     documents: list[dict[str, object]] = []
     code = 0
@@ -49,6 +52,12 @@ def show_diagnoses(targets: CheckpointTargets, in_json: bool) -> int:
             documents.append(head(target) | diagnosis_json(diagnosis))
         else:
             print_diagnosis(console, target.name, diagnosis, target.in_use)
+    if targets.losses:
+        code = max(code, VERDICTS[CheckpointVerdict.DAMAGED])
+        if in_json:
+            documents.append({"name": _TOGETHER, "losses": [one.facts for one in targets.losses]})
+        else:
+            print_losses(console, targets.losses)
     if in_json:
         print_documents(documents)
     return code

@@ -20,6 +20,7 @@ from tidemark.storage.file_place import FilePlace
 
 if TYPE_CHECKING:
     from tidemark.gold.plan import GoldState
+    from tidemark.runs.losses import Loss
     from tidemark.storage.delta.place import TablePlace
     from tidemark.storage.warehouse import Warehouse
 
@@ -43,10 +44,12 @@ class CheckpointTarget:
 
 @dataclass(frozen=True)
 class CheckpointTargets:
-    """The checkpoints that were asked for; of a pipeline, those that do not exist yet as well."""
+    """The checkpoints that were asked for; of a pipeline, those that do not exist yet as well, and
+    what of its tables and checkpoints does not fit what rests on it (none while a run works)."""
 
     checkpoints: tuple[CheckpointTarget, ...]
     pipeline: str | None = None
+    losses: tuple[Loss, ...] = ()
 
 
 def find_targets(path_or_pipeline: str, settings: Path | None) -> CheckpointTargets:
@@ -59,7 +62,9 @@ def find_targets(path_or_pipeline: str, settings: Path | None) -> CheckpointTarg
     if isinstance(found, CheckpointTarget):
         return CheckpointTargets((found,))
     pipeline, loaded = found
-    return CheckpointTargets(_of_pipeline(pipeline, loaded), pipeline.name)
+    return CheckpointTargets(
+        _of_pipeline(pipeline, loaded), pipeline.name, _losses(pipeline, loaded)
+    )
 
 
 def place_or_pipeline(
@@ -130,6 +135,16 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
             for generation in _generations(warehouse, table, in_use)
         ]
     return tuple(targets)
+
+
+def _losses(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
+    from tidemark.runs.losses import find_losses
+    from tidemark.storage.lease.lease import read_lease
+    from tidemark.storage.warehouse import Warehouse
+
+    warehouse = Warehouse.of(pipeline.name, settings)
+    lease = read_lease(warehouse.places.lease, warehouse.options)
+    return () if lease and not lease.released else find_losses(pipeline, warehouse)
 
 
 def _generations(warehouse: Warehouse, table: str, in_use: int) -> list[int]:

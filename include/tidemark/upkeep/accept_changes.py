@@ -1,0 +1,105 @@
+"""Accept rows that were changed by hand, so that runs go on: why, and who, stands in the log.
+
+The life of an acceptance, under the pipeline's lease:
+1. find what was changed by hand (`runs/losses.py`);
+2. refuse what runs cannot go on with;
+3. one commit in each changed table, without rows, notes up to which version it is accepted.
+Killed between two commits, the tables that have none are still found; repeat it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from deltalake import CommitProperties
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import AcceptanceRefused
+from tidemark.gold.state import gold_state
+from tidemark.operators.operator import BRONZE
+from tidemark.pipeline.instants import epoch_ms, instant_text, utc_instant
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.found import found_tables
+from tidemark.runs.losses import Loss, find_losses
+from tidemark.storage.delta.by_hand import HandCommit
+from tidemark.storage.delta.notes import AcceptedNote, as_metadata
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.storage.warehouse import Warehouse
+
+_PROPERTY = "tidemark.accepted"
+
+
+def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
+    """What can be accepted; nothing is written. Raises AcceptanceRefused."""
+    warehouse = Warehouse.of(pipeline.name, settings)
+    found = tuple(loss for loss in find_losses(pipeline, warehouse) if loss.by_hand)
+    for loss in found:
+        if loss.name == BRONZE:
+            _check_judged(pipeline, warehouse, loss)
+    return found
+
+
+def accept_changes(
+    pipeline: Pipeline, settings: Settings, run_id: str, reason: str, by: str
+) -> tuple[Loss, ...]:
+    """Accept it, behind the lease; what was accepted. Gold stays as it is: an audit says what
+    differs from bronze now, and a backfill mends what is closed.
+
+    Raises AcceptanceRefused and LeaseHeld; nothing is written then.
+    """
+    with pipeline_lease(pipeline, settings, run_id, "acceptance", repairs=True) as lease:
+        found = changed_by_hand(pipeline, settings)
+        warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
+        for loss in found:
+            note = AcceptedNote(up_to=loss.by_hand[-1].version, reason=reason, by=by)
+            _accept(warehouse.table_at(loss.place), note)
+    return found
+
+
+@commit_point(
+    "changes by hand accepted",
+    after_a_kill="before: runs stop as before; after: they go on",
+)
+def _accept(place: TablePlace, note: AcceptedNote) -> None:
+    table = place.existing()
+    place.fence()
+    table.alter.set_table_properties(
+        {_PROPERTY: str(note.up_to)},
+        raise_if_not_exists=False,
+        commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
+    )
+
+
+def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> None:
+    """The stream takes what a commit only adds for new rows. Rows for closed windows are late to
+    it, and these windows are computed again; in open ones they would count a second time, or
+    without that anybody judged them."""
+    first = min(
+        table.operator.first_needed_ms(gold_state(table.gold.table).close_ms)
+        for table in found_tables(pipeline, warehouse)
+        if table.gold.table is not None
+    )
+    for commit in bronze.by_hand:
+        newest = list(_newest_events(commit, pipeline.source.event_time.column))
+        if any(event is None or event >= first for event in newest):
+            raise AcceptanceRefused(
+                f"{bronze.place} got rows by hand in {commit}, with event times from "
+                f"{instant_text(first)} on: the stream would take them for new rows of windows "
+                "that are open. Nothing was written. Put the table back from a backup; rows that "
+                "shall come in go through the source."
+            )
+
+
+def _newest_events(commit: HandCommit, column: str) -> Iterator[int | None]:
+    """The newest event of each file that a commit adds without removing any, in milliseconds; None
+    where its statistics do not tell."""
+    if commit.removed:
+        return
+    for added in commit.added:
+        stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
+        newest = stats.get("maxValues", {}).get(column)
+        yield None if newest is None else epoch_ms(utc_instant(newest))
