@@ -81,7 +81,8 @@ class PlacedSource(ABC):
 
     @abstractmethod
     def check(self, ingest: Checkpoint) -> None:
-        """Raise SourceNotFound where it is not there, or is not the one that was read so far.
+        """Raise SourceNotFound where it is not there, TableLost where it is not the one that was
+        read so far.
 
         Asked before a run writes anything.
         """

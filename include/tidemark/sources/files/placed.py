@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from tidemark.checkpoint.log import Checkpoint, SourceFile
-from tidemark.errors import SampleUnusable, SourceChanging, SourceNotFound
+from tidemark.errors import SampleUnusable, SourceChanging, SourceNotFound, TableLost
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import FilesSource, Pipeline
 from tidemark.pipeline.settings.storage_options import is_local, local_path
-from tidemark.pipeline.source_files import SourceFiles, has_pattern, split_files
+from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.count import count_plain
 from tidemark.sources.files.lines import read_lines
 from tidemark.sources.files.pattern import fixed_folder
-from tidemark.sources.files.unread import source_files, unread_files
+from tidemark.sources.files.unread import same_place, source_files, unread_files
 from tidemark.sources.source import LineCount, OriginColumn, PlacedSource, Reading
 from tidemark.storage.files import FileFacts, list_files, stat_files
 
@@ -43,6 +44,14 @@ class PlacedFiles(PlacedSource):
             raise SourceNotFound(
                 f"The source's folder {missing} does not exist. Nothing was read. Make the "
                 "folder, or correct source.files in the pipeline or root in the settings."
+            )
+        if place := self._read_elsewhere(ingest):
+            raise TableLost(
+                f"{ingest.uri} has read {place}, and the root is {self.places.root} now: it was "
+                "moved or copied. Files are known by their place, so all of them would be read "
+                "again, and bronze would hold each row twice. Nothing was read. Of a root that was "
+                "moved: put a link to it where it was, and set root in the settings back to that. "
+                "A copy can be read, but no run can go on in it."
             )
 
     def unread(self, ingest: Checkpoint) -> str | None:
@@ -101,6 +110,18 @@ class PlacedFiles(PlacedSource):
         """The batch's files as the engine listed them, and as they are now."""
         files = ingest.source_files(batch)
         return files, stat_files([file.uri for file in files], self.options)
+
+    def _read_elsewhere(self, ingest: Checkpoint) -> str | None:
+        """A file of the last batch that lies below another root; None where none does."""
+        pattern, last = pattern_of(self.pipeline), ingest.last_batch("offsets")
+        if is_uri(pattern) or last is None:
+            return None
+        below_root = f"/{fixed_folder(split_files(pattern).folder)}".rstrip("/") + "/"
+        root = same_place(self.places.root)
+        here = (normpath(root) if is_local(root) else root).rstrip("/") + below_root
+        places = [same_place(file.uri) for file in ingest.source_files(last)]
+        elsewhere = [place for place in places if not place.startswith(here)]
+        return next((place for place in elsewhere if below_root in place), None)
 
     def _missing_folder(self) -> str | None:
         folder = self.files.folder

@@ -53,12 +53,12 @@ def _read_files(ingest: Checkpoint) -> frozenset[str]:
     first = max(compacted, default=-1)
     lists = [f"{first}{_COMPACT}"] if compacted else []
     lists += [str(number) for number in range(first + 1, end + 1)]
-    return frozenset(_same_place(file.uri) for name in lists for file in ingest.listed_files(name))
+    return frozenset(same_place(file.uri) for name in lists for file in ingest.listed_files(name))
 
 
 def _files(pattern: FilePattern, options: Mapping[str, str]) -> Iterator[str]:
     for uri in list_files(pattern.folder, options):
-        place, folder = _same_place(uri), _same_place(pattern.folder)
+        place, folder = same_place(uri), same_place(pattern.folder)
         if pattern.takes(place.removeprefix(folder).strip("/").split("/")):
             yield place
 
@@ -87,6 +87,6 @@ def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
     return entry.is_symlink() and not Path(entry.path).exists()
 
 
-def _same_place(uri: str) -> str:
+def same_place(uri: str) -> str:
     """A place as text that is the same whoever wrote the URI."""
     return local_path(uri) if is_local(uri) else re.sub("^s3a:", "s3:", unquote(uri))
