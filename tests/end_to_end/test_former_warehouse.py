@@ -220,6 +220,10 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     assert {"held", "new"} <= teams(killed, "updated")
     check_all(spark, killed)
     assert queries(killed) == before
+    # From now on gold says what it rests on.
+    gold = DeltaTable(killed.places.gold("updated"))
+    query_id = before[str(Path(killed.places.query_checkpoint("updated", 1), "metadata"))]
+    assert gold.transaction_version(f"query/{query_id}") is not None
 
 
 def test_a_held_run_is_published_by_its_result_file(

@@ -20,14 +20,21 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.kit.running import SCHEDULED, Place, clicks, query, quiet, run_warm
+from tidemark.errors import AcceptanceRefused
 from tidemark.runs.losses import find_losses
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.storage.delta.notes import AcceptedNote, note_of
 from tidemark.storage.result_file import write_result
 from tidemark.streaming.jobs.stream import run_once
+from tidemark.upkeep.accept_changes import accept_changes
 
-MODES = ("update", "append", "complete")
+MODES = (
+    "update",
+    pytest.param("append", marks=pytest.mark.long),
+    pytest.param("complete", marks=pytest.mark.long),
+)
 LAST = 4
 
 
@@ -349,3 +356,52 @@ def test_what_is_lost_between_a_run_and_its_publish_stops_both(
     assert digests(place) == before
     # The next run, which would take what the held one left.
     check_stops(place, thing(place, name))
+
+
+def accept(place: Place, reason: str = "a wrong sensor") -> list[str]:
+    accepted = accept_changes(place.pipeline, place.settings, "acceptance", reason, "somebody")
+    return [loss.name for loss in accepted]
+
+
+def test_accepted_changes_stop_no_run_and_the_next_ones_do(
+    history: History, spark: SparkSession
+) -> None:
+    place = history.back()
+    DeltaTable(place.places.bronze).delete("key = 'a' AND amount = 1")
+    DeltaTable(place.places.rejects).delete("true")
+    assert accept(place) == ["bronze", "rejects"]
+    assert accept(place) == []
+    before = gold_of(place)
+    result = run_warm(spark, place, "accepted")
+    assert result.error is None, result.error
+    # Of the closed windows nothing changes but by a backfill.
+    assert gold_of(place)[:6] == before[:6]
+    status = pipeline_status(place.pipeline, place.settings, SCHEDULED)
+    assert status.state == "well", status
+    DeltaTable(place.places.bronze).delete("key = 'a' AND amount = 2")
+    check_stops(place, thing(place, "bronze"))
+
+
+def test_what_was_accepted_stands_in_the_table_s_log(history: History) -> None:
+    place = history.back()
+    deleted(history, "changes")
+    version = DeltaTable(place.places.changes("per_10m")).version()
+    accept(place, "doubled by a script")
+    note = note_of(DeltaTable(place.places.changes("per_10m")).history(1)[0])
+    assert note == AcceptedNote(up_to=version, reason="doubled by a script", by="somebody")
+
+
+def test_rows_that_were_added_by_hand_to_open_windows_are_not_accepted(history: History) -> None:
+    place = history.back()
+    appended_newest(place)
+    before = digests(place)
+    with pytest.raises(AcceptanceRefused, match="windows that are open"):
+        accept(place)
+    assert digests(place) == before
+    check_stops(place, thing(place, "bronze"))
+
+
+def appended_newest(place: Place) -> None:
+    table = DeltaTable(place.places.bronze)
+    rows = pa.table(table.to_pyarrow_table()).sort_by([("at", "descending")])
+    write_deltalake(table, rows.slice(0, 1), mode="append")

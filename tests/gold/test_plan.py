@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tidemark.errors import NotPublishable
-from tidemark.gold.pins import TableResult
+from tidemark.gold.pins import Support, TableResult
 from tidemark.gold.plan import GoldState, plan_publish
 
 GOLD = GoldState(version=7, changes=4, inputs={"bronze": 5}, close_ms=1_000, generation=1)
@@ -98,3 +99,37 @@ def test_bronze_is_noted_by_itself_only_once_gold_is_far_behind(behind: int, not
     inputs = {"bronze": GOLD.bronze + behind}
     plan = plan_publish(GOLD, pinned(changes=4, close_after_ms=0, inputs=inputs))
     assert plan.nothing_to_do is nothing
+
+
+RESTS_ON = {"changes": Support(id="c", at=4), "ingest": Support(id="q", at=-1)}
+
+
+def test_the_transactions_name_what_the_publish_rests_on() -> None:
+    plan = plan_publish(GOLD, pinned(rests_on=RESTS_ON))
+    assert plan.transactions == {
+        **plan_publish(GOLD, pinned()).transactions,
+        "identities": 1,
+        "changes/c": 4,
+        "ingest/q": -1,
+    }
+
+
+def test_what_it_rests_on_never_goes_back() -> None:
+    gold = replace(GOLD, identified=True, noted={"changes/c": 9, "ingest/other": 7})
+    assert plan_publish(gold, pinned(rests_on=RESTS_ON)).transactions["changes/c"] == 9
+
+
+@pytest.mark.parametrize(
+    ("noted", "nothing_to_do"),
+    [
+        ({"changes/c": 4}, True),
+        ({}, False),
+        ({"changes/other": 4}, False),
+        ({"changes/c": 3}, False),
+    ],
+)
+def test_gold_that_does_not_say_what_it_rests_on_gets_a_commit_that_does(
+    noted: dict[str, int], nothing_to_do: bool
+) -> None:
+    pins = pinned(changes=4, close_after_ms=1_000, inputs={"bronze": 5}, rests_on=RESTS_ON)
+    assert plan_publish(replace(GOLD, noted=noted), pins).nothing_to_do == nothing_to_do
