@@ -222,6 +222,7 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     assert queries(killed) == before
 
 
+@pytest.mark.long
 def test_a_held_run_is_published_by_its_result_file(
     spark: SparkSession, clicks: SamplePlace
 ) -> None:
