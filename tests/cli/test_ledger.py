@@ -90,6 +90,7 @@ def test_a_ledger_that_was_lost_is_built_anew_from_the_tables(ran: Place) -> Non
     assert {name for name, _, _ in lines(ran, causes)} == set(MODES)
 
 
+@pytest.mark.long
 def test_the_next_run_goes_on_after_a_rebuilt_ledger(spark: SparkSession, ran: Place) -> None:
     tidemark(ran, "rebuild", "clicks")
     before = lines(ran)

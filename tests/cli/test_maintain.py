@@ -139,9 +139,9 @@ def test_a_plan_changes_nothing_and_the_act_does_what_it_says(place: Place) -> N
     ("name", "call"),
     [
         ("compact_table", 1),
-        ("compact_table", 2),
-        ("keep_rows", 1),
-        ("write_checkpoint", 1),
+        pytest.param("compact_table", 2, marks=pytest.mark.long),
+        pytest.param("keep_rows", 1, marks=pytest.mark.long),
+        pytest.param("write_checkpoint", 1, marks=pytest.mark.long),
         ("remove", 1),
     ],
 )

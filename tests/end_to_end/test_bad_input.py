@@ -358,6 +358,7 @@ def test_a_file_much_older_than_those_already_read_is_read(
     assert sorted(place.bronze()["key"].to_pylist()) == ["new", "old"]
 
 
+@pytest.mark.long
 def test_a_name_with_a_colon_is_an_error_that_names_it_or_a_reject_where_folders_are_searched(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -191,6 +191,7 @@ def test_a_table_under_a_new_name_begins_with_bronze(spark: SparkSession, tmp_pa
     assert [one["amount"] for one in place.gold("per_10m").to_pylist()] == [1]
 
 
+@pytest.mark.long
 def test_a_batch_of_ingest_that_was_left_ends_by_the_contract_that_planned_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -226,6 +226,7 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     assert gold.transaction_version(f"query/{query_id}") is not None
 
 
+@pytest.mark.long
 def test_a_held_run_is_published_by_its_result_file(
     spark: SparkSession, clicks: SamplePlace
 ) -> None:

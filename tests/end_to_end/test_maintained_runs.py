@@ -53,6 +53,7 @@ def maintain(place: Place, keep: Maintenance = AT_ONCE) -> dict[str, Maintenance
     return {plan.name: plan for plan in plans}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", NUMBERS[:FEW])
 def test_what_runs_come_to_is_right_with_maintenance_in_between(
     spark: SparkSession, number: int

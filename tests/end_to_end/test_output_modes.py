@@ -41,6 +41,7 @@ def test_the_impressions_go_through_the_page_s_steps(impressions: Worked, mode: 
     assert steps_text(impressions.steps[mode], ADS) == table_under(PAGE, f"ads {mode}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_the_words_go_through_the_page_s_steps(words: Worked, mode: str) -> None:
     assert steps_text(words.steps[mode], WORDS) == table_under(PAGE, f"words {mode}")
@@ -52,11 +53,11 @@ def test_gold_is_the_page_s_in_each_mode(impressions: Worked) -> None:
     assert golds["append"] == table_under(PAGE, "gold append")
 
 
-@pytest.mark.parametrize("example", [ADS, WORDS], ids=["impressions", "words"])
+@pytest.mark.parametrize("example", ["impressions", pytest.param("words", marks=pytest.mark.long)])
 def test_closed_windows_are_the_same_in_all_modes_after_each_trigger(
-    impressions: Worked, words: Worked, example: Example
+    request: pytest.FixtureRequest, example: str
 ) -> None:
-    worked = impressions if example is ADS else words
+    worked = request.getfixturevalue(example)
     for triggers in zip(*(worked.steps[mode] for mode in MODES), strict=True):
         closed = [[_value(r) for r in one.gold if r["status"] != "provisional"] for one in triggers]
         assert closed[0] == closed[1] == closed[2]
@@ -76,6 +77,7 @@ def test_a_row_of_12_03_that_comes_after_12_12_still_counts(impressions: Worked,
     assert {("11:55", 222, 2), ("12:00", 222, 2)} <= told(later, ADS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_what_the_engine_drops_is_what_the_ledger_calls_late_windows(
     impressions: Worked, words: Worked, mode: str
@@ -127,6 +129,7 @@ def _close_before(result: Any) -> Any:
     return EPOCH + result.close_before_ms * MILLISECOND
 
 
+@pytest.mark.long
 def test_cat_2_is_emitted_at_12_10_and_removed_from_the_state(
     spark: SparkSession, words: Worked
 ) -> None:
@@ -155,10 +158,12 @@ def _minutes(instant: Any) -> str:
     return clock(instant.astimezone())
 
 
+@pytest.mark.long
 def test_a_newest_event_of_12_13_makes_the_watermark_12_03(words: Worked) -> None:
     assert [step.watermark for step in words.steps["update"]][2] == "12:03"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_the_watermark_never_goes_back(impressions: Worked, words: Worked, mode: str) -> None:
     for worked in (impressions, words):

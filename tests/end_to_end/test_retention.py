@@ -67,6 +67,7 @@ def test_dates_that_nothing_needs_leave_bronze_and_gold_stays(
         ]
 
 
+@pytest.mark.long
 def test_the_stream_reads_on_after_its_table_lost_dates(spark: SparkSession, place: Place) -> None:
     place.land("2.json", [row(0.02)])
     succeed(spark, place, "second")

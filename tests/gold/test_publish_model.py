@@ -75,7 +75,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(steps)
 def test_gold_is_what_the_model_says_after_each_publish(runs: list[Step]) -> None:
     """Old pins, published again, change nothing."""

@@ -49,7 +49,7 @@ def race(folder: str, begin: Any, judged: Any, ends: Any) -> None:
             ends.put((number, None))
 
 
-@pytest.mark.parametrize("racers", [2, 4])
+@pytest.mark.parametrize("racers", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_of_processes_that_take_a_lease_at_once_one_wins_each_round(
     folder: str, racers: int
 ) -> None:

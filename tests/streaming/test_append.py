@@ -129,7 +129,10 @@ def test_a_table_that_is_fenced_after_the_check_refuses_the_commit(
     assert DeltaTable(place).to_pyarrow_table().num_rows == 0
 
 
-@pytest.mark.parametrize("name", ["b", "s", "i", "l", "day", "at"])
+@pytest.mark.parametrize(
+    "name",
+    ["s", "at", *(pytest.param(name, marks=pytest.mark.long) for name in ("b", "i", "l", "day"))],
+)
 def test_readers_that_skip_files_by_what_the_commit_says_of_them_find_each_row(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_found_window_is_told_with_keys_and_values_and_what_to_do(
     assert "end after 2026-07-01T10:41:00Z are open" in told
 
 
+@pytest.mark.long
 def test_a_report_has_five_examples_however_many_windows_differ(
     spark: SparkSession, copied: Place
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_failed_check_keeps_a_backfill_from_gold_and_changes_until_somebody_ac
     ]
 
 
+@pytest.mark.long
 def test_what_a_killed_backfill_left_is_held_to_the_checks_too(
     spark: SparkSession, place: Place
 ) -> None:
@@ -194,6 +195,7 @@ def test_what_a_killed_backfill_left_is_held_to_the_checks_too(
     assert backfill(spark, place, at(10), at(10, 40)).published_windows == 2
 
 
+@pytest.mark.long
 def test_a_warning_lets_a_backfill_pass_and_is_told_and_so_is_the_range(
     spark: SparkSession, place: Place
 ) -> None:

@@ -109,6 +109,7 @@ def dates_read(
     return sorted(file.split("_event_date=")[1].split("/")[0] for file in files)
 
 
+@pytest.mark.long
 def test_of_sixty_dates_a_batch_of_one_date_reads_those_within_its_horizon(
     spark: SparkSession, bronze: str
 ) -> None:

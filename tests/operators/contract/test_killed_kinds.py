@@ -23,11 +23,12 @@ def job(place: KindPlace, run_id: str, *kill: str) -> JobEnd:
     ("when", "point"),
     [
         ("after", "recomputed windows"),
-        pytest.param("before", "recomputed windows", marks=pytest.mark.long),
-        pytest.param("before", "gold", marks=pytest.mark.long),
-        pytest.param("after", "gold", marks=pytest.mark.long),
+        ("before", "recomputed windows"),
+        ("before", "gold"),
+        ("after", "gold"),
     ],
 )
+@pytest.mark.long
 def test_killed_around_the_commit_of_a_row_that_goes_the_next_run_has_it_gone(
     tmp_path: Path, when: str, point: str
 ) -> None:

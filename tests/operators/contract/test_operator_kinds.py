@@ -44,14 +44,8 @@ if TYPE_CHECKING:
 LONG = pytest.mark.long
 POINTS = ("windows of the stream", "recomputed windows", "gold")
 
-# Of several forms of a kind one is run each time, the others with the long tests.
+# Windows run and are killed in many more ways elsewhere: here they run with the long tests.
 IN_SPARK = [
-    pytest.param(kind, id=name, marks=() if name in ("windows-update", "stretches") else LONG)
-    for name, kind in KINDS.items()
-]
-
-# Windows are killed in many more ways elsewhere.
-ENDED = [
     pytest.param(kind, id=name, marks=() if name == "stretches" else LONG)
     for name, kind in KINDS.items()
 ]
@@ -256,8 +250,8 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
     assert place.known() == kind.model(rows)
 
 
-@pytest.mark.parametrize("kind", ENDED)
-@pytest.mark.parametrize("when", ["before", "after"])
+@in_spark
+@pytest.mark.parametrize("when", [pytest.param("before", marks=LONG), "after"])
 def test_a_run_that_ends_at_a_point_and_goes_on_is_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, when: str
 ) -> None:

@@ -32,9 +32,9 @@ ONCE = {"unique": {"by": "key", "within": "1 hour"}}
 # Of a batch, what a repeat may not change; where it came from is compared as it is.
 OF_THE_RUN = ("_batch_time",)
 POINTS = [
-    ("accepted rows", "before"),
-    ("accepted rows", "after"),
-    ("rejected rows", "after"),
+    pytest.param(("accepted rows", "before"), marks=pytest.mark.long, id="accepted rows before"),
+    pytest.param(("accepted rows", "after"), id="accepted rows after"),
+    pytest.param(("rejected rows", "after"), marks=pytest.mark.long, id="rejected rows after"),
 ]
 
 
@@ -133,6 +133,7 @@ def test_every_row_is_in_one_of_bronze_and_rejects_with_where_it_comes_from(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("few", [None, 0])
 def test_what_is_read_is_accepted_or_rejected_whether_the_driver_or_tasks_write_it(
     spark: SparkSession, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int | None
@@ -154,6 +155,7 @@ def test_what_is_read_is_accepted_or_rejected_whether_the_driver_or_tasks_write_
         assert {world.where(one) for one in world.place.bronze().to_pylist()} <= where
 
 
+@pytest.mark.long
 def test_what_is_unread_is_what_the_next_run_reads(spark: SparkSession, world: World) -> None:
     source, ingest = world.place.pipeline, ingest_of(world)
     root = str(world.place.root)
@@ -175,7 +177,7 @@ def test_what_is_unread_is_what_the_next_run_reads(spark: SparkSession, world: W
     assert isinstance(look(run_of(world)), NothingNew)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=" ".join)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing_twice(
     spark: SparkSession, kind: str, tmp_path: Path, point: tuple[str, str]
 ) -> None:
@@ -202,7 +204,7 @@ def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing
     assert tables(world) == after
 
 
-@pytest.mark.parametrize("point", POINTS, ids=" ".join)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_part_that_vanished_before_its_batch_was_repeated_is_a_verdict(
     spark: SparkSession, world: World, point: tuple[str, str]
 ) -> None:
@@ -228,6 +230,7 @@ def test_a_part_that_vanished_before_its_batch_was_repeated_is_a_verdict(
     assert isinstance(look(run_of(world)), NothingNew)
 
 
+@pytest.mark.long
 def test_a_part_that_vanishes_while_it_is_read_is_a_verdict(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +253,7 @@ def test_a_part_that_vanishes_while_it_is_read_is_a_verdict(
     assert [key for _, key in accepted(world)] == ["stays"]
 
 
+@pytest.mark.long
 def test_a_batch_of_which_all_has_vanished_is_verdicts_alone(
     spark: SparkSession, world: World
 ) -> None:
@@ -260,7 +264,7 @@ def test_a_batch_of_which_all_has_vanished_is_verdicts_alone(
     assert (rows.read, rows.accepted, rows.rejected) == (1, 0, {world.lost: 1})
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_of_equal_rows_the_first_by_origin_counts_however_they_are_read(
     spark: SparkSession, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turned: bool
 ) -> None:
@@ -290,6 +294,7 @@ def test_of_equal_rows_the_first_by_origin_counts_however_they_are_read(
     assert all(str(first[-1]) in one["detail"] for one in repeats)
 
 
+@pytest.mark.long
 def test_rows_of_another_run_are_repeated_too(
     spark: SparkSession, kind: str, tmp_path: Path
 ) -> None:
@@ -302,6 +307,7 @@ def test_rows_of_another_run_are_repeated_too(
     assert world.repeated(repeat) == first
 
 
+@pytest.mark.long
 def test_a_row_of_a_vanished_part_that_bronze_has_is_still_repeated(
     spark: SparkSession, kind: str, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def rows_of(world: World) -> list[list[tuple[object, ...]]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", WORLDS)
 def test_killed_between_bronze_and_rejects_a_batch_is_finished_by_the_next_run(
     tmp_path: Path, kind: str
