@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -181,6 +182,8 @@ def test_a_demo_that_is_ended_while_spark_runs_leaves_no_process(number: signal.
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # Whoever started the tests may have it ignored (nohup, `&`), which is inherited.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         family = _family_with_spark(demo)

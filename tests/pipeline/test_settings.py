@@ -127,6 +127,7 @@ def test_what_cannot_be_a_root_is_refused(root: str) -> None:
         ("root: x\nspark: {spark.sql.session.timeZone: x}\n", "all times are UTC"),
         ("root: x\nspark: {sql.x: 1}\n", "begin with `spark"),
         ("root: x\nlease_seconds: 4\n", "lease_seconds: Input should be greater than or equal"),
+        ("root: x\nlease_seconds: 99999999999999999999\n", "lease_seconds: Input should be less"),
         ("root: x\nlease_second: 9\n", "Did you mean `lease_seconds`|nearest: `lease_seconds`"),
     ],
 )

@@ -41,6 +41,8 @@ from tidemark.pipeline.settings.storage_options import (
 from tidemark.pipeline.source_files import check_no_login, has_pattern, is_uri
 from tidemark.pipeline.yaml_file import read_document
 
+# In seconds. One that is left behind on another host keeps everybody waiting for twice its length.
+LONGEST_LEASE = 7 * 86_400
 FILE = Path("include/settings.yaml")
 
 
@@ -79,7 +81,7 @@ class Settings(BaseModel):
     pipelines: str
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
-    lease_seconds: int = Field(default=60, ge=5)
+    lease_seconds: int = Field(default=60, ge=5, le=LONGEST_LEASE)
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
 

@@ -27,8 +27,7 @@ from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.lease.lease import read_lease, this_process
-from tidemark.storage.lease.rules import judge_lease
-from tidemark.storage.lease.taking import living
+from tidemark.storage.lease.taking import decide
 from tidemark.storage.warehouse import Warehouse
 
 # How many runs count as recent.
@@ -123,7 +122,7 @@ def _lease(warehouse: Warehouse, now: datetime) -> HeldLease | None:
     if record is None or record.released:
         return None
     asking = this_process("status", "status")
-    return HeldLease(record, judge_lease(record, asking, living(record, asking.machine), now))
+    return HeldLease(record, decide(record, asking, now))
 
 
 def _newest_event(place: TablePlace, column: str) -> datetime | None:
