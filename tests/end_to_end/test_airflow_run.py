@@ -190,7 +190,8 @@ def test_a_demo_that_is_ended_while_spark_runs_leaves_no_process(number: signal.
         demo.send_signal(number)
         output, _ = demo.communicate(timeout=60)
     finally:
-        demo.kill()
+        demo.terminate()  # killed, it would leave Airflow running
+        demo.wait(60)
     assert demo.returncode == 128 + number, output
     assert "Stopping Airflow" in output
     assert not [process for process in family if process.is_running()]
