@@ -21,8 +21,8 @@ from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import write_bytes
 from tidemark.storage.warehouse import Warehouse
 
-# Names and examples come from outside. Should one ever become markup, the browser runs nothing,
-# fetches nothing and sends nothing.
+# Names and examples come from outside. Should one ever become markup, the browser runs nothing and
+# fetches nothing.
 _HEAD = """\
 <!doctype html>
 <html lang="en">
