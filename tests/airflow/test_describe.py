@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
+
+import pytest
+from markdown_it import MarkdownIt
+
 from tests.kit.running import clicks
 from tidemark.airflow.describe import describe
 from tidemark.pipeline.load import pipeline_from_mapping
@@ -38,3 +43,54 @@ def test_the_tables_whose_output_mode_is_not_update_are_said() -> None:
         "whole": table | {"output_mode": "complete", "accept_unbounded_state": True},
     }
     assert "- **output mode**: closing append, whole complete" in described(tables=tables)
+
+
+HOSTILE = "</p><script>x</script> [a](javascript:b) ![c](d) **e** `f` <g@h.i> &amp; \\| | <!-- # $"
+COLUMN = "<b>*x*|[y]!_z_~~"
+SQL = "max(`key` || '`` <i>` | &lt; **x** [a](b)')"
+
+
+class Shown(HTMLParser):
+    """What a page shows, and its elements."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.text = ""
+        self.feed(MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(markdown))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def shown(description: str, column: str, sql: str) -> Shown:
+    columns = {"at": "timestamp", "key": "string", column: "string"}
+    source = clicks()["source"] | {"columns": columns}
+    table = {
+        "window": {"length": "10 minutes"},
+        "group_by": [column],
+        "measures": {f"m{column}": sql},
+    }
+    told = described(description=description, source=source, tables={"per_10m": table})
+    return Shown("\n".join(told))
+
+
+def test_what_a_file_says_is_text_whatever_is_in_it() -> None:
+    found, plain = shown(HOSTILE, COLUMN, SQL), shown("plain", "x", "max(key)")
+    assert found.elements == plain.elements
+    for text in (HOSTILE, f"\n{COLUMN}\n", f"m{COLUMN} = {SQL}"):
+        assert text in found.text
+
+
+@pytest.mark.parametrize("text", ["# a", "- a", "1. a", "> a", "    a", "a\n---", "```a", "| a |"])
+def test_a_description_is_a_paragraph(text: str) -> None:
+    assert shown(text, "x", "max(key)").elements == shown("plain", "x", "max(key)").elements
+
+
+def test_a_bar_after_a_backslash_does_not_end_the_cell() -> None:
+    found = shown("plain", "x", r"max(if(key rlike 'a\|b', key, ''))")
+    assert found.elements == shown("plain", "x", "max(key)").elements
+    assert r"'a\\|b'" in found.text

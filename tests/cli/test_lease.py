@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,10 @@ from tests.storage.leases import (
 from tests.storage.test_fence import ONE
 from tidemark.cli.lease import lease_lines
 from tidemark.cli.main import app
+from tidemark.errors import LeaseUnreadable
 from tidemark.storage.lease.files import TakenFrom
-from tidemark.storage.lease.lease import LeaseRecord, read_lease
-from tidemark.storage.processes import mark_of
+from tidemark.storage.lease.lease import LeaseRecord, hold_lease, read_lease
+from tidemark.storage.processes import mark_of, noted
 
 
 @pytest.fixture
@@ -109,6 +111,56 @@ def test_a_lease_that_nobody_can_read_is_released_by_force_only(place: Place) ->
     assert not file.exists()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"expires_at": "9999-12-31T23:59:59Z"},
+        {"expires_at": "9999-12-31T23:59:59-23:00"},
+        {"taken_at": "0001-01-01T00:00:00+14:00"},
+        {"renewed_at": 10**20},
+        {"seconds": 1e300},
+        {"seconds": -60},
+        {"number": 10**20},
+        {"processes": [{"pid": 10**20, "started": 1}]},
+        {"processes": [{"pid": -1, "started": 1}]},
+        {"processes": [{"pid": 1, "started": -(10**20)}]},
+    ],
+    ids=str,
+)
+def test_numbers_and_times_that_no_run_writes_are_damage_with_a_way_out(
+    place: Place, change: dict[str, object]
+) -> None:
+    Path(place.places.lease).mkdir(parents=True)
+    file = Path(place.places.lease, f"{7:020}.json")
+    file.write_text(json.dumps(json.loads(left_by_another().model_dump_json()) | change))
+    told(place, file)
+
+
+def test_a_file_of_a_number_that_no_run_has_is_damage_with_a_way_out(place: Place) -> None:
+    leave(place.places.lease, left_by_another(released=True))
+    file = Path(place.places.lease, f"{'9' * 20}.json")
+    file.write_text(left_by_another(number=int("9" * 20)).model_dump_json())
+    told(place, file)
+
+
+def told(place: Place, damaged: Path) -> None:
+    """What reads the lease names the file; released by force, the pipeline can be worked on."""
+    for command in ("show", "release"):
+        refused = lease(command, "clicks")
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith(f"LeaseUnreadable: {damaged} is not a lease file")
+        assert "lease release --force" in refused.stderr
+    shown = CliRunner().invoke(app, ["status", "clicks"])
+    assert shown.exit_code == 26
+    assert "is not a lease file" in shown.output
+    with pytest.raises(LeaseUnreadable), hold_lease(place.places.lease, holder(), {}):
+        pass
+    assert lease("release", "clicks", "--force").exit_code == 0
+    assert not damaged.exists()
+    with hold_lease(place.places.lease, holder(), {}) as held:
+        assert held.number == 9
+
+
 def test_processes_of_another_machine_cannot_be_seen() -> None:
     told = lines(left_by_another(machine=ELSEWHERE))
     assert told["processes"].endswith("(of another machine or container: not to be seen from here)")
@@ -117,9 +169,21 @@ def test_processes_of_another_machine_cannot_be_seen() -> None:
 
 
 def test_what_the_next_run_would_do_follows_the_rules() -> None:
-    alive = left_by_another(processes=(mark_of(os.getppid()),))
-    assert lines(alive)["a run from here would"] == "wait: it is live"
-    assert lines(alive, 61)["a run from here would"].startswith("end its processes and take over: ")
+    with subprocess.Popen(["sleep", "300"]) as sleeper:
+        mark = mark_of(sleeper.pid)
+        assert mark is not None
+        alive = left_by_another(processes=(noted(mark),))
+        assert lines(alive)["a run from here would"] == "wait: it is live"
+        told = lines(alive, 61)["a run from here would"]
+        assert told.startswith("end its processes and take over: ")
+        unknown = left_by_another(processes=(mark,))
+        assert lines(unknown)["a run from here would"] == "wait: it is live"
+        told = lines(unknown, 61)["a run from here would"]
+        assert told.startswith(
+            f"refuse: it may be taken over, but process {sleeper.pid} was noted without its user "
+            "and command line, so nothing is signalled."
+        )
+        sleeper.kill()
     assert lines(left_by_another())["a run from here would"] == "take over: its processes are gone"
 
 

@@ -148,7 +148,9 @@ def test_a_signal_ends_all_that_the_command_started(tmp_path: Path, sent: signal
     first = f'(sh -c "{stubborn.replace("$", chr(92) + "$")}") & wait'
     code = (
         "import signal, sys\n"
+        # As in a terminal, also where whoever started the tests has them ignored (nohup, `&`).
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         "from tidemark.cli.submit import submit\n"
         "submit(['sh', '-c', sys.argv[1]], {'PATH': '/usr/bin:/bin'})"
     )

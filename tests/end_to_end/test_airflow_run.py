@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -181,13 +182,16 @@ def test_a_demo_that_is_ended_while_spark_runs_leaves_no_process(number: signal.
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # Whoever started the tests may have it ignored (nohup, `&`), which is inherited.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         family = _family_with_spark(demo)
         demo.send_signal(number)
         output, _ = demo.communicate(timeout=60)
     finally:
-        demo.kill()
+        demo.terminate()  # killed, it would leave Airflow running
+        demo.wait(60)
     assert demo.returncode == 128 + number, output
     assert "Stopping Airflow" in output
     assert not [process for process in family if process.is_running()]

@@ -219,6 +219,16 @@ def test_one_mistake_is_one_problem_with_its_place(
     assert message in found[0].message
 
 
+@pytest.mark.parametrize("store", ["s3://me:hush@b", "s3://me%3Ahush@b", "abfss://c:hu@sh@b"])
+def test_a_login_in_the_sources_address_is_refused_and_not_told(
+    problems: Problems, store: str
+) -> None:
+    (found,) = problems(("landing/clicks/", f"{store}/landing/"))
+    assert found.field == "source.files"
+    assert "has a user, password or port" in str(found)
+    assert not [secret for secret in ("hush", "sh@") if secret in str(found)]
+
+
 def test_all_problems_of_a_file_come_at_once_in_its_order(problems: Problems) -> None:
     found = problems(
         ("@hourly", "@never"),

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from tests.kit.running import clicks
 from tidemark.errors import SettingsInvalid
+from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.settings import Settings, load_settings, spark_conf
-from tidemark.pipeline.settings.storage_options import local_path, spark_uri
+from tidemark.pipeline.settings.storage_options import KNOWN, SHOWN, local_path, spark_uri
+from tidemark.streaming.session import session_conf
 
 REPOSITORY = Path(__file__).parents[2]
 S3 = {
@@ -123,6 +127,7 @@ def test_what_cannot_be_a_root_is_refused(root: str) -> None:
         ("root: x\nspark: {spark.sql.session.timeZone: x}\n", "all times are UTC"),
         ("root: x\nspark: {sql.x: 1}\n", "begin with `spark"),
         ("root: x\nlease_seconds: 4\n", "lease_seconds: Input should be greater than or equal"),
+        ("root: x\nlease_seconds: 99999999999999999999\n", "lease_seconds: Input should be less"),
         ("root: x\nlease_second: 9\n", "Did you mean `lease_seconds`|nearest: `lease_seconds`"),
     ],
 )
@@ -200,6 +205,113 @@ def test_no_secret_is_shown(file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(SettingsInvalid) as raised:
         load_settings(file)
     assert "s3cr3t" not in str(raised.value)
+
+
+HUSH = "hush-hush"
+# Each option that there is, but for those that may be shown.
+SECRET_OPTIONS = {
+    "AWS_ACCESS_KEY_ID": f"{HUSH}-id",
+    "AWS_SECRET_ACCESS_KEY": f"{HUSH}-key",
+    "AWS_SESSION_TOKEN": f"{HUSH}-token",
+    "AZURE_STORAGE_ACCOUNT_KEY": f"{HUSH}-azure",
+}
+
+
+def redacted(conf: dict[str, str]) -> dict[str, str]:
+    """What Spark shows of a session's settings: it looks for its pattern in name and value."""
+    pattern = re.compile(conf["spark.redaction.regex"])
+    return {
+        name: "***" if pattern.search(name) or pattern.search(value) else value
+        for name, value in conf.items()
+    }
+
+
+def test_a_secret_of_any_storage_option_is_shown_neither_by_settings_nor_by_spark(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {*SECRET_OPTIONS, *SHOWN} == set(KNOWN)
+    for name, value in {**SECRET_OPTIONS, "AZURE_STORAGE_ACCOUNT_NAME": "acc"}.items():
+        monkeypatch.setenv(f"TIDEMARK_STORAGE_OPTIONS__{name}", value)
+    settings = load_settings(file)
+    assert HUSH not in f"{settings!r} {settings}"
+    conf = session_conf(pipeline_from_mapping("clicks", clicks()), settings)
+    assert sum(HUSH in value for value in conf.values()) == len(SECRET_OPTIONS)
+    assert HUSH not in str(redacted(conf))
+    assert redacted(conf)["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.hadoop.fs.azure.account.key.acc.dfs.core.windows.net", HUSH),
+        ("spark.hadoop.fs.azure.sas.container.acc.blob.core.windows.net", HUSH),
+        ("spark.hadoop.fs.azure.sas.fixed.token.acc.dfs.core.windows.net", HUSH),
+        ("spark.hadoop.fs.azure.account.oauth2.client.secret", HUSH),
+        ("spark.hadoop.fs.azure.encryption.encoded.client-provided-key", HUSH),
+        ("spark.hadoop.fs.s3a.access.key", HUSH),
+        ("spark.hadoop.fs.s3a.encryption.key", HUSH),
+        ("spark.hadoop.fs.gs.auth.service.account.private.key", HUSH),
+        ("spark.ssl.keyPassword", HUSH),
+        ("spark.hadoop.fs.s3a.endpoint", f"http://user:{HUSH}@127.0.0.1:9000"),
+        ("spark.acme.dsn", f"connection_string={HUSH}"),
+    ],
+)
+def test_secrets_among_the_settings_of_spark_are_not_shown(name: str, value: str) -> None:
+    settings = Settings(root="/r", pipelines="/p", spark={name: value, "spark.sql.x": "shown"})
+    assert HUSH not in repr(settings)
+    assert "shown" in repr(settings)
+    conf = session_conf(pipeline_from_mapping("clicks", clicks()), settings)
+    assert conf[name] == value
+    assert HUSH not in str(redacted(conf))
+
+
+def test_a_pattern_of_ones_own_is_added_to_what_is_redacted() -> None:
+    own = {"spark.redaction.regex": "acme", "spark.acme": HUSH, "spark.hadoop.x.password": HUSH}
+    settings = Settings(root="/r", pipelines="/p", spark=own)
+    conf = session_conf(pipeline_from_mapping("clicks", clicks()), settings)
+    assert HUSH not in str(redacted(conf))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIDEMARK_ROOT", f"s3://user:{HUSH}@bucket/lake"),
+        ("TIDEMARK_ROOT", f"s3a://{HUSH}@bucket"),
+        ("TIDEMARK_ROOT", f"s3://user:{HUSH}/x@bucket"),
+        ("TIDEMARK_ROOT", f"gs://u%3A{HUSH}@bucket"),
+        ("TIDEMARK_ROOT", f"abfss://c:{HUSH}@acc.dfs.core.windows.net/x"),
+        ("TIDEMARK_STORAGE_OPTIONS__AWS_ENDPOINT_URL", f"http://user:{HUSH}@127.0.0.1:9000"),
+        ("TIDEMARK_STORAGE_OPTIONS__AWS_ENDPOINT_URL", f"user:{HUSH}@127.0.0.1:9000"),
+        ("TIDEMARK_CHECKS__DOCS_URL", f"https://user:{HUSH}@docs.example"),
+    ],
+)
+def test_a_login_in_an_address_is_refused_without_being_told(
+    file: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsInvalid) as raised:
+        load_settings(file)
+    told = f"{raised.value} {raised.value!r} {raised.value.__cause__!r}"
+    assert name.split("__")[0] in told
+    assert HUSH not in told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"AWS_SECRET_ACCESS_KEY: '{HUSH}",
+        f"AWS_SECRET_ACCESS_KEY: *{HUSH}",
+        f"AWS_SECRET_ACCESS_KEY: !{HUSH} x",
+        f"AWS_SECRET_ACCESS_KEY: {HUSH}: {HUSH}",
+        f"AWS_SECRET_ACCESS_KEY: !!int {HUSH}",
+        f"AWS_SECRET_ACCESS_KEY: [{HUSH}]",
+    ],
+)
+def test_a_settings_file_that_is_not_yaml_is_told_without_its_lines(file: Path, line: str) -> None:
+    file.write_text(f"root: s3://b\nstorage_options:\n  {line}\n")
+    with pytest.raises(SettingsInvalid, match=r"settings\.yaml:[34]|storage_options") as raised:
+        load_settings(file)
+    assert HUSH not in str(raised.value)
 
 
 def test_spark_names_an_s3_place_differently() -> None:

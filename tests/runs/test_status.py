@@ -22,6 +22,7 @@ from tidemark.runs.status.state import PipelineState
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.delta.notes import as_metadata
 from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
+from tidemark.storage.processes import mark_of
 
 NOW = BEGAN + timedelta(minutes=25)
 EVERY_TEN_MINUTES = clicks(schedule="*/10 * * * *")
@@ -184,6 +185,19 @@ def test_a_run_that_was_killed_is_told_by_the_lease_that_it_left(place: Place) -
         "run other (stream) on elsewhere did not come to its end (its processes are gone). The "
         "next run (`tidemark run clicks`) finishes what it left."
     )
+
+
+def test_a_lease_whose_processes_may_be_of_others_is_for_a_person(place: Place) -> None:
+    with HoldingProcess(f"{place.places.lease} of its own", "bystander", 60) as bystander:
+        mark = mark_of(bystander.process.pid)
+        assert mark is not None
+        leave(place.places.lease, left_by_another(processes=(mark,)))
+        found = told(place, T0 + timedelta(seconds=61))
+    assert found.state is PipelineState.STOPPED
+    assert found.next_step.startswith(
+        "run other (stream) on elsewhere did not come to its end: it may be taken over, but process"
+    )
+    assert "tidemark lease release --force" in found.next_step
 
 
 def test_a_lease_that_nobody_can_read_leaves_the_status_unknown(place: Place) -> None:

@@ -22,7 +22,7 @@ from tidemark.errors import (
     StorageUnavailable,
 )
 from tidemark.storage.lease import files as lease_files
-from tidemark.storage.lease.files import LeaseFolder, LeaseRecord
+from tidemark.storage.lease.files import HIGHEST_NUMBER, LeaseFolder, LeaseRecord
 from tidemark.storage.lease.lease import (
     Holder,
     Lease,
@@ -401,8 +401,12 @@ def test_a_lease_that_cannot_be_released_is_told_and_the_work_stands(
             left_by_another().model_dump_json().replace("12:01:00Z", "12:01:00"),
             "expires_at: Input should have timezone info",
         ),
+        (
+            left_by_another().model_dump_json().replace("2026-03-01T12:01", "9999-12-31T23:59"),
+            "expires_at: Value error, Input should be between the years 1970 and 2999",
+        ),
     ],
-    ids=["empty", "half", "of another number", "a time without a zone"],
+    ids=["empty", "half", "of another number", "a time without a zone", "the last day"],
 )
 def test_a_file_that_no_run_wrote_is_named_and_the_way_out_too(
     folder: str, content: str, reason: str
@@ -422,6 +426,15 @@ def test_a_file_that_no_run_wrote_is_named_and_the_way_out_too(
     assert fenced == [8]
     with hold_lease(folder, holder(), {}) as lease:
         assert lease.number == 9
+
+
+def test_where_no_number_is_left_that_is_said(folder: str) -> None:
+    leave(folder, left_by_another(number=HIGHEST_NUMBER, released=True))
+    with (
+        pytest.raises(LeaseUnreadable, match=r"has no number left.* remove that folder"),
+        hold_lease(folder, holder(), {}),
+    ):
+        pass
 
 
 def test_what_a_later_version_adds_to_a_file_is_passed_over(folder: str) -> None:

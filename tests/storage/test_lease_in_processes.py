@@ -19,13 +19,14 @@ import pytest
 from tests.storage.leases import (
     ELSEWHERE,
     HoldingProcess,
+    at,
     holder,
     leave,
     left_by_another,
 )
 from tidemark.errors import LeaseHeld
 from tidemark.storage.lease.lease import hold_lease, read_lease, utc_now
-from tidemark.storage.processes import mark_of
+from tidemark.storage.processes import mark_of, noted
 
 ROUNDS = 100
 
@@ -142,6 +143,34 @@ def test_a_reused_pid_is_not_hit(folder: str) -> None:
         with hold_lease(folder, holder("mine"), {}, on_takeover=print) as lease:
             assert lease.took_over is not None
             assert lease.took_over.because == "its processes are gone"
+        assert bystander.ask("check") == "held"
+
+
+@pytest.mark.parametrize(
+    ("noted_so", "why"),
+    [
+        ({"command": "0" * 64}, "has another command line than was noted"),
+        ({"command": None}, "was noted without its user and command line"),
+        ({"user": os.geteuid() + 1}, "is of another user"),
+    ],
+    ids=["command", "none", "user"],
+)
+@pytest.mark.parametrize("run_id", ["mine", "other"], ids=["earlier try", "run out"])
+def test_a_process_that_may_not_be_the_jobs_is_not_signalled_and_that_is_said(
+    folder: str, run_id: str, noted_so: dict[str, Any], why: str
+) -> None:
+    """A lease file can name any process of this host, by a pid and start that are its own."""
+    with HoldingProcess(f"{folder} of its own", "bystander", 60) as bystander:
+        assert bystander.heard() == "held 1"
+        mark = mark_of(bystander.process.pid)
+        assert mark is not None
+        named = replace(noted(mark), **noted_so)
+        leave(folder, left_by_another(run_id=run_id, processes=(named,)))
+        with (
+            pytest.raises(LeaseHeld, match=f"process {mark.pid} {why}, so nothing is signalled"),
+            hold_lease(folder, holder("mine"), {}, on_takeover=print, now=lambda: at(61)),
+        ):
+            pass
         assert bystander.ask("check") == "held"
 
 

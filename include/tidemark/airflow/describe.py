@@ -1,13 +1,18 @@
-"""A pipeline as the text that Airflow's UI shows with its Dag."""
+"""A pipeline as the text that Airflow's UI shows with its Dag: what its file says is text there,
+never Markdown or HTML."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline, Table, Watermark
 from tidemark.pipeline.names import BACKFILL_SUFFIX
 from tidemark.pipeline.places import Places
+
+# ASCII's punctuation: with a backslash before it, Markdown takes each for itself.
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
 def describe(pipeline: Pipeline, places: Places) -> str:
@@ -16,13 +21,13 @@ def describe(pipeline: Pipeline, places: Places) -> str:
     rows = [_row(name, table, places) for name, table in pipeline.tables.items()]
     return "\n".join(
         [
-            _cell(pipeline.description or pipeline.name),
+            _text(pipeline.description or pipeline.name),
             "",
-            f"- **source**: `{source.told}`, event time `{source.event_time.column}`",
+            f"- **source**: {_code(source.told)}, event time {_code(source.event_time.column)}",
             f"- **watermark**: {_watermark(pipeline.watermark)}",
             *_choices(pipeline),
-            f"- **accepted rows**: `{places.bronze}`",
-            f"- **rejected rows**: `{places.rejects}`",
+            f"- **accepted rows**: {_code(places.bronze)}",
+            f"- **rejected rows**: {_code(places.rejects)}",
             "",
             "| table | windows | keys | measures | gold |",
             "|---|---|---|---|---|",
@@ -52,22 +57,38 @@ def _choices(pipeline: Pipeline) -> Iterator[str]:
     """A line for each key that changes which rows count and which windows come out."""
     if unique := pipeline.source.unique:
         within = duration_text(unique.within)
-        yield f"- **unique**: `{unique.by}` within {within}; rows that repeat it are rejected"
+        yield f"- **unique**: {_code(unique.by)} within {within}; rows that repeat it are rejected"
     if pipeline.keep is not None:
         keep = duration_text(pipeline.keep)
         yield f"- **keep**: {keep}; older rows are rejected, older windows are frozen"
     modes = {name: table.output_mode for name, table in pipeline.tables.items()}
-    if others := [f"{name} {mode}" for name, mode in modes.items() if mode != "update"]:
+    if others := [f"{_text(name)} {mode}" for name, mode in modes.items() if mode != "update"]:
         yield f"- **output mode**: {', '.join(others)}"
 
 
 def _row(name: str, table: Table, places: Places) -> str:
-    measures = ", ".join(f"{measure} = `{sql}`" for measure, sql in table.measures.items())
-    keys = ", ".join(table.group_by)
-    cells = (name, table.rows_are, keys, measures, f"`{places.gold(name)}`")
-    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+    measures = ", ".join(
+        f"{_text(measure)} = {_code_in_cell(sql)}" for measure, sql in table.measures.items()
+    )
+    keys = ", ".join(_text(key) for key in table.group_by)
+    gold = _code_in_cell(places.gold(name))
+    return f"| {' | '.join((_text(name), _text(table.rows_are), keys, measures, gold))} |"
 
 
-def _cell(text: str) -> str:
-    """On one line, and without ending the cell: SQL has `|` and may have line breaks."""
-    return " ".join(text.split()).replace("|", "\\|")
+def _text(text: str) -> str:
+    """On one line, each character as itself."""
+    return _PUNCTUATION.sub(r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """On one line, between more backticks than it has together itself: SQL quotes names by them."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    space = " " * ("`" in (line[:1], line[-1:]))
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _code_in_cell(text: str) -> str:
+    """Without ending the cell, which a bar of the code would. One that has backslashes before it,
+    as in a pattern, is shown with twice as many."""
+    return re.sub(r"(\\*)\|", lambda bar: rf"{bar[1] * 2}\|", _code(text))

@@ -15,8 +15,8 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.storage.lease.files import time_text
 from tidemark.storage.lease.lease import LeaseRecord, read_lease, release_lease, this_process
-from tidemark.storage.lease.rules import Holder, judge_lease
-from tidemark.storage.lease.taking import living
+from tidemark.storage.lease.rules import Holder
+from tidemark.storage.lease.taking import decide, living
 
 lease = typer.Typer(
     help="The lease of a pipeline: of all that write to it, one works at a time.",
@@ -91,7 +91,7 @@ def release(
 def lease_lines(record: LeaseRecord, reader: Holder, now: datetime) -> dict[str, str]:
     """What there is to say of a lease, by its name for people."""
     alive = living(record, reader.machine)
-    verdict = judge_lease(record, reader, alive, now)
+    verdict = decide(record, reader, now)
     before = record.took_over
     took_over = (
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from tidemark.errors import PipelineInvalid
 # A report stays readable in a terminal and in Airflow's list of import errors.
 MOST_SHOWN = 25
 LONGEST_VALUE = 80
+# In a URL that a file should not have, as `s3://user:password@bucket`.
+_LOGIN = re.compile(r"(?<=://)[^/@\s]*(?::|%3A)\S*@", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -76,5 +79,5 @@ def _line(problem: Problem) -> str:
 
 
 def _short(value: str) -> str:
-    flat = " ".join(value.split())
+    flat = _LOGIN.sub("***@", " ".join(value.split()))
     return flat if len(flat) <= LONGEST_VALUE else flat[: LONGEST_VALUE - 1] + "…"

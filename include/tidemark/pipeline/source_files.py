@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 _GLOB = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -42,11 +43,27 @@ def has_pattern(text: str) -> bool:
     return bool(_GLOB.search(text))
 
 
+def check_no_login(uri: str) -> None:
+    """ValueError, which does not tell it, for the URI of a store with a user or password in it.
+
+    Places are shown everywhere. Azure's have a container before `@`; none has a port.
+    """
+    scheme, _, rest = uri.partition("://")
+    authority = unquote(rest.partition("/")[0])
+    if ":" in authority or ("@" in authority and not scheme.lower().startswith("abfs")):
+        raise ValueError(
+            "has a user, password or port in it; write SCHEME://BUCKET/FOLDER, and give keys in "
+            "TIDEMARK_STORAGE_OPTIONS"
+        )
+
+
 def _check_place(pattern: str) -> None:
     if not pattern.strip() or pattern != pattern.strip() or "\\" in pattern or "\n" in pattern:
         raise ValueError("is not a path; write it with `/`, as in `landing/clicks/*.json*`")
     if ".." in re.split(r"[/:]", pattern):
         raise ValueError("has `..`; a pipeline's files stay below the root, or are absolute URIs")
+    if is_uri(pattern):
+        check_no_login(pattern)
     if pattern.startswith(("/", "~")):
         raise ValueError(
             "is an absolute path; give a path below the root, or an absolute URI (file:///…)"

@@ -6,15 +6,18 @@ gives it to others later.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
 import psutil
+from pydantic import Field
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
@@ -25,10 +28,16 @@ _SPARK_PROGRAMS = "org.apache.spark.deploy."
 @dataclass(frozen=True)
 class ProcessMark:
     """One process: `started` is in clock ticks since the boot, which no change of the wall
-    clock moves (psutil's and ps's start times move with it)."""
+    clock moves (psutil's and ps's start times move with it).
 
-    pid: int
-    started: int
+    `user` and `command`, a digest of the command line, are for marks that are written down
+    (`noted`): whoever reads one must not end whatever it happens to name.
+    """
+
+    pid: Annotated[int, Field(ge=1, lt=2**31)]
+    started: Annotated[int, Field(ge=0, lt=2**63)]
+    user: int | None = field(default=None, compare=False)
+    command: str | None = field(default=None, compare=False)
 
 
 def this_machine() -> str:
@@ -48,6 +57,26 @@ def mark_of(pid: int) -> ProcessMark | None:
         if fields[0] not in "ZX":
             return ProcessMark(pid, int(fields[19]))
     return None
+
+
+def noted(mark: ProcessMark) -> ProcessMark:
+    """The mark with whose process it is and how it was started, as far as can be seen."""
+    with suppress(OSError, psutil.Error):
+        line = Path(f"/proc/{mark.pid}/cmdline").read_bytes()
+        user = psutil.Process(mark.pid).uids().effective
+        return replace(mark, user=user, command=hashlib.sha256(line).hexdigest())
+    return mark
+
+
+def why_not_to_end(mark: ProcessMark) -> str | None:
+    """Why the living process of this mark may be another than the one that was noted, or is not
+    ours to end; None where it may be ended."""
+    if mark.user is None or mark.command is None:
+        return "was noted without its user and command line"
+    found = noted(mark)
+    if not found.user == mark.user == os.geteuid():
+        return "is of another user"
+    return None if found.command == mark.command else "has another command line than was noted"
 
 
 def is_alive(mark: ProcessMark) -> bool:

@@ -10,6 +10,7 @@ from tidemark.errors import EngineMissing
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.settings.settings import Settings, spark_conf
+from tidemark.pipeline.settings.spark import REDACTION, redacted_too
 from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, provider_class
 
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
@@ -70,6 +71,7 @@ def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
         conf["spark.sql.shuffle.partitions"] = str(pipeline.advanced.shuffle_partitions)
     if pipeline.advanced.state.store is not None:
         conf[PROVIDER] = provider_class(pipeline.advanced.state.store)
+    conf[REDACTION] = redacted_too(conf.get(REDACTION))
     conf[KEPT_BY_ENGINE] = str(kept_batches(pipeline, settings))
     return {**conf, **FIXED}
 

@@ -8,7 +8,9 @@ TIDEMARK_* variable, so that the same pipeline runs in test and in production.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -24,7 +26,7 @@ from pydantic import (
 )
 
 from tidemark.errors import SettingsInvalid
-from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.settings.environment import PREFIX, read_environment
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.spark import as_text, check_spark_setting, is_secret
@@ -36,9 +38,11 @@ from tidemark.pipeline.settings.storage_options import (
     local_path,
     spark_options,
 )
-from tidemark.pipeline.source_files import has_pattern, is_uri
+from tidemark.pipeline.source_files import check_no_login, has_pattern, is_uri
 from tidemark.pipeline.yaml_file import read_document
 
+# In seconds. One that is left behind on another host keeps everybody waiting for twice its length.
+LONGEST_LEASE = 7 * 86_400
 FILE = Path("include/settings.yaml")
 
 
@@ -60,7 +64,7 @@ class Checks(BaseModel):
 
     max_rows: int = Field(default=500_000, ge=0)
     keep_docs: int = Field(default=30, ge=1)
-    docs_url: str | None = Field(default=None, pattern=r"^https?://[^?#\s]+$")
+    docs_url: str | None = Field(default=None, pattern=r"^https?://[^?#@\s]+$")
 
 
 class Settings(BaseModel):
@@ -77,7 +81,7 @@ class Settings(BaseModel):
     pipelines: str
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
-    lease_seconds: int = Field(default=60, ge=5)
+    lease_seconds: int = Field(default=60, ge=5, le=LONGEST_LEASE)
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
 
@@ -113,8 +117,8 @@ class Settings(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield "root", self.root
         yield "pipelines", self.pipelines
-        yield "storage_options", _masked(self.storage_options, lambda name: name not in SHOWN)
-        yield "spark", _masked(self.spark, is_secret)
+        yield "storage_options", _masked(self.storage_options, lambda name, _: name not in SHOWN)
+        yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
         yield "lease_seconds", self.lease_seconds
         yield "maintenance", self.maintenance
         yield "checks", self.checks
@@ -179,7 +183,7 @@ def _file_values(file: Path) -> dict[str, Any]:
     document = read_document(file)
     unknown = [key for key in document.content if key not in Settings.model_fields]
     known = tuple(Settings.model_fields)
-    problems = document.problems + [
+    problems = [_without_the_line(problem) for problem in document.problems] + [
         document.problem(
             (key,),
             f"is not a known key; allowed: {', '.join(known)}",
@@ -196,6 +200,12 @@ def _file_values(file: Path) -> dict[str, Any]:
         if isinstance(given := values.get(name), str) and given and not is_uri(given):
             values[name] = str(file.parent / Path(given).expanduser())
     return values
+
+
+def _without_the_line(problem: Problem) -> Problem:
+    """What YAML cannot read, or quotes in its message, may be a secret."""
+    message = re.sub(r"(['\"]).*\1", "…", problem.message)
+    return replace(problem, value=None, message=message)
 
 
 def _report(file: Path | None, error: ValidationError, from_variables: set[str]) -> str:
@@ -225,6 +235,7 @@ def _normal_root(root: str) -> str:
         raise ValueError("has a character of file patterns (* ? [ ] { })")
     if is_local(root):
         return _absolute_path(local_path(root))
+    check_no_login(root)
     scheme, rest = root.split(":", maxsplit=1)
     scheme = "s3" if scheme.lower() == "s3a" else scheme.lower()
     if not rest.startswith("//") or not rest.strip("/"):
@@ -232,5 +243,5 @@ def _normal_root(root: str) -> str:
     return f"{scheme}:{rest.rstrip('/')}"
 
 
-def _masked(values: Mapping[str, str], hidden: Any) -> dict[str, str]:
-    return {name: "***" if hidden(name) else value for name, value in values.items()}
+def _masked(values: Mapping[str, str], hidden: Callable[[str, str], bool]) -> dict[str, str]:
+    return {name: "***" if hidden(name, value) else value for name, value in values.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _TIME = "all times are UTC"
@@ -36,7 +37,14 @@ FIXED: Mapping[str, str] = {
     "spark.sql.streaming.unsupportedoperationcheck": "it keeps wrong results out",
     "spark.sql.legacy.timeparserpolicy": "a row must be judged the same in every run",
 }
-_SECRET = ("password", "secret", "token", "access.key", "account.key", "credential")
+# As Java and Python read it. The last is a login in a URL: names and values are held to it.
+_SECRET = (
+    "(?i)secret|passw(or)?d|passphrase|token|credential|signature|connection[._-]?string|[._]sas[._]"
+    "|(access|account|private|shared|storage|encryption|provided|api)[._-]?key"
+    r"|://[^/@\s]*:[^/@\s]*@"
+)
+# Its own default knows neither Azure's keys nor logins in URLs.
+REDACTION = "spark.redaction.regex"
 
 
 def check_spark_setting(name: str) -> None:
@@ -61,6 +69,12 @@ def as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def is_secret(name: str) -> bool:
-    """Does a setting of this name hold what must never be shown?"""
-    return any(word in name.lower().replace("_", ".") for word in _SECRET)
+def is_secret(text: str) -> bool:
+    """Is this the name of what must never be shown, or a value that holds some of it?"""
+    return bool(re.search(_SECRET, text))
+
+
+def redacted_too(given: str | None) -> str:
+    """The pattern by which Spark masks what it shows in its UI, logs and event logs: by the name
+    of a setting or by its value. One that somebody has set is added to."""
+    return f"{_SECRET}|{given}" if given else _SECRET

@@ -58,6 +58,11 @@ def check_storage_options(options: Mapping[str, str]) -> None:
             raise ValueError(
                 f"`{name}` has no translation for Spark{hint}; allowed: {', '.join(KNOWN)}"
             )
+    if "@" in options.get("AWS_ENDPOINT_URL", ""):
+        raise ValueError(
+            "`AWS_ENDPOINT_URL` has a user or password in it, which would be shown; give them as "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     for one, other in _PAIRS:
         if one in options and other not in options:
             raise ValueError(f"`{one}` needs `{other}` beside it")

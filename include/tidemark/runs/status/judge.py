@@ -79,6 +79,11 @@ def _left_by(
     name: str, lease: HeldLease | None, runs: Sequence[RecentRun], unpublished: int
 ) -> Standing:
     """What the last run left behind."""
+    if lease is not None and lease.verdict.act is Act.REFUSE:
+        return Standing(
+            PipelineState.STOPPED,
+            f"{lease.summary} did not come to its end: {lease.verdict.because}.",
+        )
     if lease is not None:
         return Standing(
             PipelineState.KILLED,

@@ -28,8 +28,7 @@ from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.lease.lease import read_lease, this_process
-from tidemark.storage.lease.rules import judge_lease
-from tidemark.storage.lease.taking import living
+from tidemark.storage.lease.taking import decide
 from tidemark.storage.warehouse import Warehouse
 
 # How many runs count as recent.
@@ -101,15 +100,18 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     # Before the tables: a run that ends in between is not told as one that was killed.
     lease = _lease(warehouse, now)
     runs = recent_runs(warehouse.runs.open(), name, RECENT)
+    at_work = lease is not None and lease.at_work
+    # Tables that were changed by hand may be such as cannot be read as ours are.
+    losses = () if at_work else find_losses(pipeline, warehouse)
     tables = tuple(
         table_status(table, operator_of(pipeline, table), warehouse, runs)
-        for table in pipeline.tables
+        for table in (pipeline.tables if not losses else ())
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
-    at_work = lease is not None and lease.at_work
-    losses = () if at_work else find_losses(pipeline, warehouse)
     unpublished = sum(table.unpublished for table in tables)
     found = judge_pipeline(name, lease, runs, unpublished, due, losses)
+    if losses:
+        return PipelineStatus(name, found.state, found.next_step, runs=runs)
     event_time = pipeline.source.event_time.column
     return PipelineStatus(
         name,
@@ -127,7 +129,7 @@ def _lease(warehouse: Warehouse, now: datetime) -> HeldLease | None:
     if record is None or record.released:
         return None
     asking = this_process("status", "status")
-    return HeldLease(record, judge_lease(record, asking, living(record, asking.machine), now))
+    return HeldLease(record, decide(record, asking, now))
 
 
 def _newest_event(place: TablePlace, column: str) -> datetime | None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import LeaseUnreadable, StorageUnavailable
+from tidemark.pipeline.settings.settings import LONGEST_LEASE
 from tidemark.storage.files import (
     FileInTheWay,
     FileMissing,
@@ -27,9 +29,21 @@ from tidemark.storage.files import (
 )
 from tidemark.storage.processes import ProcessMark
 
-_NAME = re.compile(r"(?:^|/)(\d{20})\.json$")
+_NAME = re.compile(r"(?:^|/)([0-9]{20})\.json$")
+# More than runs can take; what is above fits no table's property and leaves no next number.
+HIGHEST_NUMBER = 10**18
 # A file may be removed between listing and reading, each time by an owner of a higher number.
 _LOOKS = 10
+
+
+def _countable(instant: datetime) -> datetime:
+    """At the ends of the calendar neither a time zone nor the lease's length can be added."""
+    if not 1970 <= instant.year < 3000:
+        raise ValueError("Input should be between the years 1970 and 2999")
+    return instant
+
+
+_Time = Annotated[AwareDatetime, AfterValidator(_countable)]
 
 
 class TakenFrom(BaseModel):
@@ -60,10 +74,10 @@ class LeaseRecord(BaseModel):
     host: str
     machine: str
     processes: tuple[ProcessMark, ...] = Field(min_length=1)
-    seconds: float
-    taken_at: AwareDatetime
-    renewed_at: AwareDatetime
-    expires_at: AwareDatetime
+    seconds: float = Field(gt=0, le=LONGEST_LEASE)
+    taken_at: _Time
+    renewed_at: _Time
+    expires_at: _Time
     released: bool = False
     fence_due: bool = False
     took_over: TakenFrom | None = None
@@ -77,9 +91,8 @@ class LeaseFolder:
     options: Options
 
     def numbers(self) -> tuple[int, ...]:
-        """The numbers that have a file, highest first."""
-        found = (_NAME.search(place) for place in list_files(self.uri, self.options))
-        return tuple(sorted((int(match[1]) for match in found if match), reverse=True))
+        """The numbers that have a file, highest first; those that no run gives are left out."""
+        return tuple(number for number in self._all_numbers() if number <= HIGHEST_NUMBER)
 
     def highest(self) -> int:
         """The number of the lease; 0 where none was ever taken."""
@@ -91,8 +104,12 @@ class LeaseFolder:
         Raises LeaseUnreadable where its file is not one of ours.
         """
         for _ in range(_LOOKS):
-            if not (number := self.highest()):
+            number = next(iter(self._all_numbers()), 0)
+            if not number:
                 return None
+            if number > HIGHEST_NUMBER:
+                reason = f"no run gives a number above {HIGHEST_NUMBER}"
+                raise LeaseUnreadable(_unreadable(self.place(number), reason))
             try:
                 return self.read(number)
             except FileMissing:
@@ -139,13 +156,19 @@ class LeaseFolder:
         after_a_kill="before and after: a lease as above; files of lower numbers count for nothing",
     )
     def remove_below(self, number: int) -> None:
-        """Remove what lower numbers left; for the owner of `number` only."""
-        lower = [self.place(other) for other in self.numbers() if other < number]
-        remove_files(lower, self.options)
+        """Remove what lower numbers left, and what no run can have; for the owner of `number`
+        only."""
+        found = self._all_numbers()
+        gone = [other for other in found if other < number or other > HIGHEST_NUMBER]
+        remove_files(map(self.place, gone), self.options)
 
     def place(self, number: int) -> str:
         """The file of a number."""
         return f"{self.uri}/{number:020}.json"
+
+    def _all_numbers(self) -> list[int]:
+        found = (_NAME.search(place) for place in list_files(self.uri, self.options))
+        return sorted((int(match[1]) for match in found if match), reverse=True)
 
     def _holds(self, record: LeaseRecord) -> bool:
         try:

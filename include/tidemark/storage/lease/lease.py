@@ -24,7 +24,7 @@ from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.held import Clock, Lease, OnLapse
 from tidemark.storage.lease.rules import Act, Holder
 from tidemark.storage.lease.taking import living, take, take_by_force
-from tidemark.storage.processes import mark_of, spark_parent, this_machine
+from tidemark.storage.processes import mark_of, noted, spark_parent, this_machine
 
 __all__ = ["Holder", "Lease", "LeaseRecord", "hold_lease", "living", "read_lease",
            "release_lease", "this_process"]  # fmt: skip
@@ -49,7 +49,7 @@ def this_process(run_id: str, purpose: str) -> Holder:
     own = mark_of(os.getpid())
     assert own is not None
     jvm = spark_parent()
-    processes = (own, jvm) if jvm else (own,)
+    processes = tuple(noted(mark) for mark in (own, jvm) if mark)
     return Holder(run_id, purpose, platform.node(), this_machine(), processes)
 
 

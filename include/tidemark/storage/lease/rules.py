@@ -7,6 +7,8 @@
 | live, its processes alive | wait | wait |
 | run out, its processes alive | end them, take over | wait for the margin, take over |
 | live or run out, its processes gone | take over | as above |
+
+Where processes are to be ended that may not be the lease's own, `taking.decide` makes it a refusal.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Act(Enum):
     TAKE_OVER = "take over"
     END_AND_TAKE_OVER = "end its processes and take over"
     WAIT = "wait"
+    REFUSE = "refuse"
 
 
 @dataclass(frozen=True)

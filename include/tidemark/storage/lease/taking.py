@@ -5,13 +5,30 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tidemark.errors import LeaseHeld, LeaseUnreadable, TidemarkError
-from tidemark.storage.lease.files import LeaseFolder, LeaseRecord, TakenFrom, described
+from tidemark.storage.files import FileMissing
+from tidemark.storage.lease.files import (
+    HIGHEST_NUMBER,
+    LeaseFolder,
+    LeaseRecord,
+    TakenFrom,
+    described,
+)
 from tidemark.storage.lease.held import Clock, Lease, OnLapse
 from tidemark.storage.lease.rules import Act, Holder, LeaseDecision, judge_lease
-from tidemark.storage.processes import ProcessMark, end_processes, is_alive, own_line
+from tidemark.storage.processes import (
+    ProcessMark,
+    end_processes,
+    is_alive,
+    own_line,
+    why_not_to_end,
+)
 
 # Between SIGTERM and SIGKILL for the processes of the owner before.
 GRACE = 5.0
+_NOT_ENDED = (
+    "it may be taken over, but {}, so nothing is signalled. End what is the run's, or, when "
+    "nothing works on the pipeline, `tidemark lease release --force PIPELINE`"
+)
 
 
 def living(record: LeaseRecord, machine: str) -> tuple[ProcessMark, ...]:
@@ -34,8 +51,8 @@ def take(
     Processes are ended before the number is taken: the new owner never works beside them.
     """
     found = files.newest()
-    verdict = _verdict(found, holder, now())
-    if found and verdict.act is Act.WAIT:
+    verdict = decide(found, holder, now())
+    if found and verdict.act in (Act.WAIT, Act.REFUSE):
         raise LeaseHeld(_held_text(files, found, verdict))
     if found and verdict.act not in may:
         raise LeaseHeld(_not_for_this_text(files, found, verdict, holder))
@@ -54,17 +71,26 @@ def take_by_force(
     verdict = LeaseDecision(Act.TAKE_OVER, "it was released by force")
     try:
         from_whom = _taken_from(files.read(number), verdict)
-    except LeaseUnreadable:
+    except (LeaseUnreadable, FileMissing):
         from_whom = TakenFrom(number=number, run_id="?", purpose="?", host="?",
                               because="its file could not be read")  # fmt: skip
     return _create(files, holder, number + 1, seconds, from_whom, on_lapse, now)
 
 
-def _verdict(found: LeaseRecord | None, holder: Holder, now: datetime) -> LeaseDecision:
+def decide(found: LeaseRecord | None, holder: Holder, now: datetime) -> LeaseDecision:
+    """What the holder would do with this lease now, its processes looked at.
+
+    A lease file may have been damaged or written by anybody: a process that it names is ended only
+    if it is of this user, and has the start and the command line that the lease's owner noted.
+    """
     alive = living(found, holder.machine) if found else ()
     if found and not found.released and {mark.pid for mark in alive} & set(own_line()):
         return LeaseDecision(Act.WAIT, "that is this process, or one that started it")
-    return judge_lease(found, holder, alive, now)
+    decision = judge_lease(found, holder, alive, now)
+    others = [f"process {mark.pid} {why}" for mark in alive if (why := why_not_to_end(mark))]
+    if decision.act is Act.END_AND_TAKE_OVER and others:
+        return LeaseDecision(Act.REFUSE, _NOT_ENDED.format(", ".join(others)))
+    return decision
 
 
 def _create(
@@ -76,6 +102,11 @@ def _create(
     on_lapse: OnLapse,
     now: Clock,
 ) -> Lease:
+    if number > HIGHEST_NUMBER:
+        raise LeaseUnreadable(
+            f"The lease {files.uri} has no number left, so no run gave its last one. Nothing was "
+            "written. When you are sure that nothing works on the pipeline, remove that folder."
+        )
     at = now()
     record = LeaseRecord(
         number=number,

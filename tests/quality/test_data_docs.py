@@ -1,0 +1,81 @@
+"""Data Docs: what comes from rows, pipeline files and run ids is text in them, and nothing runs."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.windows import at, window
+from tests.quality.held import Held
+
+HOSTILE = """</td></table><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;$key"""
+LINK = "[here](javascript:alert(3)) <b>bold</b>"
+
+
+class Page(HTMLParser):
+    """A page's elements with the names of their attributes, its links, and what it shows."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, ...]] = []
+        self.links: list[str] = []
+        self.policy = ""
+        self.text = ""
+        self.feed(place.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        self.elements.append((tag, *told))
+        self.links += [told[name] for name in ("href", "src") if name in told]
+        if told.get("http-equiv") == "Content-Security-Policy":
+            self.policy = told["content"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def pages(root: Path, value: str, note: str, run_id: str) -> tuple[Page, Page]:
+    """The index and the table's page of a run whose row, checks and id say this."""
+    total = {"column": "total", "max_value": 1, "notes": note}
+    checks: list[Any] = [
+        {"ExpectColumnValuesToBeInSet": {"column": "key", "value_set": ["a", value]}},
+        {"ExpectColumnValuesToMatchRegex": {"column": "key", "regex": f"^{note}$"}},
+        {"ExpectColumnDistinctValuesToBeInSet": {"column": "key", "value_set": [note]}},
+        {"ExpectColumnMostCommonValueToBeInSet": {"column": "key", "value_set": [note]}},
+        {"ExpectCompoundColumnsToBeUnique": {"column_list": ["key", "window_date"]}},
+        {"ExpectColumnMaxToBeBetween": total},
+    ]
+    held = Held(root, [{"warn": check} for check in checks])
+    rows = [window(at(10, 10 * n), key=key, total=5) for n, key in enumerate((value, value, "b"))]
+    index = held.gated(held.run(*rows, run_id=run_id)).validation.data_docs
+    assert index is not None
+    return Page(Path(index)), Page(Path(index).with_name("per_10m.html"))
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["index", "table"])
+def test_no_element_of_a_page_comes_from_data_which_it_shows_as_text(
+    number: int, tmp_path: Path
+) -> None:
+    page = pages(tmp_path / "hostile", HOSTILE, LINK, f"run {HOSTILE}")[number]
+    plain = pages(tmp_path / "plain", "plain", "note", "run")[number]
+    assert page.elements == plain.elements
+    assert f"run {HOSTILE}" in page.text
+    if number:
+        assert page.text.count(HOSTILE) > 5
+        assert f"values must match this regular expression: ^{LINK}$" in " ".join(
+            page.text.split()
+        ), "the check's own"
+
+
+def test_a_page_loads_nothing_and_its_policy_lets_nothing_run(tmp_path: Path) -> None:
+    for page in pages(tmp_path, HOSTILE, LINK, "run"):
+        told = dict(part.strip().split(" ", 1) for part in page.policy.split(";"))
+        assert told.pop("style-src") == "'unsafe-inline'"
+        assert set(told) == {"default-src", "base-uri", "form-action"}
+        assert set(told.values()) == {"'none'"}
+        assert set(page.links) <= {"index.html", "per_10m.html"}
+        assert not {"script", "img", "link", "iframe", "form"} & {one[0] for one in page.elements}
+        assert not [one for one in page.elements if any(name.startswith("on") for name in one[1:])]
