@@ -16,7 +16,7 @@ from tidemark.pipeline.expressions.sql import check_derived, check_measure
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.state import PROVIDER
-from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.source_files import own_place
 from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
@@ -41,8 +41,8 @@ def find_broken_rules(document: Document, name: str, usable: Section) -> list[Pr
 
 def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
     files = source.get("files")
-    if isinstance(files, str) and not is_uri(files) and files.split("/")[0] == name:
-        message = "lies in the pipeline's own folder, where its tables are"
+    if isinstance(files, str) and (own := own_place(files, name)):
+        message = f"lies in `{own}`, the platform's own folder; land files beside it"
         yield document.problem(("source", "files"), message, value=files)
 
 

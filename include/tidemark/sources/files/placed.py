@@ -19,6 +19,7 @@ from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.count import count_plain
 from tidemark.sources.files.lines import read_lines
+from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.pattern import fixed_folder
 from tidemark.sources.files.unread import source_files, unread_files
 from tidemark.sources.source import LineCount, OriginColumn, PlacedSource, Reading
@@ -44,6 +45,7 @@ class PlacedFiles(PlacedSource):
                 f"The source's folder {missing} does not exist. Nothing was read. Make the "
                 "folder, or correct source.files in the pipeline or root in the settings."
             )
+        check_reaches_no_own_place(self.files, self.places)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         unread = unread_files(self.files, ingest)
