@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from tidemark.errors import PipelineInvalid
 
 # A report stays readable in a terminal and in Airflow's list of import errors.
 MOST_SHOWN = 25
 LONGEST_VALUE = 80
+# So many known names are compared with one that is not; a file can have thousands of each.
+_MOST_COMPARED = 100
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
     `likeness` is difflib's ratio: 1 for equal names, 0 for names with nothing in common.
     """
-    by_folded = {candidate.lower(): candidate for candidate in known}
+    by_folded = {candidate.lower(): candidate for candidate in islice(known, _MOST_COMPARED)}
     matches = difflib.get_close_matches(name.lower(), by_folded, n=1, cutoff=likeness)
     return by_folded[matches[0]] if matches else None
 

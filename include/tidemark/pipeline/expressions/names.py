@@ -97,7 +97,7 @@ def column_faults(root: exp.Expr, scope: Scope) -> Iterator[Fault]:
         known = scope.get(parts[0].name.lower())
         if known is None:
             names = [other.name for other in scope.values()]
-            message = f"`{parts[0].name}` is not a column; known: {_listed(names)}"
+            message = f"`{parts[0].name}` is not a column; known: {listed(names)}"
             reason = REFUSED.get(parts[0].name.lower())
             message = f"{parts[0].name} cannot be used: {reason}" if reason else message
             near = None if reason else nearest(parts[0].name, names)
@@ -123,12 +123,13 @@ def _field(outer: exp.DataType | None, names: list[str]) -> exp.DataType | Fault
         fields = {field.name.lower(): field for field in outer.expressions}
         if name.lower() not in fields:
             known = [field.name for field in outer.expressions]
-            return Fault(0, f"has no field `{name}`; known: {_listed(known)}", nearest(name, known))
+            return Fault(0, f"has no field `{name}`; known: {listed(known)}", nearest(name, known))
         outer = fields[name.lower()].args.get("kind")
     return outer
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first names, and how many there are."""
     more = f", … ({len(names)} in all)" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more
 
