@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
-from sqlglot import exp
+from sqlglot import exp, tokenize
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidemark.pipeline.expressions.functions import (
@@ -52,6 +53,19 @@ Scope = Mapping[str, KnownName]
 def spark_type(text: str) -> exp.DataType:
     """The type of a column, as sqlglot knows it."""
     return exp.DataType.build(text, dialect=DIALECT)
+
+
+def with_escaped_quotes(text: str) -> str:
+    """The same expression with `\\'` for each doubled quote in a text, at the same offsets.
+
+    Spark reads `'it''s'` as one text (its legacy setting of consecutive string literals is off);
+    sqlglot reads two, set together. TokenError where a quote does not end.
+    """
+    for token, after in pairwise(tokenize(text, read=DIALECT)):
+        strings = token.token_type == after.token_type == TokenType.STRING
+        if strings and after.start == token.end + 1 and text[token.end] == text[after.start]:
+            text = f"{text[: token.end]}\\{text[after.start :]}"
+    return text
 
 
 def function_faults(tokens: list[Token]) -> Iterator[Fault]:

@@ -28,6 +28,7 @@ from tidemark.pipeline.expressions.names import (
     column_faults,
     function_faults,
     offset_of,
+    with_escaped_quotes,
 )
 from tidemark.pipeline.expressions.sizes import size_faults
 from tidemark.pipeline.expressions.types import BOOLEAN, kind_of, type_faults
@@ -123,6 +124,7 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
         message = f"is too long: {len(text):,} characters, at most {LONGEST:,}"
         return [], None, Fault(0, message)
     try:
+        text = with_escaped_quotes(text)
         tokens = tokenize(text, read=DIALECT)
         if fault := _too_large(tokens):
             return [], None, fault
