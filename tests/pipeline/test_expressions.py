@@ -261,6 +261,15 @@ def test_an_expression_that_is_long_and_deep_is_read() -> None:
         ("sequence(0, 1000000, 10)", "sequence makes 100,001"),
         ("sequence(1, i)", "sequence needs a literal"),
         ("sequence(date '2020-01-01', dt, interval 1 day)", "sequence needs a literal"),
+        (
+            "sequence(date '1970-01-01', date '2026-01-01', interval 1 hour)",
+            "sequence makes 490,897",
+        ),
+        ("sequence(to_date('1970-01-01'), to_date('2026-01-01'))", "sequence makes 20,455"),
+        (
+            "sequence(ts, timestamp '2026-01-01 00:00:00', interval 1 day)",
+            "sequence needs a literal",
+        ),
         ("format_string('%1000000000d', i)", "format_string makes 1,000,000,000"),
         ("printf(s, i)", "printf needs a literal"),
         ("format_number(d, 1000000)", "format_number makes 1,000,000"),
@@ -275,6 +284,10 @@ def test_a_length_that_would_take_all_memory_is_refused(text: str, message: str)
     "text",
     [
         *("repeat(s, 10000)", "repeat(s, least(i, 5))", "lpad(s, 10, '0')", "space(3)"),
+        "sequence(date '2026-01-01', date '2026-03-01', interval 1 month)",
+        "sequence(to_date('2026-01-01'), to_date('2026-03-01'), interval '0-1' year to month)",
+        "sequence(to_date('2026-01-01'), to_date('2026-03-01'))",
+        "sequence(date '2026-03-01', date '2026-01-01', -interval 5 days)",
         *("sequence(-5, 5)", "sequence(5, -5, -2)", "array_repeat(i, 3)", "printf('%5d', i)"),
         *("format_number(d, 2)", "format_number(d, '#,###.#')", "repeat(repeat(s, 10), 10)"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from sqlglot import exp
 
@@ -22,6 +23,8 @@ _LENGTHS: tuple[tuple[type[exp.Expr], str, str], ...] = (
 )
 # Functions that sqlglot does not know: which argument is the length.
 _BY_NAME = {"array_repeat": 1, "format_number": 1}
+_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
+_SECONDS |= {"MONTH": 28 * 86_400, "YEAR": 365 * 86_400}
 _FORMATS = ("printf", "format_string")
 
 
@@ -96,12 +99,37 @@ def _number(text: str) -> int:
 
 
 def _steps(node: exp.GenerateSeries) -> int | None:
-    """Those of whole numbers; how many days or seconds two times are apart is not told here."""
-    sides = [_whole(node.args.get(name)) for name in ("start", "end")]
-    step = _whole(node.args["step"]) if node.args.get("step") else 1
-    if None in sides or not step:
+    """Those of whole numbers, or of times that are written out."""
+    sides, step = [node.args.get(name) for name in ("start", "end")], node.args.get("step")
+    first, last = (_time(side) for side in sides)
+    if first is not None and last is not None:
+        seconds = _seconds(step) if step is not None else _SECONDS["DAY"]
+        return int(abs((last - first).total_seconds()) // seconds) + 1 if seconds else None
+    numbers, each = [_whole(side) for side in sides], _whole(step) if step is not None else 1
+    if None in numbers or not each:
         return None
-    return abs((sides[1] or 0) - (sides[0] or 0)) // abs(step) + 1
+    return abs((numbers[1] or 0) - (numbers[0] or 0)) // abs(each) + 1
+
+
+def _time(node: exp.Expr | None) -> datetime | None:
+    """A date or a time, as a literal or of one: `date '2026-01-01'`, `to_date('2026-01-01')`."""
+    if node is None or node.find(exp.Column):
+        return None
+    texts = [one.name for one in node.find_all(exp.Literal) if one.is_string]
+    try:
+        return datetime.fromisoformat(texts[0]).replace(tzinfo=None) if len(texts) == 1 else None
+    except ValueError:
+        return None
+
+
+def _seconds(step: exp.Expr) -> int:
+    """At least so many; 0 where nobody can tell. Of `'0-1' year to month` the shortest month."""
+    step = step.this if isinstance(step, exp.Neg) else step
+    unit = step.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        return _SECONDS.get(str(unit.expression).upper(), 0)
+    number = step.this.name if isinstance(step.this, exp.Literal) else ""
+    return _number(number) * _SECONDS.get(str(unit).upper().removesuffix("S"), 0) if number else 0
 
 
 def _whole(node: exp.Expr | None) -> int | None:
