@@ -65,6 +65,11 @@ class StorageUnavailable(TidemarkError):
     retry_can_help: ClassVar[bool] = True
 
 
+class DataDamaged(TidemarkError):
+    """A table's log, or a file that a table or a checkpoint names, is gone or broken; the message
+    names it, and says what to do."""
+
+
 class TableMismatch(TidemarkError):
     """A Delta table does not have the columns that the pipeline file asks for."""
 

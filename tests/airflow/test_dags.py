@@ -47,6 +47,34 @@ def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
     )
 
 
+def test_a_file_that_would_blow_up_the_processor_takes_no_other_dag_out(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline("visits")
+    write_pipeline("deep", "a: " + "[" * 400 + "]" * 400)
+    write_pipeline("nested", "a: 1\nb: " + "{a: " * 400 + "1" + "}" * 400)
+    bomb = "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+    write_pipeline("bomb", f"a0: &a0 [x,x,x,x,x,x,x,x,x]\n{bomb}")
+    assert list(pipeline_dags()) == ["visits", "visits__backfill", "visits__maintenance"]
+    with pytest.raises(PipelineInvalid, match="3 of 4 pipeline files"):
+        raise_invalid_pipelines()
+
+
+def test_a_file_of_which_no_dag_can_be_made_takes_no_other_out(
+    write_pipeline: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline("hits")
+    write_pipeline("visits")
+
+    def some(pipeline: Any, places: Any) -> str:
+        if pipeline.name == "hits":
+            raise MemoryError
+        return ""
+
+    monkeypatch.setattr("tidemark.airflow.dags.describe", some)
+    assert list(pipeline_dags()) == ["visits", "visits__backfill", "visits__maintenance"]
+
+
 def test_a_folder_given_goes_before_that_of_the_settings(
     write_pipeline: Write, tmp_path: Path
 ) -> None:

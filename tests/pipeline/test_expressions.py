@@ -220,5 +220,77 @@ def test_whatever_is_written_is_judged_and_never_raises(text: str) -> None:
         assert fault.message
 
 
-def test_an_expression_too_deep_to_read_is_refused() -> None:
-    assert check_measure("(" * 5000 + "i" + ")" * 5000, SCOPE) != []
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(" * 900 + "i" + ")" * 900, "nested too deeply"),
+        ("sum(" + "abs(" * 31 + "i" + ")" * 32, "nested too deeply"),
+        ("sum(" + "case when b then " * 35 + "1" + " end" * 35 + ")", "nested too deeply"),
+        ("sum(" + "- " * 900 + "i)", "nested too deeply"),
+        ("sum(" + "i+" * 1500 + "i)", "is too long: 3,004 words and signs, at most 2,000"),
+        ("sum(i" + " " * 20_000 + ")", "is too long: 20,006 characters, at most 20,000"),
+    ],
+)
+def test_an_expression_too_large_to_read_is_refused(text: str, message: str) -> None:
+    assert [message in fault.message for fault in check_measure(text, SCOPE)] == [True]
+
+
+def test_an_expression_that_is_long_and_deep_is_read() -> None:
+    assert check_measure("sum(" + "abs(" * 25 + "i" + ")" * 26, SCOPE) == []
+    assert check_measure("sum(" + "i+" * 500 + "i)", SCOPE) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("repeat(s, 1e9)", "repeat makes 1,000,000,000 of one value, at most 10,000"),
+        ("repeat(s, 1000000000)", "repeat makes 1,000,000,000"),
+        ("repeat(s, -(10001))", "repeat makes 10,001"),
+        ("repeat(s, i)", "repeat needs a literal where it is told a length, or least(…, 10000)"),
+        ("repeat(s, 100000 * 10000)", "repeat needs a literal"),
+        ("repeat(s, cast(1e9 as int))", "repeat makes 1,000,000,000"),
+        ("repeat(repeat(s, 1000), 1000)", "repeat makes 1,000,000 of one value"),
+        ("upper(repeat(concat(s, space(200)), 100))", "space makes 20,000"),
+        ("space(i)", "space needs a literal"),
+        ("lpad(s, 2000000000, 'x')", "lpad or rpad makes 2,000,000,000"),
+        ("rpad(s, i)", "lpad or rpad needs a literal"),
+        ("array_repeat(i, 20000)", "array_repeat makes 20,000"),
+        ("array_insert(arr, 2000000000, 1)", "array_insert makes 2,000,000,000"),
+        ("sequence(1, 1e9)", "sequence needs a literal"),
+        ("sequence(1, 1000000000)", "sequence makes 1,000,000,000"),
+        ("sequence(0, 1000000, 10)", "sequence makes 100,001"),
+        ("sequence(1, i)", "sequence needs a literal"),
+        ("sequence(date '2020-01-01', dt, interval 1 day)", "sequence needs a literal"),
+        (
+            "sequence(date '1970-01-01', date '2026-01-01', interval 1 hour)",
+            "sequence makes 490,897",
+        ),
+        ("sequence(to_date('1970-01-01'), to_date('2026-01-01'))", "sequence makes 20,455"),
+        (
+            "sequence(ts, timestamp '2026-01-01 00:00:00', interval 1 day)",
+            "sequence needs a literal",
+        ),
+        ("format_string('%1000000000d', i)", "format_string makes 1,000,000,000"),
+        ("printf(s, i)", "printf needs a literal"),
+        ("format_number(d, 1000000)", "format_number makes 1,000,000"),
+    ],
+)
+def test_a_length_that_would_take_all_memory_is_refused(text: str, message: str) -> None:
+    faults, _ = check_derived(text, SCOPE)
+    assert message in faults[0].message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("repeat(s, 10000)", "repeat(s, least(i, 5))", "lpad(s, 10, '0')", "space(3)"),
+        "sequence(date '2026-01-01', date '2026-03-01', interval 1 month)",
+        "sequence(to_date('2026-01-01'), to_date('2026-03-01'), interval '0-1' year to month)",
+        "sequence(to_date('2026-01-01'), to_date('2026-03-01'))",
+        "sequence(date '2026-03-01', date '2026-01-01', -interval 5 days)",
+        *("sequence(-5, 5)", "sequence(5, -5, -2)", "array_repeat(i, 3)", "printf('%5d', i)"),
+        *("format_number(d, 2)", "format_number(d, '#,###.#')", "repeat(repeat(s, 10), 10)"),
+    ],
+)
+def test_a_length_that_is_known_to_be_small_is_taken(text: str) -> None:
+    assert check_derived(text, SCOPE)[0] == []

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -280,6 +281,67 @@ def test_what_is_no_yaml_mapping_is_one_problem(
 
 def test_a_value_that_contains_itself_is_refused(problems: Problems) -> None:
     assert any("contains itself" in p.message for p in problems(text="source: &a\n  files: *a\n"))
+
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "has too many keys and values: at most 10,000, with those of aliases"),
+        (BOMB + "? *a9\n: 1\n", "has too many keys and values"),
+        ("a: [" + "1," * 20_000 + "]\n", "has too many keys and values"),
+        ("a: " + "[" * 400 + "]" * 400, "is nested too deeply: at most 30 levels"),
+        ("".join(" " * depth + "a:\n" for depth in range(400)), "is nested too deeply"),
+        ("a: " + "x" * 300_000, "is too large: a pipeline file has at most 262,144 bytes"),
+    ],
+)
+def test_a_file_that_would_take_all_time_or_memory_is_refused_at_once(
+    problems: Problems, text: str, message: str
+) -> None:
+    began = time.process_time()
+    (found,) = problems(text=text)
+    assert message in found.message
+    assert time.process_time() - began < 10
+
+
+def test_aliases_that_repeat_little_are_taken(load: Load, good: str) -> None:
+    text = good.replace("page: string not null", "page: &text string\n    other: *text")
+    assert "other" in load(text).source.columns
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("page: string not null", '"pa\\u0007ge": string', "has the character '\\x07'"),
+        ("page: string not null", "é" * 128 + ": string", "has 256 bytes, at most 255"),
+        ("page_10m:", '"page\\u0000": ', "cannot name a table"),
+        ("clicks: count", '"cli\\u200bcks\\u2028": count', "has the character '\\u2028'"),
+        ("description: Clicks", 'description: "x\\ud800"', r"has half a character: `x\ud800`"),
+        ("description: Clicks", '"x\\ud800": Clicks', r"has half a character: `x\ud800`"),
+        ("took: long", "took: " + "array<" * 400 + "int" + ">" * 400, "is nested too deeply"),
+        ("took: long", "took: struct<" + "a:int," * 4_000 + "b:int>", "is too long for a type"),
+        ("took > 500", "length(space(1000000000)) > 5", "space makes 1,000,000,000"),
+    ],
+)
+def test_what_no_name_or_value_may_be_is_told(
+    problems: Problems, old: str, new: str, message: str
+) -> None:
+    assert any(message in found.message for found in problems((old, new)))
+
+
+def test_whatever_a_check_stumbles_over_is_a_problem_of_the_file(
+    load: Load, good: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*given: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr("tidemark.pipeline.load.find_broken_rules", stumble)
+    with pytest.raises(PipelineFileInvalid, match="could not be checked: RecursionError: maximum"):
+        load(good)
 
 
 def test_a_file_that_says_its_name_is_refused(problems: Problems) -> None:

@@ -173,6 +173,18 @@ def test_a_pattern_is_a_folder_and_a_name(pattern: str, parts: SourceFiles) -> N
         "s3://bucket/*",
         "s3://b/a/../../c/*",
         "**/*.json",
+        "landing/.{./.,x/x}/clicks/*.json",
+        "landing/[{]/..[}]/x",
+        "landing/{a,b/*.json",
+        "landing/a}/*.json",
+        "landing/[a/b]/*.json",
+        "./clicks/bronze/*",
+        "landing/./x",
+        "landing//x",
+        "landing/%2e%2e/clicks/*",
+        "landing/a\nb/*",
+        "landing/a\x00/*",
+        "file:///data/{in/../..,x}/*",
     ],
 )
 def test_a_pattern_that_leaves_its_place_is_refused(pattern: str) -> None:

@@ -23,6 +23,7 @@ from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.delta.notes import as_metadata
 from tidemark.storage.delta.ops import ensure_ops_table, newest_rows
 from tidemark.storage.processes import mark_of
+from tidemark.upkeep.record import MAINTENANCE, append_upkeep
 
 NOW = BEGAN + timedelta(minutes=25)
 EVERY_TEN_MINUTES = clicks(schedule="*/10 * * * *")
@@ -304,6 +305,19 @@ def test_the_state_is_what_the_last_upkeep_left_or_found(place: Place) -> None:
     assert told(place).state_bytes == 4_000
     checked(place, at(13), 1_000, 2_500)
     assert told(place).state_bytes == 3_500
+
+
+def test_maintenance_since_makes_no_difference_and_is_not_read(place: Place) -> None:
+    windows_of(place)
+    ended(place)
+    housekept(place, at(12), ingest=0, per_10m=4_000)
+    telling = set(DeltaTable(place.places.upkeep).file_uris())
+    for minute in range(3):
+        row = {"pipeline": "clicks", "time": at(13, minute), "kind": MAINTENANCE}
+        append_upkeep(place.warehouse.upkeep, [row])
+    for uri in set(DeltaTable(place.places.upkeep).file_uris()) - telling:
+        Path(uri).unlink()
+    assert told(place).state_bytes == 4_000
 
 
 def test_a_broken_file_and_a_broken_table_keep_no_other_pipeline_from_being_told(

@@ -3,6 +3,7 @@ engine."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 # An Airflow backfill would run the same checkpoint again, not reprocess history: the pipeline's
 # backfill Dag does that.
 RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
+_LOG = logging.getLogger(__name__)
 # Of the ids of a pipeline's Dags.
 _SUFFIXES = ("", BACKFILL_SUFFIX, MAINTENANCE_SUFFIX)
 # Who is told of a failure, and who of a recovery.
@@ -57,7 +59,8 @@ def pipeline_dags(
     facts as `tidemark` (`RunFacts`). They are called by the Dag processor.
 
     Never raises for an invalid file, a missing folder or unusable settings: those are left out
-    here, and `raise_invalid_pipelines` tells of them.
+    here, and `raise_invalid_pipelines` tells of them. A valid file of which no Dag can be made is
+    left out too; the Dag processor's log tells why.
     """
     try:
         used = load_settings(settings)
@@ -67,18 +70,25 @@ def pipeline_dags(
     file = str(Path(settings).absolute()) if settings else None
     task = {"settings_file": file, "conn_id": conn_id}
     alerts = (as_callbacks(on_failure), as_callbacks(on_recovery))
-    made = [
-        dag
-        for path, pipeline in _valid_pipelines(Path(folder or used.pipelines))
-        for dag in _dags_of(pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts)
-    ]
+    made: list[DAG] = []
+    for path, pipeline in _valid_pipelines(Path(folder or used.pipelines)):
+        try:
+            made += _dags_of(
+                pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts
+            )
+        except Exception:  # noqa: BLE001  one file does not take the others out, whatever it is
+            _LOG.exception("No Dag could be made of %s", path)
     return {dag.dag_id: dag for dag in made if get_parsing_context().dag_id in (None, dag.dag_id)}
 
 
 def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
+    try:
+        files = pipeline_files(folder)
+    except OSError:
+        return
     # A task's process parses the Dag file as well, and needs one Dag of it.
     wanted = get_parsing_context().dag_id
-    for path in pipeline_files(folder):
+    for path in files:
         if wanted in (None, *(f"{path.stem}{suffix}" for suffix in _SUFFIXES)):
             try:
                 yield path.absolute(), load_pipeline(path)

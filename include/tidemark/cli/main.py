@@ -28,6 +28,7 @@ from tidemark.cli.status import status
 from tidemark.cli.trial.commands import try_pipeline
 from tidemark.cli.validate import validate
 from tidemark.errors import TidemarkError
+from tidemark.storage.delta.damage import damage_of
 
 
 class _Commands(TyperGroup):
@@ -36,9 +37,12 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except TidemarkError as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            raise typer.Exit(failure_exit_code(error)) from None
+        except Exception as error:
+            told = error if isinstance(error, TidemarkError) else damage_of(error)
+            if told is None:
+                raise
+            print(f"{type(told).__name__}: {told}", file=sys.stderr)
+            raise typer.Exit(failure_exit_code(told)) from None
 
 
 app = typer.Typer(

@@ -21,6 +21,7 @@ from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
 
 Instant = datetime | str
@@ -73,7 +74,7 @@ def dataset(
     if gold is None:
         raise GoldNotFound(_not_found(pipeline, table, loaded))
     dates = " AND ".join(_dates(first, last)) or None
-    found: ds.Dataset = gold.to_pyarrow_dataset(file_pruning_predicate=dates)
+    found: ds.Dataset = dataset_of(gold, dates)
     for condition in _conditions(first, last, final_only):
         found = found.filter(condition)
     return found

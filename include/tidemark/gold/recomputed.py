@@ -11,6 +11,7 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import dates_predicate, latest, same_value
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -108,4 +109,4 @@ def _of_same_dates(gold: DeltaTable, rows: pa.Table, covered: Covered | None) ->
     dates = [dates_predicate(tuple(sorted(days)))] if days else []
     if covered is not None:
         dates.append(f"({covered.dates})")
-    return gold.to_pyarrow_dataset(file_pruning_predicate=" OR ".join(dates))
+    return dataset_of(gold, " OR ".join(dates))

@@ -25,6 +25,7 @@ from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import SEAL
 from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -116,7 +117,7 @@ def _touched(
     predicate = f"window_date BETWEEN DATE '{opened}' AND DATE '{closed}'"
     if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
         predicate = f"{predicate} OR {dates_predicate(changed)}"
-    return gold.to_pyarrow_dataset(file_pruning_predicate=predicate)
+    return dataset_of(gold, predicate)
 
 
 def _joined(operator: Operator, schema: pa.Schema) -> str:

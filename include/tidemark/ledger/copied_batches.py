@@ -20,6 +20,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
 from tidemark.operators.batches_read import ReadTo, read_to
 from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import Row, append_once
 from tidemark.storage.delta.place import TablePlace
 
@@ -75,7 +76,7 @@ def copied_batches(place: TablePlace, pipeline: str, query: str) -> dict[int, Re
     table = place.open()
     if table is None:
         return {}
-    known = table.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
+    known = dataset_of(table, f"pipeline = '{pipeline}'")
     with duckdb.connect() as connection:
         connection.register("known", known)
         rows = connection.execute(

@@ -11,6 +11,7 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.operator import Equation, Operator, listed, same_row
 from tidemark.storage.delta.commits import emitted_rows
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import VERSION, changes_between
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -50,7 +51,7 @@ def _of_changed(
         dates = tuple(sorted(day for (day,) in days))
         if not dates:
             return {}
-        known = gold.to_pyarrow_dataset(file_pruning_predicate=dates_predicate(dates))
+        known = dataset_of(gold, dates_predicate(dates))
         connection.register("gold", known)
         found = connection.execute(
             f"""

@@ -23,6 +23,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 
@@ -143,7 +144,7 @@ def check_ledger(ledger: TablePlace, pipeline: str) -> None:
     if table is None:
         return
     unbalanced = f"pipeline = '{pipeline}' AND difference <> 0"
-    lines = table.to_pyarrow_dataset(file_pruning_predicate=unbalanced)
+    lines = dataset_of(table, unbalanced)
     same = (ds.field("pipeline") == pipeline) & (ds.field("difference") != 0)
     wrong = lines.to_table(filter=same)
     _refuse(pipeline, wrong.sort_by("batch").to_pylist(), UNPUBLISHED)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pyarrow.dataset as ds
 
 from tidemark.ledger.ledger import INGEST, STREAM
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 
 
@@ -18,7 +19,7 @@ def recorded_queries(place: TablePlace, pipeline: str) -> dict[str | None, tuple
     ledger = place.open()
     if ledger is None:
         return {}
-    known = ledger.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
+    known = dataset_of(ledger, f"pipeline = '{pipeline}'")
     own = (ds.field("pipeline") == pipeline) & ds.field("kind").isin([INGEST, STREAM])
     columns = ["table", "query", "scheduled_at"]
     lines = known.to_table(columns=columns, filter=own).group_by(columns[:2])

@@ -31,6 +31,7 @@ from tidemark.operators.repaired import BACKFILL, LATE, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 
@@ -60,10 +61,10 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     query = str(source.checkpoint(source.warehouse.places.ingest_checkpoint).query_id())
     notes = ingest_commits(bronze, query, -1) | ingest_commits(rejects, query, -1)
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
-    accepted = dict(_rows(bronze.to_pyarrow_dataset(), by_batch))
+    accepted = dict(_rows(dataset_of(bronze), by_batch))
     rejected: defaultdict[int, Counter[str]] = defaultdict(Counter)
     by_reason = "SELECT _batch, reason, count(*) FROM rows GROUP BY 1, 2"
-    for batch, reason, count in _rows(rejects.to_pyarrow_dataset(), by_reason):
+    for batch, reason, count in _rows(dataset_of(rejects), by_reason):
         rejected[batch][reason] = count
     for batch in sorted(accepted.keys() | rejected.keys()):
         # Retention may have taken rows of a batch away: then what its commit said counts.
@@ -134,7 +135,7 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
             FROM rows WHERE cause = 'stream' AND generation = {generation}
         ) GROUP BY batch
     """
-    found = _rows(changes.to_pyarrow_dataset(), sql)
+    found = _rows(dataset_of(changes), sql)
     return {batch: (now, before) for batch, now, before in found}
 
 
@@ -151,7 +152,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         FROM rows WHERE cause IN ({causes}) AND generation = {gold.generation}
         GROUP BY cause, run ORDER BY ALL
     """
-    for cause, windows, rows in _rows(changes.to_pyarrow_dataset(), sql):
+    for cause, windows, rows in _rows(dataset_of(changes), sql):
         yield LedgerLine(
             kind=cause,
             source=f"{query}/{cause}",

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 
 _TOTALS = ("table", "kind", "lines", "account")
@@ -39,7 +40,7 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
         return None
     predicate = f"pipeline = '{pipeline}'"
     with duckdb.connect() as connection:
-        connection.register("ledger", table.to_pyarrow_dataset(file_pruning_predicate=predicate))
+        connection.register("ledger", dataset_of(table, predicate))
         connection.execute(f"CREATE TEMP TABLE lines AS SELECT * FROM ledger WHERE {predicate}")
         ((count, checked, wrong),) = connection.execute(_VERDICT).fetchall()
         totals = tuple(connection.execute(_totals()).fetchall())

@@ -28,8 +28,10 @@ def find_broken_checks(
 ) -> Iterator[Problem]:
     """The problems of a table's checks; `scope` holds the names of its source."""
     checks = table.get("checks")
+    if not isinstance(checks, list) or not checks:
+        return
     gold = _gold_scope(table, scope)
-    for number, check in enumerate(checks if isinstance(checks, list) else ()):
+    for number, check in enumerate(checks):
         for kind in ("fail", "warn"):
             asked = check.get(kind) if isinstance(check, dict) else None
             place = (*path, "checks", number, kind)

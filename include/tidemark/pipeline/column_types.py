@@ -17,6 +17,9 @@ NESTED = ("array", "map", "struct")
 ALLOWED = "string, boolean, byte, short, int, long, float, double, decimal(p,s), date, timestamp, "
 ALLOWED += "binary, array<…>, map<string,…>, struct<name: type, …>"
 
+# Of a type's text, and of types within types.
+LONGEST, DEEPEST = 20_000, 20
+
 _TOKEN = re.compile(r"\s*(`[^`]+`|\w+|'[^']*'|[<>(),:])")
 _DECIMALS = ("decimal", "dec", "numeric")
 
@@ -31,6 +34,8 @@ class TypeText:
 
 def parse_type(text: str) -> TypeText:
     """Read `long`, `long not null`, `array<struct<a: int>>`; ValueError says what is wrong."""
+    if len(text) > LONGEST:
+        raise ValueError(f"is too long for a type: {len(text):,} characters, at most {LONGEST:,}")
     reader = _TypeReader(_tokens(text), text)
     spark_type = reader.read_type()
     nullable = not reader.read_not_null()
@@ -57,6 +62,7 @@ class _TypeReader:
     def __init__(self, tokens: list[str], text: str) -> None:
         self.tokens = tokens
         self.text = text
+        self.depth = 0
 
     def read_type(self) -> str:
         word = self._take().lower()
@@ -67,8 +73,12 @@ class _TypeReader:
         if word not in NESTED:
             self._refuse(word)
         self._expect("<")
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise ValueError(f"is nested too deeply: at most {DEEPEST} types within each other")
         inside = {"array": self.read_type, "map": self._map, "struct": self._fields}[word]()
         self._expect(">")
+        self.depth -= 1
         return f"{word}<{inside}>"
 
     def read_not_null(self) -> bool:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tidemark.errors import PipelineNotFound
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.problems import PipelineFileInvalid, nearest
+from tidemark.pipeline.problems import PipelineFileInvalid, Problem, nearest
 from tidemark.pipeline.rules import find_broken_rules
 from tidemark.pipeline.structure import structural_problems
 from tidemark.pipeline.yaml_file import (
@@ -27,7 +27,21 @@ ENDINGS = (".yaml", ".yml")
 
 
 def load_pipeline(path: Path) -> Pipeline:
-    """The pipeline of one file, named by the file; PipelineFileInvalid lists what is wrong."""
+    """The pipeline of one file, named by the file; PipelineFileInvalid lists what is wrong.
+
+    So is whatever else its content brings about, for one file must not keep others from loading.
+    """
+    try:
+        return _load(path)
+    except PipelineFileInvalid:
+        raise
+    except Exception as error:
+        message = f"could not be checked: {type(error).__name__}: {str(error)[:200]}"
+        problem = Problem(str(path), None, None, "", None, message)
+        raise PipelineFileInvalid(str(path), (problem,)) from error
+
+
+def _load(path: Path) -> Pipeline:
     document = read_document(path)
     for twin in (path.with_suffix(ending) for ending in ENDINGS if ending != path.suffix):
         if twin.is_file():

@@ -23,6 +23,17 @@ COLUMNS_IN_USE = (
 # every query that people write.
 _NOT_IN_COLUMNS = re.compile(r"""[\s,;{}()=.`'"\\/]""")
 
+# What files, terminals and catalogs read as something else than text, or not at all.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# The longest name of a file, and so of a partition's folder, on most file systems.
+LONGEST_NAME = 255
+
+
+def find_control_character(text: str) -> str | None:
+    """The first control character, line separator or half of a character in a text."""
+    found = _CONTROL.search(text)
+    return found[0] if found else None
+
 
 def check_folder_name(name: str, what: str) -> None:
     """ValueError when `name` cannot name a pipeline or a table."""
@@ -50,5 +61,8 @@ def check_column_name(name: str) -> None:
         raise ValueError("is empty, which cannot name a column")
     if name.startswith("_"):
         raise ValueError("begins with `_`; those names are kept for the platform's columns")
-    if found := _NOT_IN_COLUMNS.search(name):
-        raise ValueError(f"cannot name a column: it has the character {found[0]!r}")
+    found = _NOT_IN_COLUMNS.search(name)
+    if character := found[0] if found else find_control_character(name):
+        raise ValueError(f"cannot name a column: it has the character {character!r}")
+    if (length := len(name.encode())) > LONGEST_NAME:
+        raise ValueError(f"cannot name a column: it has {length} bytes, at most {LONGEST_NAME}")

@@ -88,29 +88,34 @@ class Places:
         return f"{self.folder}/lease"
 
     @property
+    def ops(self) -> str:
+        """The folder of the tables that all pipelines write."""
+        return f"{self.root}/ops"
+
+    @property
     def ledger(self) -> str:
         """The Delta table in which all pipelines account for their rows."""
-        return f"{self.root}/ops/ledger"
+        return f"{self.ops}/ledger"
 
     @property
     def runs(self) -> str:
         """The Delta table of the runs of all pipelines."""
-        return f"{self.root}/ops/runs"
+        return f"{self.ops}/runs"
 
     @property
     def batches(self) -> str:
         """The Delta table of what offset logs said of the batches of all pipelines' tables."""
-        return f"{self.root}/ops/batches"
+        return f"{self.ops}/batches"
 
     @property
     def upkeep(self) -> str:
         """The Delta table of the upkeep of all pipelines' checkpoints."""
-        return f"{self.root}/ops/upkeep"
+        return f"{self.ops}/upkeep"
 
     @property
     def quality(self) -> str:
         """The Delta table of what the checks of all pipelines said."""
-        return f"{self.root}/ops/quality"
+        return f"{self.ops}/quality"
 
     @property
     def data_docs(self) -> str:

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from tidemark.errors import PipelineInvalid
 
@@ -14,6 +15,8 @@ MOST_SHOWN = 25
 LONGEST_VALUE = 80
 # In a URL that a file should not have, as `s3://user:password@bucket`.
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*(?::|%3A)\S*@", re.IGNORECASE)
+# So many known names are compared with one that is not; a file can have thousands of each.
+_MOST_COMPARED = 100
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
     `likeness` is difflib's ratio: 1 for equal names, 0 for names with nothing in common.
     """
-    by_folded = {candidate.lower(): candidate for candidate in known}
+    by_folded = {candidate.lower(): candidate for candidate in islice(known, _MOST_COMPARED)}
     matches = difflib.get_close_matches(name.lower(), by_folded, n=1, cutoff=likeness)
     return by_folded[matches[0]] if matches else None
 

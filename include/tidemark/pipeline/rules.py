@@ -11,12 +11,18 @@ from collections.abc import Iterator
 from tidemark.pipeline import names
 from tidemark.pipeline.check_rules import find_broken_checks
 from tidemark.pipeline.column_types import parse_type
-from tidemark.pipeline.expressions.names import Fault, KnownName, Scope, spark_type
+from tidemark.pipeline.expressions.names import (
+    Fault,
+    KnownName,
+    Scope,
+    listed,
+    spark_type,
+)
 from tidemark.pipeline.expressions.sql import check_derived, check_measure
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.state import PROVIDER
-from tidemark.pipeline.source_files import is_uri
+from tidemark.pipeline.source_files import own_place
 from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
@@ -41,8 +47,8 @@ def find_broken_rules(document: Document, name: str, usable: Section) -> list[Pr
 
 def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
     files = source.get("files")
-    if isinstance(files, str) and not is_uri(files) and files.split("/")[0] == name:
-        message = "lies in the pipeline's own folder, where its tables are"
+    if isinstance(files, str) and (own := own_place(files, name)):
+        message = f"lies in `{own}`, the platform's own folder; land files beside it"
         yield document.problem(("source", "files"), message, value=files)
 
 
@@ -85,7 +91,7 @@ def _event_time(document: Document, source: Section) -> Iterator[Problem]:
         return
     all_names = list(section(section(document.content, "source"), "columns"))
     if name not in all_names:
-        message = f"is not a column of the source; columns: {', '.join(all_names)}"
+        message = f"is not a column of the source; columns: {listed(all_names)}"
         near = nearest(name, all_names)
         yield document.problem(path, message, value=name, nearest=near)
         return
@@ -151,7 +157,7 @@ def _compared(document: Document, path: KeyPath, name: str, scope: Scope) -> Ite
     known = scope.get(name.lower())
     if known is None:
         offered = [other.name for other in scope.values()]
-        message = f"is neither a column nor a derived name; known: {', '.join(offered)}"
+        message = f"is neither a column nor a derived name; known: {listed(offered)}"
         yield document.problem(path, message, value=name, nearest=nearest(name, offered))
     elif _has_map(known):
         message = "is a map, or holds one; Spark cannot group by maps, nor compare them"

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from tidemark.pipeline.names import PIPELINE_NAMES_IN_USE, find_control_character
+
 _GLOB = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
@@ -57,16 +59,54 @@ def check_no_login(uri: str) -> None:
         )
 
 
+def own_place(pattern: str, pipeline: str) -> str | None:
+    """The folder below the root that the platform writes, where a pattern lies in one.
+
+    Names are compared without their case, as some file systems do. What URIs reach depends on the
+    root: `sources.files.own_places` tells that when a run begins.
+    """
+    first = pattern.split("/")[0].lower()
+    written = not is_uri(pattern) and first in (pipeline.lower(), *PIPELINE_NAMES_IN_USE)
+    return first if written else None
+
+
 def _check_place(pattern: str) -> None:
-    if not pattern.strip() or pattern != pattern.strip() or "\\" in pattern or "\n" in pattern:
+    if not pattern.strip() or pattern != pattern.strip() or "\\" in pattern:
         raise ValueError("is not a path; write it with `/`, as in `landing/clicks/*.json*`")
-    if ".." in re.split(r"[/:]", pattern):
-        raise ValueError("has `..`; a pipeline's files stay below the root, or are absolute URIs")
+    if found := find_control_character(pattern):
+        raise ValueError(f"is not a path; it has the character {found!r}")
+    parts = pattern.split("/")
+    for part in parts:
+        for dots in {".", ".."} & {*part.split(":"), unquote(part)}:
+            raise ValueError(
+                f"has `{dots}`; a pipeline's files stay below the root, or are absolute URIs"
+            )
+        _check_brackets(part)
     if is_uri(pattern):
         check_no_login(pattern)
     if pattern.startswith(("/", "~")):
         raise ValueError(
             "is an absolute path; give a path below the root, or an absolute URI (file:///…)"
+        )
+    if not is_uri(pattern) and not all(parts[:-1]):
+        raise ValueError("has an empty name between two `/`")
+
+
+def _check_brackets(part: str) -> None:
+    """Each name is a pattern by itself.
+
+    Hadoop (class GlobExpander) takes a brace with a `/` in it apart before it looks at names, so
+    that `.{./x,a}` would become `../x`. It does not see that such a brace stands in a set.
+    """
+    depth = lowest = 0
+    for character in part:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        lowest = min(depth, lowest)
+    in_no_set = re.sub(r"\[[^]]+\]", "", part)
+    if depth or lowest or "[" in in_no_set or "]" in in_no_set:
+        raise ValueError(
+            "has a bracket that its name does not close; `{a,b}` and `[ab]` stand within one name, "
+            "without `/`"
         )
 
 

@@ -1,4 +1,8 @@
-"""Read a YAML file into plain values, with the place of every key and value in it."""
+"""Read a YAML file into plain values, with the place of every key and value in it.
+
+A file is bounded in its bytes, in its depth and in its values, with those that aliases repeat: one
+of 330 bytes can stand for billions, and the Dag processor reads all files in one process.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from tidemark.pipeline.problems import Problem
 
 KeyPath = tuple[str | int, ...]
+
+# A file of 500 columns with a description each has 3,000 values in 60,000 bytes.
+MOST_BYTES = 256 * 1024
+MOST_VALUES = 10_000
+DEEPEST = 30
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,8 @@ def read_document(path: Path) -> Document:
     """Read a file; whatever is wrong with it as YAML is in `problems`."""
     document = Document(str(path))
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         document.problems.append(document.problem((), f"cannot be read: {error}"))
         return document
@@ -76,26 +87,62 @@ def read_document(path: Path) -> Document:
 
 def parse_document(text: str, document: Document) -> Document:
     """Fill `document` from YAML text."""
+    if len(text.encode(errors="replace")) > MOST_BYTES:
+        message = f"is too large: a pipeline file has at most {MOST_BYTES:,} bytes"
+        document.problems.append(document.problem((), message))
+        return document
     yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _BoundedComposer
     try:
         root = yaml.compose(text)
+        if isinstance(root, MappingNode):
+            document.content = _Walk(document, yaml).mapping(root, ())
+            return document
+    except _TooMuchError as error:
+        problems = [Problem(document.file, error.line, error.column, "", None, str(error))]
+        return Document(document.file, problems=problems)
     except MarkedYAMLError as error:
         document.problems.append(_unparsable(document.file, text, error))
         return document
     except YAMLError as error:
         document.problems.append(document.problem((), f"is not YAML: {_first_line(error)}"))
         return document
-    if not isinstance(root, MappingNode):
-        what = "is empty" if root is None else "is not a mapping of keys to values"
-        document.problems.append(Problem(document.file, 1, None, "", None, f"the file {what}"))
-        return document
-    document.content = _Walk(document, yaml).mapping(root, ())
+    what = "is empty" if root is None else "is not a mapping of keys to values"
+    document.problems.append(Problem(document.file, 1, None, "", None, f"the file {what}"))
     return document
 
 
 def as_document(content: Mapping[str, Any], file: str) -> Document:
     """A document without places, from values that did not come from a file."""
     return Document(file, dict(content))
+
+
+class _TooMuchError(Exception):
+    """More than a file may have; where it is passed."""
+
+    def __init__(self, message: str, mark: Any) -> None:
+        super().__init__(message)
+        self.line, self.column = mark.line + 1, mark.column + 1
+
+
+class _BoundedComposer(Composer):
+    """Makes nodes of the file's events, as far as there may be so many and so deep ones."""
+
+    nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        mark = self.parser.peek_event().start_mark
+        self.nodes += 1
+        _check_count(self.nodes, mark)
+        if self.depth >= DEEPEST:
+            raise _TooMuchError(f"is nested too deeply: at most {DEEPEST} levels", mark)
+        return super().compose_node(parent, index)
+
+
+def _check_count(number: int, mark: Any) -> None:
+    if number > MOST_VALUES:
+        message = f"has too many keys and values: at most {MOST_VALUES:,}, with those of aliases"
+        raise _TooMuchError(message, mark)
 
 
 class _Walk:
@@ -105,10 +152,14 @@ class _Walk:
         self.document = document
         self.scalar = yaml.constructor.construct_object
         self.open: list[Node] = []
+        self.nodes = 0
 
     def value(self, node: Node, path: KeyPath) -> Any:
         literal = isinstance(node, ScalarNode) and node.style is None
         mark = node.start_mark
+        # An alias brings the same node again, with all that is in it.
+        self.nodes += 1
+        _check_count(self.nodes, mark)
         quote = isinstance(node, ScalarNode) and node.style in ("'", '"')
         single_line = mark.line == node.end_mark.line
         self.document.values[path] = Place(
@@ -127,15 +178,18 @@ class _Walk:
         self.open.append(node)
         content: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = str(key_node.value)
+            named = isinstance(key_node, ScalarNode)
+            # What another key says could be as long as what aliases repeat.
+            key = str(key_node.value) if named else f"({key_node.id})"
             mark = key_node.start_mark
             place = Place(mark.line + 1, mark.column + 1)
+            key = self._whole(key, path, place)
             if key in content:
                 first = self.document.keys[(*path, key)].line
                 self._add((*path, key), f"stands twice; first in line {first}", place)
                 continue
             self.document.keys[(*path, key)] = place
-            if not isinstance(key_node, ScalarNode) or not str(key_node.tag).endswith(":str"):
+            if not named or not str(key_node.tag).endswith(":str"):
                 self._add((*path, key), "is a key that is not text; put it in quotes", place)
             content[key] = self.value(value_node, (*path, key))
         self.open.pop()
@@ -149,10 +203,18 @@ class _Walk:
 
     def _scalar(self, node: Node, path: KeyPath) -> Any:
         try:
-            return self.scalar(node)
-        except (YAMLError, ValueError) as error:
+            value = self.scalar(node)
+        except (YAMLError, ValueError, OverflowError, LookupError, TypeError) as error:
             self._add(path, f"cannot be read as YAML: {_first_line(error)}")
             return None
+        return self._whole(value, path) if isinstance(value, str) else value
+
+    def _whole(self, text: str, path: KeyPath, place: Place | None = None) -> str:
+        """An escape can stand for half a character, which nothing can print."""
+        whole = text.encode(errors="backslashreplace").decode()
+        if whole != text:
+            self._add(path, f"has half a character: `{whole[:80]}`", place)
+        return whole
 
     def _add(self, path: KeyPath, message: str, place: Place | None = None) -> None:
         place = place or self.document.values.get(path)

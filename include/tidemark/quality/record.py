@@ -19,6 +19,7 @@ from deltalake import write_deltalake
 from tidemark.commit_point import commit_point
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import CheckVerdict
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns
 from tidemark.storage.delta.place import TablePlace
 
@@ -70,7 +71,7 @@ def record_verdicts(
     written = [_row(verdict) for verdict in verdicts]
     reason, by = (accepted.reason, accepted.by) if accepted else (None, None)
     validation = _digest([{"accepted": reason, "started": str(run.started_at)}, *written])
-    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))
+    known = dataset_of(table, _of_run(run))
     if known.count_rows(filter=ds.field("validation") == validation):
         return
     same = {"time": time, "validation": validation, "data_docs": data_docs}
@@ -91,7 +92,7 @@ def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[CheckVerdict, ..
         & (ds.field("started_at") == pa.scalar(run.started_at, TIME))
         & ds.field("accepted").is_null()
     )
-    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(run))
+    known = dataset_of(table, _of_run(run))
     rows = known.to_table(filter=own).to_pylist()
     last = max((row["time"] for row in rows), default=None)
     return tuple(

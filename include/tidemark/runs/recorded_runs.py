@@ -21,6 +21,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import PublishedNote, note_of
 from tidemark.storage.delta.ops import COUNT, NUMBER, TEXT, TIME, ensure_ops_table, ops_columns
 from tidemark.storage.delta.place import TablePlace
@@ -142,7 +143,7 @@ def _append_missing(runs: TablePlace, pipeline: str, row: dict[str, Any]) -> Non
 def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
     """Is the row there? An interrupted run's is needed only where the run has no final one."""
     outcomes = [row["outcome"]] if row["outcome"] != INTERRUPTED else list(_FINAL)
-    known = table.to_pyarrow_dataset(file_pruning_predicate=_of_run(pipeline, row["run"]))
+    known = dataset_of(table, _of_run(pipeline, row["run"]))
     same = (
         (field("pipeline") == pipeline)
         & (field("run") == row["run"])

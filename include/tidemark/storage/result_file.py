@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import ResultUnreadable, TidemarkError
+from tidemark.storage.delta.damage import damage_of
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 
 
@@ -34,7 +35,9 @@ class RunError(Facts):
 
     @classmethod
     def of(cls, error: BaseException) -> RunError:
-        """An error that is not one of ours is unforeseen; its cause may pass."""
+        """An error that is not one of ours is unforeseen; its cause may pass, unless it says that
+        a data file is gone or broken."""
+        error = damage_of(error) or error
         can_help = error.retry_can_help if isinstance(error, TidemarkError) else True
         return cls.model_validate(
             {"class": type(error).__name__, "message": str(error), "retry_can_help": can_help}

@@ -15,6 +15,7 @@ from tidemark.cli.console import report_console
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -73,7 +74,7 @@ def _first_rows(
     chosen = ", ".join(map(_quoted, columns))
     in_order = ", ".join(f"{_quoted(name)} NULLS FIRST" for name in order)
     with duckdb_in_utc() as connection:
-        connection.register("found", found.to_pyarrow_dataset())
+        connection.register("found", dataset_of(found))
         ((count,),) = connection.execute("SELECT count(*) FROM found").fetchall()
         sql = f"SELECT {chosen} FROM found ORDER BY {in_order} LIMIT {SHOWN}"
         return count, connection.execute(sql).fetchall()

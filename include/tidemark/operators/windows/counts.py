@@ -13,6 +13,7 @@ from pyarrow.dataset import Dataset
 from tidemark.operators.windows.in_duckdb import each_start, last_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
+from tidemark.storage.delta.dataset import dataset_of
 
 _TICK = timedelta(microseconds=1)
 
@@ -74,13 +75,13 @@ def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:
 def rows_of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
     """Bronze's rows of these dates: files of others are not opened."""
     listed = ", ".join(f"DATE '{day}'" for day in sorted(dates))
-    return bronze.to_pyarrow_dataset(file_pruning_predicate=f"_event_date IN ({listed})")
+    return dataset_of(bronze, f"_event_date IN ({listed})")
 
 
 def _between(bronze: DeltaTable, first: date, last: date) -> Dataset:
     """The same for a range of dates, which may be all that there are."""
     dates = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
-    return bronze.to_pyarrow_dataset(file_pruning_predicate=dates)
+    return dataset_of(bronze, dates)
 
 
 def days(first: date, last: date) -> list[date]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import ErrorLevel, exp, parse_one
 
-from tidemark.pipeline.expressions.names import DIALECT
+from tidemark.pipeline.expressions.names import DIALECT, with_escaped_quotes
 
 _VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren)
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Case, exp.If, exp.Coalesce, exp.Nullif)
@@ -30,7 +30,7 @@ _ALLOWED = (
 
 def condition_in_duckdb(text: str) -> str:
     """A condition of a pipeline file, which was checked when that was loaded."""
-    return in_duckdb(parse_one(text, dialect=DIALECT))
+    return in_duckdb(parse_one(with_escaped_quotes(text), dialect=DIALECT))
 
 
 def in_duckdb(expression: exp.Expr) -> str:

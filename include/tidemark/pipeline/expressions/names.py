@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
-from sqlglot import exp
+from sqlglot import exp, tokenize
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidemark.pipeline.expressions.functions import (
@@ -54,6 +55,19 @@ def spark_type(text: str) -> exp.DataType:
     return exp.DataType.build(text, dialect=DIALECT)
 
 
+def with_escaped_quotes(text: str) -> str:
+    """The same expression with `\\'` for each doubled quote in a text, at the same offsets.
+
+    Spark reads `'it''s'` as one text (its legacy setting of consecutive string literals is off);
+    sqlglot reads two, set together. TokenError where a quote does not end.
+    """
+    for token, after in pairwise(tokenize(text, read=DIALECT)):
+        strings = token.token_type == after.token_type == TokenType.STRING
+        if strings and after.start == token.end + 1 and text[token.end] == text[after.start]:
+            text = f"{text[: token.end]}\\{text[after.start :]}"
+    return text
+
+
 def function_faults(tokens: list[Token]) -> Iterator[Fault]:
     """sqlglot knows functions of all engines, so names are looked up as they are written."""
     for number, token in enumerate(tokens):
@@ -97,7 +111,7 @@ def column_faults(root: exp.Expr, scope: Scope) -> Iterator[Fault]:
         known = scope.get(parts[0].name.lower())
         if known is None:
             names = [other.name for other in scope.values()]
-            message = f"`{parts[0].name}` is not a column; known: {_listed(names)}"
+            message = f"`{parts[0].name}` is not a column; known: {listed(names)}"
             reason = REFUSED.get(parts[0].name.lower())
             message = f"{parts[0].name} cannot be used: {reason}" if reason else message
             near = None if reason else nearest(parts[0].name, names)
@@ -123,12 +137,13 @@ def _field(outer: exp.DataType | None, names: list[str]) -> exp.DataType | Fault
         fields = {field.name.lower(): field for field in outer.expressions}
         if name.lower() not in fields:
             known = [field.name for field in outer.expressions]
-            return Fault(0, f"has no field `{name}`; known: {_listed(known)}", nearest(name, known))
+            return Fault(0, f"has no field `{name}`; known: {listed(known)}", nearest(name, known))
         outer = fields[name.lower()].args.get("kind")
     return outer
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first names, and how many there are."""
     more = f", … ({len(names)} in all)" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more
 

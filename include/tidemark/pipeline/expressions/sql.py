@@ -28,9 +28,16 @@ from tidemark.pipeline.expressions.names import (
     column_faults,
     function_faults,
     offset_of,
+    with_escaped_quotes,
 )
+from tidemark.pipeline.expressions.sizes import size_faults
 from tidemark.pipeline.expressions.types import BOOLEAN, kind_of, type_faults
 
+# Parsing takes time by tokens and stack by brackets; the Dag processor has not much of either.
+LONGEST, MOST_TOKENS, DEEPEST = 20_000, 2_000, 30
+_TOO_DEEP = f"is nested too deeply: at most {DEEPEST} brackets or CASEs within each other"
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 _OF_ONE_ROW = "is an aggregate; a check is told by one row of gold"
 _NO_EXPRESSION = (exp.Query, exp.DDL, exp.DML, exp.Command, exp.Values, exp.Set, exp.Drop)
 _NOT_SPARK = (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.JSONBContainsTopKey)
@@ -107,13 +114,20 @@ def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
         # sqlglot stumbles over calls with too few arguments; their types stay unknown.
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             annotate_types(root, dialect=DIALECT, overwrite_types=False)
-        faults += [Fault(offset_of(node), reason) for node, reason in type_faults(root)]
+        wrong = (*type_faults(root), *size_faults(root))
+        faults += [Fault(offset_of(node), reason) for node, reason in wrong]
     return root, faults
 
 
 def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
+    if len(text) > LONGEST:
+        message = f"is too long: {len(text):,} characters, at most {LONGEST:,}"
+        return [], None, Fault(0, message)
     try:
+        text = with_escaped_quotes(text)
         tokens = tokenize(text, read=DIALECT)
+        if fault := _too_large(tokens):
+            return [], None, fault
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
                 return [], None, Fault(token.start, "has a `;`; give one expression")
@@ -123,8 +137,20 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
     except ParseError as error:
         return [], None, _syntax_fault(text, error)
     except RecursionError:
-        return [], None, Fault(0, "cannot be read: it is nested too deeply")
+        return [], None, Fault(0, _TOO_DEEP)
     return tokens, statements[0], None
+
+
+def _too_large(tokens: list[Token]) -> Fault | None:
+    if len(tokens) > MOST_TOKENS:
+        message = f"is too long: {len(tokens):,} words and signs, at most {MOST_TOKENS:,}"
+        return Fault(0, message)
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth > DEEPEST:
+            return Fault(token.start, _TOO_DEEP)
+    return None
 
 
 def _syntax_fault(text: str, error: ParseError) -> Fault:

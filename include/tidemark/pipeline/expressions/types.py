@@ -167,11 +167,19 @@ def _sum(node: exp.Add | exp.Sub) -> Iterator[tuple[Node, str]]:
     for side in sides:
         yield from _operand(side, node, "a number", (BOOLEAN, BINARY, *_NESTED))
     for side, other in (sides, sides[::-1]):
-        is_timestamp = isinstance(side, exp.Column) and side.is_type("timestamp", "timestamptz")
+        is_timestamp = isinstance(side, exp.Column) and _is_timestamp(side)
         if is_timestamp and kind_of(other) == NUMBER:
             yield node, "adds a number to a timestamp; add an interval, as in `interval 5 minutes`"
         if isinstance(side, exp.Interval) and kind_of(other) == NUMBER:
             yield node, "adds an interval to a number"
+
+
+def _is_timestamp(node: Node) -> bool:
+    """As `is_type`, which parses the types that it is asked for each time."""
+    return isinstance(node.type, exp.DataType) and node.type.this in (
+        exp.DType.TIMESTAMP,
+        exp.DType.TIMESTAMPTZ,
+    )
 
 
 def _compared(node: Node, left: Node, right: Node) -> Iterator[tuple[Node, str]]:

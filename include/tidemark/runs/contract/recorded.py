@@ -21,6 +21,7 @@ from tidemark.runs.contract.contract import (
     contract_of,
     read_contract,
 )
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
 
 _BEFORE_KEYS, _AFTER_MEASURES = "window_end", "rows"
@@ -120,5 +121,5 @@ def _keys_and_measures(gold: DeltaTable) -> Iterator[tuple[str, str | None]]:
 def _length(gold: DeltaTable) -> Mapping[str, timedelta]:
     """The length of gold's windows, as a change to the model's window; none where gold is empty."""
     columns = ["window_start", "window_end"]
-    first = gold.to_pyarrow_dataset().head(1, columns=columns).to_pylist()
+    first = dataset_of(gold).head(1, columns=columns).to_pylist()
     return {"length": first[0]["window_end"] - first[0]["window_start"]} if first else {}

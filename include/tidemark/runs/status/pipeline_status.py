@@ -35,9 +35,11 @@ from tidemark.storage.warehouse import Warehouse
 RECENT = 10
 # What `ops/upkeep` calls the files of state, among a checkpoint's shares.
 STATE = "state"
+# The rows of `ops/upkeep` that tell of it; maintenance and compactions tell less.
+_TELLING = ("housekeeping", "state check")
 # An act of upkeep writes the rows of all checkpoints in one file, so the newest row's file nearly
-# always does; all are read where what came last was maintenance or a compaction, which tell less.
-_FEW, _ALL = 1, 2**31
+# always tells; so many times more rows are read where it does not.
+_GROWTH = 16
 
 
 @dataclass(frozen=True)
@@ -140,21 +142,23 @@ def _newest_event(place: TablePlace, column: str) -> datetime | None:
 
 def state_bytes(upkeep: TablePlace, pipeline: str) -> int | None:
     """The bytes of state in all checkpoints of a pipeline: as their last state check found them,
-    or as their last housekeeping left them, whichever was later: no
-    file is listed.
+    or as their last housekeeping left them, whichever was later: no file is listed.
 
     `upkeep` is the table `ops/upkeep`. None where it has no row of the pipeline.
     """
     table = upkeep.open()
     if table is None:
         return None
-    for number in (_FEW, _ALL):
-        newest = newest_rows(table, pipeline, "time", number)
+    number = 1
+    while True:
+        newest = newest_rows(table, pipeline, "time", number, _TELLING)
         rows = [row for row in newest if row.get("state") or row["shares"]]
         last = [row for row in rows if row["time"] == rows[0]["time"]]
         if last:
             return sum(_bytes(row) for row in last)
-    return None
+        if len(newest) < number:
+            return None
+        number *= _GROWTH
 
 
 def _bytes(row: Mapping[str, Any]) -> int:

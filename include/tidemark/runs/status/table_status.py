@@ -15,6 +15,7 @@ from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.storage.delta.commits import rows_appended
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -63,5 +64,5 @@ def table_status(
 
 def _open_windows(gold: DeltaTable, operator: Operator, state: GoldState) -> int:
     first = instant_of(operator.first_needed_ms(state.close_ms)).date()
-    newest = gold.to_pyarrow_dataset(file_pruning_predicate=f"window_date >= DATE '{first}'")
+    newest = dataset_of(gold, f"window_date >= DATE '{first}'")
     return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))

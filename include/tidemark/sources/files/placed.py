@@ -20,6 +20,7 @@ from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.count import count_plain
 from tidemark.sources.files.lines import read_lines
+from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.pattern import fixed_folder
 from tidemark.sources.files.unread import same_place, source_files, unread_files
 from tidemark.sources.source import LineCount, OriginColumn, PlacedSource, Reading
@@ -53,6 +54,7 @@ class PlacedFiles(PlacedSource):
                 "moved: put a link to it where it was, and set root in the settings back to that. "
                 "A copy can be read, but no run can go on in it."
             )
+        check_reaches_no_own_place(self.files, self.places)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         unread = unread_files(self.files, ingest)

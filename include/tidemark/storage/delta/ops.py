@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 from itertools import accumulate
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 
 Row = tuple[str, int, dict[str, Any]]
@@ -52,7 +55,9 @@ def append_once(
         _append_new(table, schema, rows)
 
 
-def newest_rows(table: DeltaTable, pipeline: str, time: str, number: int) -> list[dict[str, Any]]:
+def newest_rows(
+    table: DeltaTable, pipeline: str, time: str, number: int, kinds: Collection[str] = ()
+) -> list[dict[str, Any]]:
     """A pipeline's newest rows by a column of times that is never null, newest first.
 
     At least `number` of them where there are as many: all of the files that hold those. Which
@@ -62,6 +67,8 @@ def newest_rows(table: DeltaTable, pipeline: str, time: str, number: int) -> lis
     if not files.num_rows:
         return []
     own = files.filter(ds.field("partition.pipeline") == pipeline)
+    if kinds:
+        own = own.filter(_may_hold("kind", kinds))
     newest: list[dict[str, Any]] = own.sort_by([(f"max.{time}", "descending")]).to_pylist()
     if not newest:
         return []
@@ -70,9 +77,20 @@ def newest_rows(table: DeltaTable, pipeline: str, time: str, number: int) -> lis
     since = newest[enough][f"max.{time}"].isoformat()
     # A literal of SQL would be in nanoseconds, which delta-rs does not compare with its own.
     predicate = f"pipeline = '{pipeline}' AND {time} >= '{since}'"
-    known = table.to_pyarrow_dataset(file_pruning_predicate=predicate)
-    found = known.to_table(filter=ds.field("pipeline") == pipeline)
+    wanted = ds.field("pipeline") == pipeline
+    if kinds:
+        predicate += f" AND kind IN ({', '.join(map(repr, kinds))})"
+        wanted &= ds.field("kind").isin(list(kinds))
+    known = dataset_of(table, predicate)
+    found = known.to_table(filter=wanted)
     return found.sort_by([(time, "descending")]).to_pylist()
+
+
+def _may_hold(column: str, values: Collection[str]) -> ds.Expression:
+    """Of a file, by its statistics; one that has none may hold all."""
+    low, high = ds.field(f"min.{column}"), ds.field(f"max.{column}")
+    held = [(low <= value) & (high >= value) for value in values]
+    return reduce(or_, held, low.is_null() | high.is_null())
 
 
 def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import TableMismatch
+from tidemark.storage.delta.damage import (
+    check_newest_entries,
+    check_no_file_in_the_way,
+    not_opened,
+)
 from tidemark.storage.file_place import FilePlace
 
 
@@ -20,11 +25,17 @@ class TablePlace(FilePlace):
     """
 
     def open(self) -> DeltaTable | None:
-        """The table as it is now; None where there is none."""
+        """The table as it is now; None where there is none. Raises DataDamaged where its log makes
+        no table, StorageUnavailable where it cannot be reached."""
         try:
-            return DeltaTable(self.uri, storage_options=dict(self.options))
+            table = DeltaTable(self.uri, storage_options=dict(self.options))
         except TableNotFoundError:
+            check_no_file_in_the_way(self.uri)
             return None
+        except (DeltaError, OSError) as error:
+            raise not_opened(self, error) from error
+        check_newest_entries(self.uri, table.version())
+        return table
 
     def existing(self) -> DeltaTable:
         """The table, which a run has made. Raises TableMismatch where it is gone."""

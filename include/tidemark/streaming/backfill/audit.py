@@ -26,6 +26,7 @@ from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.backfill.audit_result import TableAudit
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.streaming.backfill.compare import compare_windows, wide_session, window_differences
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
@@ -99,4 +100,4 @@ def _frozen(gold: DeltaTable, request: AuditRequest, frozen_before_ms: int | Non
         frozen = frozen & (start >= request.start)
     if request.end:
         frozen = frozen & (start < request.end)
-    return int(gold.to_pyarrow_dataset().count_rows(filter=frozen))
+    return int(dataset_of(gold).count_rows(filter=frozen))

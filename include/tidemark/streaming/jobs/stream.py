@@ -22,6 +22,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
+from tidemark.runs.mended_ops import mend_ops
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
@@ -89,10 +90,11 @@ def run_once(
                 progress.say(line)
             with progress.stage("session"), ThreadPoolExecutor(1) as pool:
                 starting = pool.submit(session, run.pipeline, run.settings)
-                # Most of a second of imports, while the JVM makes the session.
+                # Most of a second of imports and looks, while the JVM makes the session.
                 from tidemark.streaming.run.steps import run_stream
                 from tidemark.streaming.run.validate_run import validate_run
 
+                mend_ops(run.pipeline, run.warehouse, progress.say)
                 spark = starting.result()
             run_stream(spark, run, admitted, progress, outcome)
             if not hold:

@@ -15,9 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import RunFailed, TidemarkError
+from tidemark.errors import DataDamaged, RunFailed, TidemarkError
+from tidemark.storage.delta.damage import damage_of
 
-_MESSAGE_LENGTH = 2_000
+_MESSAGE_LENGTH, _CAUSE_LENGTH = 2_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,31 @@ def _end_of(running: Running) -> TidemarkError | None:
     return None
 
 
-def _failure(query: str, error: Exception) -> RunFailed:
-    """The engine's error with the query it came from, shortened: the log holds the whole."""
-    text = str(error)
+def _failure(query: str, error: Exception) -> TidemarkError:
+    """The engine's error with the query it came from, shortened: the log holds the whole.
+
+    The deepest cause stands in it, however long what is before; it names the file that is gone.
+    """
+    text, cause = str(error), _deepest_cause(error)
     if len(text) > _MESSAGE_LENGTH:
         text = f"{text[:_MESSAGE_LENGTH]} … (the driver's log holds the rest)"
-    return RunFailed(
+    if cause and cause not in text:
+        text = f"{text.rstrip()}\n{cause}"
+    head = (
         f"The query {query} failed. What was committed before stays; the next run repeats the "
-        f"batch that failed. The engine says: {text}"
+        "batch that failed."
     )
+    if damage := damage_of(RuntimeError(cause or text)):
+        return DataDamaged(f"{head} {damage}")
+    return RunFailed(f"{head} The engine says: {text}")
+
+
+def _deepest_cause(error: Exception) -> str:
+    """The last `Caused by:` of the engine's stack, with the line after it: some messages begin
+    with the next one."""
+    whole = f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+    _, marked, last = whole.rpartition("Caused by: ")
+    if not marked:
+        return ""
+    message = last.split("\n\tat ")[0].split("\n    at ")[0]
+    return f"Caused by: {' '.join(message.split())[:_CAUSE_LENGTH]}"

@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
@@ -52,7 +53,7 @@ def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
     that are appended to the partition meanwhile exclude this.
     """
     own = f"pipeline = '{pipeline}'"
-    known = table.to_pyarrow_dataset(file_pruning_predicate=own)
+    known = dataset_of(table, own)
     rows = known.to_table(filter=(ds.field("pipeline") == pipeline) & stays)
     with _excluded(table):
         write_deltalake(table, rows, mode="overwrite", predicate=own)

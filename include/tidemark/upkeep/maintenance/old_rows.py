@@ -17,6 +17,7 @@ from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.recorded_runs import last_published
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import TIME
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -51,7 +52,7 @@ def old_rows(table: DeltaTable, pipeline: str, ageing: Ageing) -> Part | None:
     """The rows that go, counted; None where none do. Only files that may hold such are opened."""
     if ageing.stays is None:
         return None
-    known = table.to_pyarrow_dataset(file_pruning_predicate=f"pipeline = '{pipeline}'")
+    known = dataset_of(table, f"pipeline = '{pipeline}'")
     own = ds.field("pipeline") == pipeline
     number = known.count_rows(filter=own)
     going = number - known.count_rows(filter=own & ageing.stays)
