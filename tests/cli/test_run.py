@@ -219,6 +219,7 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("kill -9 $$", 75, "exit status -9"),
         ("exit 137", 75, "It was killed, or memory ran out: run it again."),
         ("exit 1", 1, "Spark 4.2 runs on Java 17, 21 and 25."),
+        ("exit 75", 75, "What kept the result from being written stands there: mend that"),
     ],
 )
 def test_a_job_that_ends_without_a_result_is_told_and_an_older_result_is_not_taken_for_it(

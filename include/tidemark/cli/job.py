@@ -66,14 +66,18 @@ def _without_result(uri: str, status: int, environment: Mapping[str, str]) -> ty
     # A killed JVM ends so, whether the signal met it or the shell that started it.
     killed = status < 0 or status > 128
     java = environment.get("JAVA_HOME", "the PATH")
-    advice = (
-        "It was killed, or memory ran out: run it again."
-        if killed
-        else f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
-    )
+    if killed:
+        advice = "It was killed, or memory ran out: run it again."
+    elif status == RETRY:
+        # The job itself ends so where its result cannot be written: a full disk, say.
+        advice = (
+            "What kept the result from being written stands there: mend that, then run it again."
+        )
+    else:
+        advice = f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
     print(
         f"spark-submit ended with exit status {status}, and the job wrote no result to {uri}. "
         f"{_STATE} What it said last is above. {advice}",
         file=sys.stderr,
     )
-    return typer.Exit(RETRY if killed else FAILED)
+    return typer.Exit(RETRY if killed or status == RETRY else FAILED)
