@@ -20,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.kit.running import SCHEDULED, Place, clicks, query, quiet, run_warm
+from tidemark.cli.status_report import print_pipeline
 from tidemark.errors import AcceptanceRefused
 from tidemark.runs.losses import find_losses
 from tidemark.runs.publish_held import publish_and_record
@@ -269,6 +270,7 @@ def check_stops(place: Place, where: Path) -> None:
     status = pipeline_status(place.pipeline, place.settings, SCHEDULED)
     assert status.state == "stopped", status
     assert str(where) in status.next_step
+    print_pipeline(status)
 
 
 def gold_of(place: Place) -> list[tuple[Any, ...]]:

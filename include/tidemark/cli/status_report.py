@@ -51,8 +51,9 @@ def print_pipeline(status: PipelineStatus) -> None:
         return
     size = "not known" if status.state_bytes is None else f"{status.state_bytes:,} bytes"
     console.print(f"Newest event: {_time(status.newest_event)}. State: {size}.\n", soft_wrap=True)
-    console.print(_table([_of_table(table, status.newest_event) for table in status.tables]))
-    console.print()
+    if status.tables:
+        console.print(_table([_of_table(one, status.newest_event) for one in status.tables]))
+        console.print()
     console.print(_table([_of_run(run) for run in status.runs]))
     console.print(_WORDS, soft_wrap=True)
     if error := status.runs[0].error:

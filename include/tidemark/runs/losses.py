@@ -146,7 +146,7 @@ def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
             one.uri,
             f"{one.uri} is another table (its id is {one.id}) than the one that gold of "
             f"{table.name} was published from ({table.gold.uri}).",
-            f"What is lost at most is all of the former {one.name}.",
+            f"Lost at most: all of the former {one.name}.",
             _way_out(table, one),
         )
         return
@@ -157,8 +157,7 @@ def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
             one.uri,
             f"{one.uri} is at version {one.at}, and gold of {table.name} was published from its "
             f"version {published} ({table.gold.uri}).",
-            f"What is lost at most is what the versions {one.at + 1} to {published} and any "
-            "later one held.",
+            f"Lost at most: what the versions {one.at + 1} to {published} and any later one held.",
             _way_out(table, one),
         )
     elif noted is not None:
@@ -182,8 +181,7 @@ def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
             query.uri,
             f"{query.uri} is the checkpoint of another query ({query.id}) than the one that gold "
             f"of {table.name} was published from ({table.gold.uri}).",
-            "What is lost at most is the state of the former query, and which of its input it "
-            "has read.",
+            "Lost at most: the state of the former query, and which of its input it has read.",
             _way_out(table, query),
         )
     elif noted is not None and noted > query.at:
@@ -192,7 +190,7 @@ def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
             query.uri,
             f"The last committed batch of {query.uri} is {query.at}, and gold of {table.name} was "
             f"published from its batch {noted} ({table.gold.uri}).",
-            f"What is lost at most is what it knew of the batches {query.at + 1} to {noted} and "
+            f"Lost at most: what it knew of the batches {query.at + 1} to {noted} and "
             "any later one; they would run again over other input.",
             _way_out(table, query),
         )
@@ -209,7 +207,7 @@ def _ahead_of_checkpoint(table: Found, one: FoundTable, query: FoundQuery) -> It
             query.uri,
             f"The last planned batch of {query.uri} is {query.planned}, and {one.uri} holds its "
             f"batch {committed}.",
-            f"What is lost at most is what it knew of the batches {query.planned + 1} to "
+            f"Lost at most: what it knew of the batches {query.planned + 1} to "
             f"{committed}; other input would get their numbers, and be left out as known.",
             _way_out(table, query),
         )
@@ -274,7 +272,7 @@ def _against_offsets(table: Found) -> Iterator[Loss]:
             bronze.uri,
             f"{bronze.uri} is another table (its id is {bronze.id}) than the one that the query "
             f"of {table.name} has read (id {read.table_id}; {query.uri}).",
-            "What is lost at most is all of the former bronze.",
+            "Lost at most: all of the former bronze.",
             _way_out(table, bronze),
         )
     elif read.version - 1 > bronze.at:
@@ -283,8 +281,7 @@ def _against_offsets(table: Found) -> Iterator[Loss]:
             bronze.uri,
             f"{bronze.uri} is at version {bronze.at}, and the query of {table.name} has read it "
             f"up to version {read.version - 1} ({query.uri}).",
-            f"What is lost at most is what the versions {bronze.at + 1} to {read.version - 1} "
-            "held.",
+            f"Lost at most: what the versions {bronze.at + 1} to {read.version - 1} held.",
             _way_out(table, bronze),
         )
 
@@ -313,7 +310,7 @@ def _another_gold(table: Found) -> Loss:
         gold.uri,
         f"{gold.uri} was published from other tables and queries than those of {table.name} "
         f"({table.changes.uri}).",
-        "What is lost at most is the former gold, whose values `changes` still has.",
+        "Lost at most: the former gold, whose values `changes` still has.",
         f"Move {gold.uri} away: the next run builds it again from {table.changes.uri}. Or restore "
         "it from a backup.",
     )
@@ -331,7 +328,7 @@ def _against_pins(table: Found, pinned: TableResult | None) -> Iterator[Loss]:
             one.uri,
             f"{one.uri} {found}, and the run that is to be published found the id {pin.id} at "
             f"{pin.at}.",
-            "What is lost at most is what that run and those since the last publish wrote.",
+            "Lost at most: what that run and those since the last publish wrote.",
             _way_out(table, one),
         )
 
@@ -366,7 +363,7 @@ def _gone(table: Found, one: FoundTable | FoundQuery, rests: str) -> Loss:
         one.name,
         one.uri,
         f"{one.uri} is not there, and {rests}.",
-        "What is lost at most is all of it.",
+        "Lost at most: all that it held.",
         _way_out(table, one),
     )
 
@@ -377,7 +374,7 @@ def _lacks_batch(table: Found, one: FoundTable, query: FoundQuery, batch: int) -
         one.uri,
         f"{one.uri} (version {one.at}) does not hold batch {batch}, which {query.uri} has "
         "committed.",
-        "What is lost at most is that batch and any before it that is not published.",
+        "Lost at most: that batch and any before it that is not published.",
         _way_out(table, one),
     )
 
@@ -389,7 +386,7 @@ def _by_hand(table: Found, one: FoundTable, commits: list[HandCommit], since: st
         one.name,
         one.uri,
         f"{one.uri} was changed by something else than Tidemark, and {since}: {shown}{more}.",
-        "What is wrong at most is what gold shows of the rows that this changed: the stream passes "
+        "Wrong at most: what gold shows of the rows that this changed: the stream passes "
         "over such commits.",
         _way_out_of_a_change(table, one),
         tuple(commits),
