@@ -1,7 +1,7 @@
 """A job that ends or suspends itself, with all of its process group, at one point.
 
 `--job` says which: the stream, a backfill, a compaction, or a command: the ledger built anew,
-housekeeping, maintenance, a run that finds nothing new.
+housekeeping, maintenance, a run that finds nothing new, what was changed by hand accepted.
 
 `--kill WHEN POINT CALL` says at which call of which commit point (1: the first), and whether
 `before` or `after` its work; `--stop` suspends instead. `--of TEXT` counts only calls of which
@@ -70,6 +70,11 @@ def maintain(arguments: Sequence[str]) -> int:
     return int(app(["maintain", pipeline, "--apply"], standalone_mode=False) or 0)
 
 
+def accept(arguments: Sequence[str]) -> int:
+    pipeline = arguments[arguments.index("--pipeline") + 1]
+    return int(app(["accept", pipeline, "--reason", "meant"], standalone_mode=False) or 0)
+
+
 def look(arguments: Sequence[str]) -> int:
     """A run that finds nothing new, which is one of the command's own process."""
     place = arguments.index("--pipeline")
@@ -86,6 +91,7 @@ JOBS = {
     "housekeep": housekeep,
     "maintain": maintain,
     "look": look,
+    "accept": accept,
 }
 
 

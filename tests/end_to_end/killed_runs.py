@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+from deltalake import DeltaTable
+
 from tests.end_to_end.killed_facts import Facts, facts_of, versions
 from tests.end_to_end.killed_input import (
     DAY,
@@ -59,6 +61,10 @@ class Scenario:
         return ("--job", self.job, *self.arguments)
 
 
+def change_by_hand(place: Place) -> None:
+    DeltaTable(place.places.rejects).delete("reason = 'malformed'")
+
+
 FIRST = Scenario("the first run", "empty", land_first)
 SECOND = Scenario("a run with all kinds of rows", "started", land_second)
 COLUMN = Scenario("a run with a new column", "started", land_with_column)
@@ -77,6 +83,7 @@ BACKFILL = Scenario(
 REBUILD = Scenario("a rebuilding of the ledger", "second", nothing, job="rebuild")
 HOUSEKEEPING = Scenario("housekeeping", "second", keep_one_batch, job="housekeep")
 MAINTENANCE = Scenario("maintenance", "second", grow_old, job="maintain")
+ACCEPTANCE = Scenario("an acceptance", "second", change_by_hand, job="accept")
 COMPACTION = Scenario("a compaction", "second", nothing, job="compact")
 LOOK = Scenario(
     "a run that finds nothing new", "second", nothing, job="look", arguments=scheduled(MORNING)

@@ -14,6 +14,7 @@ import pytest
 from tests.end_to_end.killed_facts import facts_of, runs_of, versions
 from tests.end_to_end.killed_input import LATER, REASONS, TABLES, land_third
 from tests.end_to_end.killed_runs import (
+    ACCEPTANCE,
     BACKFILL,
     CHECKED,
     COLUMN,
@@ -121,6 +122,7 @@ KILLS = [
     *both("log checkpoint written", MAINTENANCE),
     *both("unneeded files removed", MAINTENANCE),
     *both("upkeep recorded", HOUSEKEEPING),
+    *both("changes by hand accepted", ACCEPTANCE, table="rejects"),
     *both("lease taken", LOOK),
     *both("result", LOOK),
     *both("run recorded", LOOK, table="ops/runs"),
@@ -142,6 +144,9 @@ def test_a_run_killed_at_a_commit_point_and_started_again_equals_an_undisturbed_
     if at.scenario in (REBUILD, HOUSEKEEPING, MAINTENANCE, COMPACTION, LOOK):
         # The next run of the pipeline comes first; for some of these, only it takes over.
         again(place, run_id="next")
+        run(place, "again", at.scenario)
+    elif at.scenario is ACCEPTANCE:
+        # Runs stop until it is accepted.
         run(place, "again", at.scenario)
     else:
         again(place, at.scenario)

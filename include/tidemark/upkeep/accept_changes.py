@@ -51,7 +51,7 @@ def accept_changes(
 
     Raises AcceptanceRefused and LeaseHeld; nothing is written then.
     """
-    with pipeline_lease(pipeline, settings, run_id, "acceptance", repairs=True) as lease:
+    with pipeline_lease(pipeline, settings, run_id, "acceptance") as lease:
         found = changed_by_hand(pipeline, settings)
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         for loss in found:
