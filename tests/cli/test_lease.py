@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,9 @@ def test_what_the_next_run_would_do_follows_the_rules() -> None:
     with subprocess.Popen(["sleep", "300"]) as sleeper:
         mark = mark_of(sleeper.pid)
         assert mark is not None
+        # Until it has become the sleeper, it has the command line of this process.
+        while b"sleep" not in Path(f"/proc/{sleeper.pid}/cmdline").read_bytes():
+            time.sleep(0.01)
         alive = left_by_another(processes=(noted(mark),))
         assert lines(alive)["a run from here would"] == "wait: it is live"
         told = lines(alive, 61)["a run from here would"]

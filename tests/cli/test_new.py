@@ -350,7 +350,7 @@ def test_a_name_that_no_pipeline_can_have_is_refused(project: Path, name: str) -
 def test_a_source_in_the_pipeline_s_own_folder_is_refused_and_not_written(project: Path) -> None:
     ended = new(land(project, ROWS, "orders/1.json"))
     assert ended.exit_code == 1
-    assert "lies in the pipeline's own folder" in ended.stderr
+    assert "lies in `orders`, the platform's own" in ended.stderr
     assert not (project / "include" / "pipelines").exists()
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -69,8 +72,16 @@ def windows_of(place: Place) -> Windows:
     """The pipeline's table: two closed windows and an open one."""
     windows = place.windows()
     windows.change(*(window(at(10, minute), key="a", total=1) for minute in (10, 20, 40)))
-    windows.publish_at(at(10, 40))
+    windows.publish(windows.pin(at(10, 40), bronze=0))
+    begun(place)
     return windows
+
+
+def begun(place: Place) -> None:
+    """Its queries have begun, as those of every table that was published have."""
+    for checkpoint in (place.places.ingest_checkpoint, place.places.query_checkpoint("per_10m", 1)):
+        Path(checkpoint).mkdir(parents=True, exist_ok=True)
+        Path(checkpoint, "metadata").write_text(json.dumps({"id": str(uuid4())}))
 
 
 def bronze(place: Place, *events: datetime) -> None:

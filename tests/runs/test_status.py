@@ -11,7 +11,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.kit.running import Place, clicks
 from tests.kit.windows import at, window
-from tests.runs.pipelines import BEGAN, bronze, checked, ended, housekept, windows_of
+from tests.runs.pipelines import BEGAN, begun, bronze, checked, ended, housekept, windows_of
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
 from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
 from tidemark.gold.published import publish_note
@@ -86,6 +86,7 @@ def test_a_run_whose_row_the_next_one_wrote_is_not_held(place: Place) -> None:
     windows.change(window(at(10), key="a", total=1))
     ended(place, held=True)
     windows.publish_at(None)
+    begun(place)
     assert state(place) is PipelineState.HELD
     record_interrupted_run(place.pipeline, place.warehouse)
     assert [run.outcome for run in told(place).runs] == ["interrupted"]

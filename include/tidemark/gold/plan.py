@@ -18,7 +18,7 @@ CLOSE = "close"
 GENERATION = "generation"
 # 1 where the commit also carries `NAME/ID` for all that it rests on.
 IDENTITIES = "identities"
-# Versions of an input that gold may be behind without a commit to say so.
+# Versions of `changes` and of an input that gold may be behind without a commit to say so.
 _MOST_UNNOTED = 20
 
 
@@ -66,14 +66,18 @@ class PublishPlan:
 
     @property
     def nothing_to_do(self) -> bool:
+        return self.may_wait and self.changes <= self.after_changes
+
+    @property
+    def may_wait(self) -> bool:
+        """Is there nothing to do where the changes hold no row, as after batches that closed no
+        window?"""
+        behind = [self.changes - self.after_changes]
+        behind += [version - self.after_inputs[name] for name, version in self.inputs.items()]
         return (
-            self.changes <= self.after_changes
-            and self.close_after_ms <= self.close_before_ms
+            self.close_after_ms <= self.close_before_ms
             and self.noted
-            and all(
-                version - self.after_inputs[name] < _MOST_UNNOTED
-                for name, version in self.inputs.items()
-            )
+            and max(behind) < _MOST_UNNOTED
         )
 
     @property
