@@ -1,0 +1,1 @@
+"""Lines in, accepted and rejected rows out: the one place that knows JSON. No Spark here."""

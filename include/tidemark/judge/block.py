@@ -1,0 +1,121 @@
+"""The block tier: many lines in one call of Arrow's JSON reader, strictly, or not at all.
+
+Two grammars must agree on each line. An RE2 expression, made of the columns' forms, matches the
+line from its beginning to its end: one object, known fields, values in their forms. Then the
+reader reads all of these with the declared types, where a field that stands twice or does not fit
+is an error. Without the expression's word nothing reaches the reader: a line `null` makes
+pyarrow 26 crash.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from tidemark.judge.arrow import Array
+from tidemark.judge.arrow import kernels as pc
+from tidemark.judge.fast_forms import (
+    BLANKS,
+    FastForm,
+    Refused,
+    fast_form,
+    object_expression,
+)
+from tidemark.judge.limits import TimeLimits
+from tidemark.judge.rules import Rules
+
+# RE2 gives a program 8 MB; beyond so many columns it may refuse, or forget what it has learned.
+_MOST_COLUMNS = 150
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """What a block came to: a row for each line, in their order, in the declared columns, and which
+    of them the exact tier has to judge."""
+
+    rows: pa.Table
+    doubtful: Array
+
+
+class BlockReader:
+    """Reads blocks of lines; without columns that have no fast form."""
+
+    def __init__(self, rules: Rules, forms: dict[str, FastForm], limits: TimeLimits) -> None:
+        self._rules = rules
+        self._forms = forms
+        self._limits = limits
+        nullable = {
+            column.name: form.expression if column.required else f"(?:{form.expression}|null)"
+            for column, form in zip(rules.columns, forms.values(), strict=True)
+        }
+        self._expression = f"^{BLANKS}{object_expression(nullable)}{BLANKS}$"
+        self._parse = pj.ParseOptions(
+            explicit_schema=pa.schema([(name, form.read_as) for name, form in forms.items()]),
+            unexpected_field_behavior="error",
+        )
+
+    def promising(self, lines: Array) -> Array:
+        """Which lines the reader may be given: as booleans."""
+        return pc.match_substring_regex(lines, self._expression)
+
+    def may_have_twice(self, lines: Array) -> Array:
+        """Lines in which some column's name stands twice in quotes: all where a field does, and a
+        few others."""
+        names = [json.dumps(name, ensure_ascii=False) for name in self._forms]
+        counts = [pc.count_substring(lines, name) for name in names]
+        return reduce(pc.or_, [pc.greater(count, 1) for count in counts])
+
+    def read(self, lines: Array) -> BlockRows | None:
+        """Lines that are promising; None where the block is refused as a whole."""
+        data = b"\n".join(lines.to_pylist())
+        options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        try:
+            data.decode()
+            buffer: Any = pa.BufferReader(data)
+            table = pj.read_json(buffer, options, self._parse)
+            return self._rows(table, len(lines))
+        except (pa.ArrowInvalid, UnicodeDecodeError, Refused):
+            return None
+
+    def _rows(self, table: pa.Table, number: int) -> BlockRows | None:
+        if table.num_rows != number:
+            return None
+        columns, masks = [], []
+        for column in self._rules.columns:
+            read = table.column(column.name).combine_chunks()
+            array, mask = self._forms[column.name].convert(read)
+            columns.append(array)
+            masks += [] if mask is None else [mask]
+            if column.required:
+                masks.append(array.is_null())
+            if column.name == self._rules.event_time.column:
+                masks.append(self._outside(array))
+        doubtful = reduce(pc.or_, [pc.fill_null(mask, False) for mask in masks])
+        names = [column.name for column in self._rules.columns]
+        return BlockRows(pa.table(columns, names=names), doubtful)
+
+    def _outside(self, times: Array) -> Array:
+        micros = times.cast(pa.int64())
+        early = pc.less(micros, self._limits.oldest_micros)
+        return pc.or_(early, pc.greater(micros, self._limits.newest_micros))
+
+
+def block_reader(rules: Rules, limits: TimeLimits) -> BlockReader | None:
+    """None where a column has no fast form, or the expression would be too large for RE2."""
+    forms: dict[str, FastForm] = {}
+    for column in rules.columns:
+        form = fast_form(column, rules.event_time)
+        if form is None or len(rules.columns) > _MOST_COLUMNS:
+            return None
+        forms[column.name] = form
+    reader = BlockReader(rules, forms, limits)
+    try:
+        reader.promising(pa.array([b"{}"], pa.binary()))
+    except pa.ArrowInvalid:
+        return None
+    return reader

@@ -1,0 +1,131 @@
+r"""One line as strict JSON (RFC 8259), with what Python's reader passes over told apart.
+
+`json` of the standard library reads the grammar; hooks keep the text of each number, refuse
+`NaN` and `Infinity`, and see a name that stands twice in an object. Told here besides: text that
+is no UTF-8, half of a surrogate pair (`\ud800` is no character), and depth beyond a limit, so that
+no line can exhaust a stack.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+# Objects and arrays within each other, the line's own object counted.
+DEEPEST = 200
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_OPENING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_ONE_OBJECT = "not exactly one JSON object"
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+# As Java's \s has it.
+_BLANKS = b" \t\n\x0b\f\r"
+
+
+class Number(str):
+    """A number, as its text in the line."""
+
+    __slots__ = ()
+
+
+class NotAnObject(ValueError):
+    """The line is not one JSON object; the text says why."""
+
+
+class LineReader:
+    """Reads lines, one at a time; not to be shared by threads."""
+
+    def __init__(self) -> None:
+        self._twice: list[bool] = []
+        self._decoder = json.JSONDecoder(
+            object_pairs_hook=self._object,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=_refuse,
+        )
+
+    def read(self, line: bytes) -> dict[str, Any]:
+        """The object's fields, in the line's order: Number, str, bool, None, list and dict.
+
+        NotAnObject where the line is anything else.
+        """
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            raise NotAnObject("not valid UTF-8") from None
+        if not line.strip(_BLANKS):
+            raise NotAnObject("blank line")
+        if text.startswith("\ufeff"):
+            raise NotAnObject("begins with a byte order mark (BOM)")
+        _check_depth(text)
+        self._twice.clear()
+        try:
+            value = self._decoder.decode(text)
+        except ValueError:
+            raise NotAnObject(_ONE_OBJECT) from None
+        if type(value) is not dict:
+            raise NotAnObject(_ONE_OBJECT)
+        if "\\u" in text and _has_lone_surrogate(text):
+            raise NotAnObject("holds half of a surrogate pair")
+        if self._twice:
+            # The line's own object is the last that ends.
+            where = "the object" if self._twice[-1] else "a nested object"
+            raise NotAnObject(f"a field stands twice in {where}")
+        return value
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            self._twice.append(True)
+        elif self._twice:
+            self._twice.append(False)
+        return fields
+
+
+def json_text(value: Any) -> str:
+    """A value of a line as JSON again, without blanks; numbers as they stood there."""
+    match value:
+        case Number():
+            return str(value)
+        case dict():
+            fields = (f"{_quoted(name)}:{json_text(part)}" for name, part in value.items())
+            return "{" + ",".join(fields) + "}"
+        case list():
+            return "[" + ",".join([json_text(item) for item in value]) + "]"
+        case str():
+            return _quoted(value)
+    return {None: "null", True: "true", False: "false"}[value]
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _check_depth(text: str) -> None:
+    if text.count("{") + text.count("[") <= DEEPEST:
+        return
+    depth = 0
+    for token in _tokens_of_depth(text):
+        depth += 1 if token in "[{" else -1
+        if depth > DEEPEST:
+            raise NotAnObject(f"more than {DEEPEST} objects and arrays within each other")
+
+
+def _tokens_of_depth(text: str) -> Sequence[str]:
+    """Opening and closing brackets outside of texts."""
+    return [token for token in _OPENING.findall(text) if token[0] != '"']
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    """Escapes stand in texts only, where the grammar is kept."""
+    before_ended, high = -1, False
+    for escape in _ESCAPE.finditer(text):
+        unit = int(escape[1], 16) if escape[1] else 0
+        is_low = 0xDC00 <= unit <= 0xDFFF
+        paired = high and is_low and escape.start() == before_ended
+        if (high and not paired) or (is_low and not paired):
+            return True
+        high, before_ended = 0xD800 <= unit <= 0xDBFF, escape.end()
+    return high

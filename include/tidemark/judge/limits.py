@@ -1,0 +1,27 @@
+"""Between which instants a batch's event times have to lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.judge.instants import FIRST_MICROS, LAST_MICROS
+from tidemark.judge.rules import Rules
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Both ends are accepted; microseconds since 1970, UTC.
+
+    The engine's watermark starts at 1970-01-01, so it would drop an earlier row as late: that is
+    a reason of its own, and `oldest_micros` is 0 where nothing is too old.
+    """
+
+    oldest_micros: int
+    newest_micros: int
+
+
+def time_limits(rules: Rules, batch_time_ms: int) -> TimeLimits:
+    """The limits of a batch, from its own time, which is the same when it is repeated."""
+    oldest = 0 if rules.keep_ms is None else max(0, (batch_time_ms - rules.keep_ms) * 1_000)
+    newest = (batch_time_ms + rules.max_future_ms) * 1_000
+    return TimeLimits(oldest, min(max(newest, FIRST_MICROS), LAST_MICROS))

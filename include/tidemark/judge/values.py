@@ -1,0 +1,207 @@
+"""The value of a column from what a line holds for it, exactly or not at all."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+from tidemark.judge.instants import iso_date, iso_micros
+from tidemark.judge.json_text import Number
+from tidemark.judge.kinds import (
+    INTEGER_BITS,
+    ArrayKind,
+    DecimalKind,
+    Kind,
+    MapKind,
+    SimpleKind,
+    StructKind,
+)
+from tidemark.judge.numbers import decimal, double, is_quoted_number, single, whole_number
+
+
+class Wrong:
+    """What stands for a value that is not of its kind; see WRONG."""
+
+
+WRONG: Final = Wrong()
+ReadValue = Callable[[Any], Any]
+
+
+def value_reader(kind: Kind) -> ReadValue:
+    """A function from a part of a line, which is not null, to the value, or WRONG.
+
+    Values are as pyarrow takes them for `kinds.arrow_type`: a timestamp in microseconds since
+    1970, a map as a list of pairs. Parts of nested values may be null; fields that a struct does
+    not have are passed over here, and found by `unknown_parts`.
+    """
+    match kind:
+        case SimpleKind():
+            if kind.name in INTEGER_BITS:
+                return _whole(INTEGER_BITS[kind.name])
+            return _SIMPLE[kind.name]
+        case DecimalKind():
+            return _decimal(kind)
+        case ArrayKind():
+            return _list(value_reader(kind.item))
+        case MapKind():
+            return _map(value_reader(kind.value))
+        case StructKind():
+            return _struct({name: value_reader(part) for name, part in kind.fields})
+
+
+def unknown_parts(kind: Kind, value: Any) -> Any:
+    """What of a value, which is of its kind, no field of a struct in it takes; None: all is taken.
+
+    It has the value's own form: of a struct and of a map the fields that hold something unknown, of
+    an array each item's, null where there is none.
+    """
+    if value is None or isinstance(kind, SimpleKind | DecimalKind):
+        return None
+    match kind:
+        case ArrayKind():
+            items = [unknown_parts(kind.item, item) for item in value]
+            return items if any(item is not None for item in items) else None
+        case MapKind():
+            known = dict.fromkeys(value, kind.value)
+        case StructKind():
+            known = dict(kind.fields)
+    found = {
+        name: unknown_parts(known[name], part) if name in known else part
+        for name, part in value.items()
+    }
+    return {
+        name: part for name, part in found.items() if part is not None or name not in known
+    } or None
+
+
+def unknown_paths(kind: Kind, value: Any, path: str) -> Iterator[str]:
+    """The same as paths, for people: `price.tax`, of an array's items like of one."""
+    match kind, value:
+        case ArrayKind(item), list():
+            for one in value:
+                yield from unknown_paths(item, one, path)
+        case MapKind(part), dict():
+            for name, one in value.items():
+                yield from unknown_paths(part, one, f"{path}.{name}")
+        case StructKind(fields), dict():
+            known = dict(fields)
+            for name, one in value.items():
+                if name in known:
+                    yield from unknown_paths(known[name], one, f"{path}.{name}")
+                else:
+                    yield f"{path}.{name}"
+
+
+def has_structs(kind: Kind) -> bool:
+    """Can a value of this kind hold a field that is unknown?"""
+    match kind:
+        case StructKind():
+            return True
+        case ArrayKind():
+            return has_structs(kind.item)
+        case MapKind():
+            return has_structs(kind.value)
+    return False
+
+
+def _text(part: Any) -> str | Wrong:
+    return part if type(part) is str else WRONG
+
+
+def _boolean(part: Any) -> bool | Wrong:
+    return part if type(part) is bool else WRONG
+
+
+def _double(part: Any) -> float | Wrong:
+    value = double(part) if type(part) is Number else None
+    return WRONG if value is None else value
+
+
+def _single(part: Any) -> float | Wrong:
+    value = single(part) if type(part) is Number else None
+    return WRONG if value is None else value
+
+
+def _date(part: Any) -> date | Wrong:
+    value = iso_date(part) if type(part) is str else None
+    return WRONG if value is None else value
+
+
+def _timestamp(part: Any) -> int | Wrong:
+    value = iso_micros(part) if type(part) is str else None
+    return WRONG if value is None else value
+
+
+def _binary(part: Any) -> bytes | Wrong:
+    """Base64 with its padding, without blanks (RFC 4648)."""
+    try:
+        return binascii.a2b_base64(part, strict_mode=True) if type(part) is str else WRONG
+    except ValueError:
+        return WRONG
+
+
+_SIMPLE: dict[str, ReadValue] = {
+    "string": _text,
+    "boolean": _boolean,
+    "double": _double,
+    "float": _single,
+    "date": _date,
+    "timestamp": _timestamp,
+    "binary": _binary,
+}
+
+
+def _whole(bits: int) -> ReadValue:
+    def read(part: Any) -> int | Wrong:
+        value = whole_number(part, bits) if type(part) is Number else None
+        return WRONG if value is None else value
+
+    return read
+
+
+def _decimal(kind: DecimalKind) -> ReadValue:
+    """Of a number, or of one in quotes, as careful senders write money."""
+
+    def read(part: Any) -> Decimal | Wrong:
+        if type(part) is not Number and not (type(part) is str and is_quoted_number(part)):
+            return WRONG
+        value = decimal(part, kind.precision, kind.scale)
+        return WRONG if value is None else value
+
+    return read
+
+
+def _list(read_item: ReadValue) -> ReadValue:
+    def read(part: Any) -> list[Any] | Wrong:
+        if type(part) is not list:
+            return WRONG
+        items = [None if item is None else read_item(item) for item in part]
+        return WRONG if any(item is WRONG for item in items) else items
+
+    return read
+
+
+def _map(read_part: ReadValue) -> ReadValue:
+    def read(part: Any) -> list[tuple[str, Any]] | Wrong:
+        if type(part) is not dict:
+            return WRONG
+        pairs = [(name, None if one is None else read_part(one)) for name, one in part.items()]
+        return WRONG if any(value is WRONG for _, value in pairs) else pairs
+
+    return read
+
+
+def _struct(readers: dict[str, ReadValue]) -> ReadValue:
+    def read(part: Any) -> dict[str, Any] | Wrong:
+        if type(part) is not dict:
+            return WRONG
+        fields: dict[str, Any] = {}
+        for name, read_field in readers.items():
+            one = part.get(name)
+            fields[name] = None if one is None else read_field(one)
+        return WRONG if any(value is WRONG for value in fields.values()) else fields
+
+    return read

@@ -1,0 +1,236 @@
+"""Whatever the columns and the lines: through all tiers a line's verdict is the exact tier's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.judge.judging import BATCH_TIME, pipeline_of
+from tidemark.judge import judge as judge_module
+from tidemark.judge.judge import Judge, Judged
+from tidemark.judge.rules import rules_of
+from tidemark.pipeline.model import Pipeline
+
+BATCH_MS = int(BATCH_TIME.timestamp() * 1_000)
+TYPES = (
+    *("long", "int", "short", "byte", "double", "float", "boolean", "string", "date", "timestamp"),
+    *("binary", "decimal(10,2)", "decimal(38,18)", "decimal(2,2)", "decimal(5,0)", "array<int>"),
+    *("array<string>", "struct<p:int,q:string>", "array<struct<p:double,q:array<date>>>"),
+    *("struct<t:timestamp,d:decimal(4,1)>", "array<array<byte>>", "map<string,int>"),
+)
+# Values as they stand in a line: good ones for some types, nearly good ones, and nonsense.
+VALUES = (
+    *("0", "-0", "1", "-1", "127", "128", "-129", "32768", "2147483648", "9223372036854775807"),
+    *("999999999999999999", "1000000000000000000", "9223372036854775808", "1.0", "1e3", "1E+2"),
+    *("0.1", "1.5", "-1.25", "1e400", "-1e400", "1e-400", "3.5e38", "1.401298464324817e-45"),
+    *("16777217", "0.99", "1.00", "12345678.99", "123456789", "1.105", "01", "1.", ".5", "+1", "-"),
+    *("true", "false", "null", "NaN", "Infinity", "nul", "True", "[]", "{}", "[1,2]", "[null]"),
+    *('[1,"x"]', '{"p":1}', '{"p":1,"q":"x"}', '{"q":null}', '{"p":1,"p":2}', '{"z":1}', '["x"]'),
+    *("[[1],[2,null]]", "[[128]]", '[{"p":0.5,"q":["2026-03-01"]}]', '[{"q":["2026-02-30"]}]'),
+    *('{"t":"2026-03-01T00:00:00Z","d":1.5}', '{"t":"2026-03-01","d":100000}', '{"d":"1.5"}'),
+    *('""', '"x"', '"ä€😀"', '"a\\"b"', '"\\u00e4"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\n\\/"'),
+    *('"tab\t"', '"\\q"', '"}"', '"{"', '"1"', '"1.50"', '"12,50"', '"-0.5"', '"+.5"', '"1e2"'),
+    *(
+        '"aGk="',
+        '"aGk"',
+        '"aGl="',
+        '"aGk=aGk="',
+        '"!!"',
+        '"2026-03-01"',
+        '"2026-02-29"',
+        '"2024-02-29"',
+    ),
+    *('"0000-01-01"', '"0001-01-01"', '"9999-12-31"', '"2026-3-1"', '"2026-03-01T00:00:00Z"'),
+    *(
+        '"2026-03-01T00:00:00.123456Z"',
+        '"2026-03-01T00:00:00.1234567Z"',
+        '"2026-03-01T00:00:00+01:00"',
+    ),
+    *('"2026-03-01 00:00:00-17:59"', '"2026-03-01T00:00:00+19:00"', '"2026-03-01T00:00:00"'),
+    *(
+        '"2026-03-29T02:30:00"',
+        '"2026-10-25T02:30:00"',
+        '"1971-06-01T00:00:00"',
+        '"2026-03-01T24:00:00Z"',
+    ),
+    *('"0000-01-01T00:00:00Z"', '"0001-01-01T00:00:00Z"', '"0001-01-01T00:00:00+01:00"'),
+    *(
+        '"9999-12-31T23:59:59Z"',
+        '"9999-12-31T23:59:59-01:00"',
+        '"1969-12-31T23:59:59Z"',
+        '"2031-01-01T00:00:00Z"',
+    ),
+    *(
+        '"2026-03-01t00:00:00z"',
+        '"2026-03-01T00:00Z"',
+        '"2026-03-01T23:59:60Z"',
+        '"2026-02-30T00:00:00Z"',
+    ),
+    *("1772323200", "1772323200.123", "1772323200.1234567", "1772323200123", "-5", '"1772323200"'),
+    *(
+        "253402300800",
+        "99999999999999999999",
+        '"01/Mar/2026:00:00:00 +0000"',
+        '"30/Feb/2026:00:00:00 +0000"',
+    ),
+)
+TIMES: tuple[dict[str, Any], ...] = (
+    {},
+    {"zone": "Europe/Vienna"},
+    {"format": "epoch_seconds"},
+    {"format": "epoch_millis"},
+    {"format": "epoch_micros"},
+    {"format": "dd/MMM/yyyy:HH:mm:ss Z"},
+)
+GOOD_TIMES = {
+    "epoch_seconds": "1772323200.5",
+    "epoch_millis": "1772323200123",
+    "epoch_micros": "1772323200123456",
+    "dd/MMM/yyyy:HH:mm:ss Z": '"01/Mar/2026:00:00:00 +0000"',
+}
+AROUND = (
+    "",
+    " ",
+    "\r",
+    "\t ",
+    "}",
+    "{",
+    ",",
+    "{}",
+    '{"c0":1}',
+    "x",
+    "]",
+    "null",
+    " null {}",
+    "\ufeff",
+    "\x00",
+)
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> Pipeline:
+    """Some columns of random types, and some way of writing event time."""
+    types = draw(st.lists(st.sampled_from(TYPES), max_size=4))
+    columns = {
+        f"c{number}": kind + draw(st.sampled_from(["", " not null"]))
+        for number, kind in enumerate(types)
+    }
+    unknown = draw(st.sampled_from(["keep", "keep", "ignore", "reject"]))
+    keep = draw(st.sampled_from([None, "3650 days"]))
+    return pipeline_of(columns, unknown, keep, **draw(st.sampled_from(TIMES)))
+
+
+@st.composite
+def lines_of(draw: st.DrawFn, pipeline: Pipeline) -> str:
+    """A line that is a row of the pipeline, or nearly."""
+    time = GOOD_TIMES.get(pipeline.source.event_time.format, '"2026-03-01T00:00:00Z"')
+    values = {"at": draw(st.sampled_from([time, time, time, *VALUES]))}
+    for name in pipeline.source.columns:
+        if name != "at" and draw(st.integers(0, 9)):
+            values[name] = draw(st.sampled_from(VALUES) | _any_value())
+    names = draw(st.permutations(list(values)))
+    fields = [f'"{name}":{values[name]}' for name in names]
+    if not draw(st.integers(0, 9)):
+        fields.append(
+            draw(st.sampled_from(['"x":1.50', '"at":1', '"c0":null', '"\\u0063\\u0030":1', ""]))
+        )
+    comma = draw(st.sampled_from([",", ",", ", ", " ,\t"]))
+    line = f"{{{comma.join(fields)}}}"
+    if not draw(st.integers(0, 9)):
+        line = draw(st.sampled_from(AROUND)) + line + draw(st.sampled_from(AROUND))
+    if not draw(st.integers(0, 19)):
+        line = line[: draw(st.integers(0, len(line)))]
+    return line
+
+
+def _any_value() -> st.SearchStrategy[str]:
+    number = st.floats(allow_nan=False, allow_infinity=False).map(repr)
+    decimal = st.decimals(allow_nan=False, allow_infinity=False, places=3).map(_plain)
+    whole = st.integers(-(2**70), 2**70).map(str) | st.integers(-300, 300).map(str)
+    text = st.text(max_size=6).map(lambda value: json.dumps(value, ensure_ascii=False))
+    return number | decimal | whole | text
+
+
+def _plain(value: Decimal) -> str:
+    return f"{value:f}"
+
+
+@st.composite
+def cases(draw: st.DrawFn, number: int) -> tuple[Pipeline, list[bytes]]:
+    pipeline = draw(pipelines())
+    lines = draw(st.lists(lines_of(pipeline), min_size=number, max_size=number))
+    return pipeline, [line.encode("utf-8", "surrogatepass") for line in lines]
+
+
+def check_tiers_agree(pipeline: Pipeline, lines: Sequence[bytes]) -> None:
+    exact = _judged(pipeline, lines, by_line=True)
+    together = _judged(pipeline, lines, by_line=False)
+    assert together.accepted_at == exact.accepted_at
+    assert _texts(together.accepted) == _texts(exact.accepted)
+    assert together.rejected.to_pylist() == exact.rejected.to_pylist()
+
+
+def _judged(pipeline: Pipeline, lines: Sequence[bytes], by_line: bool) -> Judged:
+    return Judge(rules_of(pipeline), BATCH_MS, by_line).judge(pa.array(lines, pa.binary()))
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    """Rows as texts, by which -0.0 is not 0.0."""
+    plain = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in rows
+    ]
+    return [repr(row) for row in pa.table(plain, names=rows.column_names).to_pylist()]
+
+
+SOME = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=1_600, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines reach the reader in the smallest halves too."""
+    monkeypatch.setattr(judge_module, "_FEW_LINES", 1)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@SOME
+@given(case=cases(64))
+def test_all_tiers_come_to_the_exact_tiers_verdict(case: tuple[Pipeline, list[bytes]]) -> None:
+    check_tiers_agree(*case)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("small_blocks")
+@MANY
+@given(case=cases(64))
+def test_all_tiers_come_to_the_exact_tiers_verdict_on_100000_lines(
+    case: tuple[Pipeline, list[bytes]],
+) -> None:
+    check_tiers_agree(*case)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("kind", TYPES)
+def test_all_tiers_come_to_the_exact_tiers_verdict_on_each_listed_value(kind: str) -> None:
+    pipeline = pipeline_of({"c": kind})
+    lines = [f'{{"at":"2026-03-01T00:00:00Z","c":{value}}}'.encode() for value in VALUES]
+    check_tiers_agree(pipeline, lines)
+    for line in lines:
+        check_tiers_agree(pipeline, [line])
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("time", TIMES, ids=str)
+def test_all_tiers_come_to_the_exact_tiers_verdict_on_each_listed_time(
+    time: dict[str, Any],
+) -> None:
+    pipeline = pipeline_of({}, **time)
+    for value in VALUES:
+        check_tiers_agree(pipeline, [f'{{"at":{value}}}'.encode()])
