@@ -8,9 +8,11 @@ between planning and reading, the batch goes on without it and a verdict says so
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.difference import Difference
@@ -57,12 +59,33 @@ class Reading:
     seen: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class LineCount:
-    """Lines, and the bytes in them."""
+class PartUnreadable(Exception):
+    """A part cannot be read to its end, and the part itself is at fault. The text says why."""
 
-    lines: int
-    bytes: int
+    def __init__(self, part: str, cause: str) -> None:
+        super().__init__(part, cause)
+        self.part = part
+        self.cause = cause
+
+
+class Slice(ABC):
+    """Lines of one part that are read by one process: plain data, which can be sent to another."""
+
+    part: str
+
+    @property
+    @abstractmethod
+    def estimated_bytes(self) -> int:
+        """About how many bytes its lines have together."""
+
+    @abstractmethod
+    def lines(self) -> Iterator[pa.Table]:
+        """The lines in pieces, in their order: `_value` (binary, without its end) and the origin's
+        columns.
+
+        Raises PartUnreadable, SourceChanging where the part is not what was planned, and
+        StorageUnavailable where that cannot be told.
+        """
 
 
 @dataclass(frozen=True)
@@ -95,6 +118,14 @@ class PlacedSource(ABC):
         """
 
     @abstractmethod
+    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
+        """What waits to be read, each as the same text whenever it is asked for.
+
+        What waited before a query of the ingest began, and waits after it ended well, was listed by
+        the store and passed over by the engine.
+        """
+
+    @abstractmethod
     def unread_bytes(self, ingest: Checkpoint) -> int:
         """An estimate of the same: nothing but speed may follow from it. Raises what it meets."""
 
@@ -108,12 +139,25 @@ class PlacedSource(ABC):
         these stay, and only the rejects of parts that are as they were then can be judged."""
 
     @abstractmethod
-    def check_steady(self, ingest: Checkpoint, batch: int, reading: Reading) -> None:
-        """Raise SourceChanging where a part is not what it was when it was read just now."""
+    def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        """All lines of the parts that are read, each in one slice, ordered by part.
+
+        Raises SourceChanging where a part is no longer what `reading` was made from.
+        """
 
     @abstractmethod
-    def counted(self, reading: Reading) -> LineCount | None:
-        """How many rows are read, told apart from reading them; None: Spark has to count."""
+    def left_out(
+        self,
+        ingest: Checkpoint,
+        batch: int,
+        reading: Reading,
+        unreadable: Mapping[str, str],
+        repeated: bool,
+    ) -> Reading:
+        """The reading with verdicts on parts that turned out not to be readable, with the cause.
+
+        `repeated`: bronze of the batch is committed, so that such a part is one that changed since.
+        """
 
     @abstractmethod
     def origin_of(self, part: str) -> Mapping[str, Any]:

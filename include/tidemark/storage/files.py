@@ -72,6 +72,40 @@ def read_end(uri: str, size: int, length: int, options: Options) -> bytes:
         return bytes(obstore.get_range(store, path, start=start, end=size))
 
 
+@dataclass(frozen=True)
+class OpenedFile:
+    """A file from some byte on: what it is while it is read, and its pieces, in their order."""
+
+    facts: FileFacts
+    chunks: Iterator[bytes]
+
+
+def open_file(uri: str, start: int, options: Options) -> OpenedFile:
+    """Read a file from a byte on. A local one is read by the file system, and what that says is
+    raised as it is (OSError); FileMissing and StorageUnavailable of others."""
+    if is_local(uri):
+        path = Path(local_path(uri))
+        return OpenedFile(_local_facts(path), _local_chunks(path, start))
+    store, path_in_store = _located(uri, options)
+    with _naming(uri, "read"):
+        # An end is not given: what the store holds beyond the planned size has to be seen.
+        found = obstore.get(store, path_in_store, options={"range": {"offset": start}})
+        return OpenedFile(_facts(found.meta), _chunks_of(uri, found))
+
+
+def _local_chunks(path: Path, start: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _chunks_of(uri: str, found: obstore.GetResult) -> Iterator[bytes]:
+    with _naming(uri, "read"):
+        for chunk in found.stream(min_chunk_size=_CHUNK):
+            yield bytes(chunk)
+
+
 def write_bytes(uri: str, data: bytes, options: Options, create_only: bool = False) -> None:
     """Write a whole file at once, and its folders where they are missing.
 

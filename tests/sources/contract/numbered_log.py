@@ -9,18 +9,27 @@ partition, the next one to be read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import SampleUnusable, SourceChanging, SourceNotFound
+from tidemark.errors import SampleUnusable, SourceNotFound
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import SOURCE_KINDS, Pipeline, Source
 from tidemark.pipeline.places import INGEST
 from tidemark.sources import kinds
-from tidemark.sources.source import LineCount, OriginColumn, PartVerdict, PlacedSource, Reading
+from tidemark.sources.source import (
+    OriginColumn,
+    PartUnreadable,
+    PartVerdict,
+    PlacedSource,
+    Reading,
+    Slice,
+)
 
 EXPIRED = "expired"
 ENDS = "ends.json"
@@ -55,6 +64,35 @@ class Span:
 
 
 @dataclass(frozen=True)
+class LogSlice(Slice):
+    """The messages of a part."""
+
+    part: str
+    folder: str
+
+    @property
+    def estimated_bytes(self) -> int:
+        span = Span.of(self.part)
+        return 100 * (span.last - span.first + 1)
+
+    def lines(self) -> Iterator[pa.Table]:
+        span = Span.of(self.part)
+        offsets = range(span.first, span.last + 1)
+        files = [Path(self.folder, str(span.partition), f"{offset:012}") for offset in offsets]
+        try:
+            messages = [file.read_bytes() for file in files]
+        except FileNotFoundError as error:
+            raise PartUnreadable(self.part, "expired") from error
+        yield pa.table(
+            {
+                "_value": pa.array(messages, pa.binary()),
+                "_partition": pa.repeat(pa.scalar(span.partition, pa.int32()), len(messages)),
+                "_offset": pa.array(offsets, pa.int64()),
+            }
+        )
+
+
+@dataclass(frozen=True)
 class PlacedLog(PlacedSource):
     """A part is a span of one partition."""
 
@@ -81,6 +119,10 @@ class PlacedLog(PlacedSource):
         new = sum(span.last - span.first + 1 for span in self._unread(ingest))
         return f"{new:,} messages are new" if new else None
 
+    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
+        spans = self._unread(ingest)
+        return frozenset(f"{one.partition}/{n}" for one in spans for n in self.there(one))
+
     def unread_bytes(self, ingest: Checkpoint) -> int:
         files = (file for span in self._unread(ingest) for file in self.there(span).values())
         return sum(file.stat().st_size for file in files)
@@ -99,14 +141,20 @@ class PlacedLog(PlacedSource):
         detail = "Bronze keeps what it took; which of them were rejected is unknown"
         return self._readable(left, committed.verdicts, detail)
 
-    def check_steady(self, ingest: Checkpoint, batch: int, reading: Reading) -> None:
-        if self.repeated_reading(ingest, batch, reading).read != reading.read:
-            raise SourceChanging(f"Messages of batch {batch} expired while they were read.")
+    def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        return [LogSlice(part, str(self.folder)) for part in reading.read]
 
-    def counted(self, reading: Reading) -> LineCount | None:
-        spans = [Span.of(part) for part in reading.read]
-        sizes = (file.stat().st_size for span in spans for file in self.there(span).values())
-        return LineCount(sum(span.last - span.first + 1 for span in spans), sum(sizes))
+    def left_out(
+        self,
+        ingest: Checkpoint,
+        batch: int,
+        reading: Reading,
+        unreadable: Mapping[str, str],
+        repeated: bool,
+    ) -> Reading:
+        if repeated:
+            return self.repeated_reading(ingest, batch, reading)
+        return self.first_reading(ingest, batch)
 
     def origin_of(self, part: str) -> Mapping[str, Any]:
         span = Span.of(part)

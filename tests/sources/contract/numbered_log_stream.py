@@ -15,8 +15,6 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from tests.sources.contract.numbered_log import ENDS, PlacedLog, Span
-from tidemark.checkpoint.log import Checkpoint
-from tidemark.sources.source import Reading
 from tidemark.streaming.sources import kinds
 from tidemark.streaming.sources.source import StreamedSource
 
@@ -64,27 +62,6 @@ class StreamedLog(StreamedSource):
         spark.dataSource.register(LogData)
         reader = spark.readStream.format("numbered_log")
         return reader.option("folder", str(self.placed.folder)).load()
-
-    def lines(self, spark: SparkSession, parts: Sequence[str]) -> DataFrame:
-        spans = [Span.of(part) for part in parts]
-        files = [
-            f"{self.placed.folder}/{span.partition}/{offset:012}"
-            for span in spans
-            for offset in range(span.first, span.last + 1)
-        ]
-        place = F.split("_metadata.file_path", "/")
-        return spark.read.text(files, wholetext=True).select(
-            F.col("value").alias("_value"),
-            F.element_at(place, -2).cast("int").alias("_partition"),
-            F.element_at(place, -1).cast("bigint").alias("_offset"),
-        )
-
-    def without_unreadable(
-        self, spark: SparkSession, ingest: Checkpoint, batch: int, reading: Reading, repeated: bool
-    ) -> Reading:
-        if repeated:
-            return self.placed.repeated_reading(ingest, batch, reading)
-        return self.placed.first_reading(ingest, batch)
 
     def is_from(self, parts: Sequence[str]) -> Column:
         spans = [Span.of(part) for part in parts]

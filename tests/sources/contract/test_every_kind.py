@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from tidemark.runs.run import Run
 from tidemark.sources.new_input import new_input_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 BAD = "not JSON"
 ONCE = {"unique": {"by": "key", "within": "1 hour"}}
@@ -143,10 +143,11 @@ def test_every_row_is_in_one_of_bronze_and_rejects_with_where_it_comes_from(
 def test_what_is_read_is_accepted_or_rejected_whether_the_driver_or_tasks_write_it(
     spark: SparkSession, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int | None
 ) -> None:
-    from tidemark.streaming.ingest import judged_batch
+    from tidemark.streaming.ingest import judged_lines, spark_rows
 
     if few is not None:
-        monkeypatch.setattr(judged_batch, "FEW_ROWS", few)
+        monkeypatch.setattr(judged_lines, "FEW_BYTES", -1)
+        monkeypatch.setattr(spark_rows, "FEW_ROWS", few)
     for source in ({}, ONCE):
         world = WORLDS[kind](tmp_path / f"unique {len(source)}", **source)
         landed = land_all(world)
@@ -243,7 +244,7 @@ def test_a_part_that_vanishes_while_it_is_read_is_a_verdict(
 
     world.land("0", [row("stays")])
     (gone,) = world.land("1", [row("gone")])
-    original = judged_batch._judged
+    original = judged_batch.judge_lines
     losses: list[Callable[[], None]] = [lambda: world.lose("1")]
 
     def judged(*arguments: Any) -> Any:
@@ -251,7 +252,7 @@ def test_a_part_that_vanishes_while_it_is_read_is_a_verdict(
             losses.pop()()
         return original(*arguments)
 
-    monkeypatch.setattr(judged_batch, "_judged", judged)
+    monkeypatch.setattr(judged_batch, "judge_lines", judged)
     rows = succeed(spark, world.place).rows
     assert (rows.accepted, rows.rejected) == (1, {world.lost: 1})
     assert rejected(world) == [(gone, world.lost, None)]
@@ -273,21 +274,15 @@ def test_a_batch_of_which_all_has_vanished_is_verdicts_alone(
 def test_of_equal_rows_the_first_by_origin_counts_however_they_are_read(
     spark: SparkSession, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turned: bool
 ) -> None:
-    from pyspark.sql import functions as F
-
-    from tidemark.streaming.sources.kinds import streamed_source
-
     world = WORLDS[kind](tmp_path, **ONCE)
     landed = [where for part in ("2", "0", "1") for where in world.land(part, [row("x")] * 2)]
-    origin = [one.name for one in run_of(world).source.origin]
-    streamed = type(streamed_source(run_of(world).source))
-    original = streamed.lines
+    placed = type(run_of(world).source)
+    original = placed.slices
 
-    def ordered(self: Any, session: SparkSession, parts: Sequence[str]) -> DataFrame:
-        by = [F.col(name).desc() if turned else F.col(name) for name in origin]
-        return original(self, session, parts).repartitionByRange(3, *by).sortWithinPartitions(*by)
+    def ordered(*arguments: Any) -> Any:
+        return sorted(original(*arguments), key=lambda one: one.part, reverse=turned)
 
-    monkeypatch.setattr(streamed, "lines", ordered)
+    monkeypatch.setattr(placed, "slices", ordered)
     succeed(spark, world.place)
     first = min(landed)
     assert accepted(world) == [(first, "x")]

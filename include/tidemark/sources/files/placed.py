@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import normpath
 from pathlib import Path
@@ -10,20 +11,20 @@ from typing import Any
 from urllib.parse import quote
 
 from tidemark.checkpoint.log import Checkpoint, SourceFile
-from tidemark.errors import SampleUnusable, SourceChanging, SourceNotFound, TableLost
+from tidemark.errors import SampleUnusable, SourceNotFound, TableLost
 from tidemark.pipeline.difference import Difference
-from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import FilesSource, Pipeline
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
-from tidemark.sources.files.count import count_plain
 from tidemark.sources.files.lines import read_lines
 from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.pattern import fixed_folder
+from tidemark.sources.files.slices import changed_while_read, file_slices
 from tidemark.sources.files.unread import same_place, source_files, unread_files
-from tidemark.sources.source import LineCount, OriginColumn, PlacedSource, Reading
+from tidemark.sources.source import OriginColumn, PlacedSource, Reading, Slice
 from tidemark.storage.files import FileFacts, list_files, stat_files
 
 
@@ -60,6 +61,12 @@ class PlacedFiles(PlacedSource):
         unread = unread_files(self.files, ingest)
         return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
 
+    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
+        """None for a pattern that fits folders too: more may be listed than the engine takes."""
+        if not self.files.recursive and self.files.name == "*":
+            return frozenset()
+        return frozenset(quote(os.fsencode(place)) for place in unread_files(self.files, ingest))
+
     def unread_bytes(self, ingest: Checkpoint) -> int:
         """Those of files that came after the last batch was planned, whatever their names."""
         last = ingest.last_batch("offsets")
@@ -73,17 +80,26 @@ class PlacedFiles(PlacedSource):
     def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
         return batch_files.repeated_reading(*self._slice(ingest, batch), committed)
 
-    def check_steady(self, ingest: Checkpoint, batch: int, reading: Reading) -> None:
-        now = self.repeated_reading(ingest, batch, reading)
-        if changed := sorted(set(reading.read) - set(now.read)):
-            raise SourceChanging(
-                f"{len(changed)} files of batch {batch} changed while they were read, among them "
-                f"{', '.join(changed[:5])}. Nothing of it was committed in this try. Land files "
-                "whole: write them elsewhere, then rename them. The next run reads the batch again."
-            )
+    def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        files, facts = self._slice(ingest, batch)
+        listed = {file.uri: reading.seen.get(file.uri, file.modified_ms) for file in files}
+        # One that is gone has a slice too, which says so when it is read.
+        found = {uri: facts[uri] or FileFacts(1, instant_of(listed[uri])) for uri in reading.read}
+        if changed := [u for u, one in found.items() if epoch_ms(one.modified) != listed[u]]:
+            raise changed_while_read(changed)
+        return file_slices(found, self.options)
 
-    def counted(self, reading: Reading) -> LineCount | None:
-        return count_plain(reading.read, self.options)
+    def left_out(
+        self,
+        ingest: Checkpoint,
+        batch: int,
+        reading: Reading,
+        unreadable: Mapping[str, str],
+        repeated: bool,
+    ) -> Reading:
+        bad = [batch_files.unreadable(uri, cause) for uri, cause in unreadable.items()]
+        gone = [batch_files.no_longer_readable(one) for one in bad] if repeated else bad
+        return batch_files.leave_out(reading, gone)
 
     def origin_of(self, part: str) -> Mapping[str, Any]:
         return {"_file": part}

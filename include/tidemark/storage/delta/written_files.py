@@ -9,13 +9,17 @@ Delta's PROTOCOL.md, "Per-file Statistics".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import reduce
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
+from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.fs import DeltaStorageHandler
@@ -23,11 +27,13 @@ from deltalake.transaction import AddAction
 from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.delta.append import appending
 from tidemark.storage.delta.commits import ROWS_ADDED
 from tidemark.storage.delta.notes import Note, as_metadata
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import FileFacts, list_files
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, list_files, stat_files, write_bytes
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FOOTERS_AT_ONCE = 16
@@ -65,6 +71,62 @@ def written_files(table: DeltaTable, place: TablePlace, folder: str) -> list[Wri
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         return [file for file in pool.map(written, sorted(paths)) if file.rows]
+
+
+def write_parquet(
+    rows: pa.Table, place: FilePlace, folder: str, schema: pa.Schema, partition_by: Sequence[str]
+) -> list[WrittenFile]:
+    """Write rows as plain Parquet below `folder` of a table's place, a file for each partition.
+
+    `schema` is the table's; a column that the rows do not have is null. The names of the files are
+    new each time. No table has them before `add_files`: a process that dies leaves them behind.
+    """
+    stored = pa.schema([field for field in schema if field.name not in partition_by])
+    written = []
+    for values, part in _partitions(rows, partition_by):
+        folders = [f"{name}={_escaped(value)}" for name, value in values.items()]
+        path = "/".join([folder, *folders, f"{uuid4()}.parquet"])
+        sink = pa.BufferOutputStream()
+        pq.write_table(_conformed(part, stored), sink)
+        data = sink.getvalue()
+        uri = f"{place.uri}/{quote(path) if is_uri(place.uri) else path}"
+        write_bytes(uri, data.to_pybytes(), place.options)
+        facts = stat_files([uri], place.options)[uri]
+        if facts is None:
+            raise StorageUnavailable(f"{uri} was written and is not there. Nothing was appended.")
+        footer = pq.read_metadata(pa.BufferReader(data))
+        written.append(replace(_written(path, facts, footer), partition=values))
+    return written
+
+
+def _partitions(
+    rows: pa.Table, by: Sequence[str]
+) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """The rows of each combination of values; all of them where nothing divides them."""
+    if not by:
+        yield {}, rows
+        return
+    for values in rows.select(list(by)).group_by(list(by)).aggregate([]).to_pylist():
+        matches = [
+            pc.is_null(rows[name]) if value is None else pc.equal(rows[name], value)
+            for name, value in values.items()
+        ]
+        texts = {name: None if value is None else str(value) for name, value in values.items()}
+        yield texts, rows.filter(reduce(pc.and_, matches))
+
+
+def _escaped(value: str | None) -> str:
+    return _NULL_PARTITION if value is None else quote(value, safe=" ")
+
+
+def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def add_files(

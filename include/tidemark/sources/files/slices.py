@@ -1,0 +1,153 @@
+r"""A file's lines, cut into slices: plain files by bytes, at line ends; packed files whole.
+
+A line ends with `\n`; the last one of a file needs no end. A slice has the lines that begin within
+its bytes, so that each line is in one slice wherever the cuts are.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark.errors import SourceChanging
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
+from tidemark.sources.source import PartUnreadable, Slice
+from tidemark.storage.files import FileFacts, FileMissing, OpenedFile, Options, open_file
+
+# A plain file is cut so that several processes share a large one.
+SLICE_BYTES = 32 * 1024 * 1024
+# So many times as large is a packed file's text, as a rule.
+_UNPACKED = 10
+# What the machine lacks is not the file's fault.
+_NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+@dataclass(frozen=True)
+class FileSlice(Slice):
+    """Bytes `start` to `end` of a file, which was of this size and time when it was planned."""
+
+    part: str
+    start: int
+    end: int
+    size: int
+    modified_ms: int
+    options: Options
+
+    @property
+    def estimated_bytes(self) -> int:
+        own = self.end - self.start
+        return own * _UNPACKED if is_packed(self.part) else own
+
+    def lines(self) -> Iterator[pa.Table]:
+        if reason := why_not_read(self.part):
+            raise PartUnreadable(self.part, reason)
+        for lines in self._pieces():
+            first = pa.repeat(pa.scalar(0, pa.int32()), len(lines))
+            where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
+            yield pa.table({"_value": lines, "_file": where})
+
+    def _pieces(self) -> Iterator[pa.Array[Any]]:
+        try:
+            # One byte earlier: a line that begins at `start` is told by the end before it.
+            opened = open_file(self.part, max(0, self.start - 1), self.options)
+            self._check(opened.facts)
+            for data in self._whole_lines(opened):
+                yield split_lines(data)
+        except FileMissing as error:
+            raise PartUnreadable(self.part, "It was gone between listing and reading") from error
+        except FAULTS as error:
+            raise PartUnreadable(self.part, _cause(error)) from error
+
+    def _check(self, facts: FileFacts) -> None:
+        if (facts.size, epoch_ms(facts.modified)) != (self.size, self.modified_ms):
+            raise changed_while_read([self.part])
+
+    def _whole_lines(self, opened: OpenedFile) -> Iterator[bytes]:
+        """Pieces that begin and end with a line: those of the lines that begin in the slice."""
+        chunks = unpacked(self.part, opened.chunks)
+        if is_packed(self.part):
+            yield from _at_line_ends(chunks)
+        else:
+            yield from _at_line_ends(self._own_bytes(chunks))
+
+    def _own_bytes(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """From the first line that begins in the slice to the end of the last one."""
+        position, begun = max(0, self.start - 1), self.start == 0
+        for chunk in chunks:
+            data = chunk
+            if not begun:
+                cut = data.find(b"\n") + 1
+                position += cut or len(data)
+                if position >= self.end:
+                    return
+                if not cut:
+                    continue
+                begun, data = True, data[cut:]
+            # The last own line ends at the first end of a line from the last own byte on.
+            stop = data.find(b"\n", max(0, self.end - 1 - position))
+            if stop >= 0:
+                yield data[: stop + 1]
+                return
+            yield data
+            position += len(data)
+
+
+def file_slices(
+    uris: Mapping[str, FileFacts], options: Options, most: int = SLICE_BYTES
+) -> list[FileSlice]:
+    """The slices of files as they are now."""
+    slices: list[FileSlice] = []
+    for uri, facts in uris.items():
+        step = facts.size if is_packed(uri) else most
+        modified_ms = epoch_ms(facts.modified)
+        for start in range(0, facts.size, max(1, step)):
+            end = min(start + step, facts.size)
+            slices.append(FileSlice(uri, start, end, facts.size, modified_ms, dict(options)))
+    return slices
+
+
+def split_lines(data: bytes) -> pa.Array[Any]:
+    """The lines of a piece, as binary, without their ends."""
+    text = data.removesuffix(b"\n")
+    pieces = pc.split_pattern(pa.scalar(text, pa.large_binary()), "\n")
+    return pieces.values.cast(pa.binary())
+
+
+def changed_while_read(parts: list[str]) -> SourceChanging:
+    """The error of files that are not what they were a moment ago."""
+    return SourceChanging(
+        f"{len(parts)} files changed while they were read, among them "
+        f"{', '.join(parts[:5])}. Nothing of the batch was committed in this try. Land files "
+        "whole: write them elsewhere, then rename them. The next run reads the batch again."
+    )
+
+
+def _at_line_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces that end with a line; none of them empty."""
+    rest: list[bytes] = []
+    for chunk in chunks:
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield b"".join([*rest, chunk[:cut]])
+            rest = []
+        if chunk[cut:]:
+            rest.append(chunk[cut:])
+    if rest:
+        yield b"".join(rest)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
+        raise error
+    if isinstance(error, PermissionError):
+        return "It may not be read (permission denied)"
+    if isinstance(error, FileNotFoundError):
+        return "It was gone between listing and reading"
+    said = str(error) or type(error).__name__
+    return f"It cannot be read to its end ({said})"

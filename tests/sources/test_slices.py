@@ -1,0 +1,158 @@
+"""A file's lines by slices: the same wherever it is cut, however it is packed."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.errors import SourceChanging
+from tidemark.sources.files.slices import FileSlice, file_slices
+from tidemark.sources.source import PartUnreadable
+from tidemark.storage import files
+from tidemark.storage.files import stat_files
+
+CONTENTS = (
+    b"", b"\n", b"\n\n", b"a", b"a\n", b"a\nbb\n\nccc", b"a\r\nb\r\n", b"\n\na", b"\xff\n\xfe\n",
+    "ä\n€\n😀".encode(), b"x" * 40 + b"\n" + b"y" * 3 + b"\n" + b"z" * 50,
+)  # fmt: skip
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """What a file's lines are: the last one needs no end."""
+    return content.removesuffix(b"\n").split(b"\n") if content else []
+
+
+def landed(folder: Path, content: bytes, name: str = "a.json") -> str:
+    file = folder / name
+    file.write_bytes(content)
+    return file.as_uri()
+
+
+def slices_of(uri: str, most: int) -> list[FileSlice]:
+    facts = {place: found for place, found in stat_files([uri], {}).items() if found}
+    return file_slices(facts, {}, most)
+
+
+def read(slices: list[FileSlice]) -> list[bytes]:
+    return [line for one in slices for piece in one.lines() for line in piece["_value"].to_pylist()]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 1_000])
+@pytest.mark.parametrize("content", CONTENTS)
+def test_lines_are_the_same_with_cuts_at_every_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, chunk: int
+) -> None:
+    monkeypatch.setattr(files, "_CHUNK", chunk)
+    uri = landed(tmp_path, content)
+    for most in range(1, len(content) + 2):
+        assert read(slices_of(uri, most)) == lines_of(content), most
+
+
+@given(
+    content=st.binary(max_size=60).map(lambda data: data.replace(b"\0", b"\n")),
+    most=st.integers(1, 70),
+    chunk=st.integers(1, 20),
+)
+def test_each_line_of_random_bytes_is_in_one_slice(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, most: int, chunk: int
+) -> None:
+    uri = landed(tmp_path_factory.mktemp("slices"), content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_CHUNK", chunk)
+        assert read(slices_of(uri, most)) == lines_of(content)
+
+
+def deflated(data: bytes) -> bytes:
+    return zlib.compress(data)
+
+
+def by_arrow(codec: str) -> Callable[[bytes], bytes]:
+    def packed(data: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(data)
+        return sink.getvalue().to_pybytes()
+
+    return packed
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".deflate": deflated,
+    ".zst": by_arrow("zstd"),
+    ".lz4": by_arrow("lz4"),
+}
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_a_packed_file_is_one_slice_with_the_lines_that_were_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(files, "_CHUNK", 100)
+    content = b"".join(b'{"n":%d}\n' % n for n in range(2_000))
+    uri = landed(tmp_path, PACKERS[ending](content), f"a.json{ending}")
+    assert read(slices_of(uri, 50)) == lines_of(content)
+    assert len(slices_of(uri, 50)) == 1
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+@pytest.mark.parametrize("spoil", ["cut", "other bytes"])
+def test_a_packed_file_that_is_spoiled_cannot_be_read(
+    tmp_path: Path, ending: str, spoil: str
+) -> None:
+    packed = PACKERS[ending](os.urandom(50_000))
+    content = packed[:-20] if spoil == "cut" else b"plain text, which is not packed\n"
+    uri = landed(tmp_path, content, f"a.json{ending}")
+    with pytest.raises(PartUnreadable) as error:
+        read(slices_of(uri, 50))
+    assert error.value.part == uri
+    assert "cannot be read to its end" in error.value.cause
+
+
+def test_several_members_of_a_gzip_file_are_one_file(tmp_path: Path) -> None:
+    uri = landed(tmp_path, gzip.compress(b"a\nb") + gzip.compress(b"c\nd\n"), "a.gz")
+    assert read(slices_of(uri, 50)) == [b"a", b"bc", b"d"]
+
+
+@pytest.mark.parametrize("ending", [".snappy", ".xz", ".zip"])
+def test_a_file_whose_packing_is_not_read_is_told_by_its_name(tmp_path: Path, ending: str) -> None:
+    uri = landed(tmp_path, b"{}\n", f"a.json{ending}")
+    with pytest.raises(PartUnreadable, match=f"ends with {ending}, which is not read"):
+        read(slices_of(uri, 50))
+
+
+def test_a_file_that_is_gone_cannot_be_read(tmp_path: Path) -> None:
+    uri = landed(tmp_path, b"a\nb\n")
+    planned = slices_of(uri, 50)
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(PartUnreadable, match="gone between listing and reading"):
+        read(planned)
+
+
+@pytest.mark.parametrize("change", ["longer", "another time"])
+def test_a_file_that_changed_since_it_was_planned_is_an_error(tmp_path: Path, change: str) -> None:
+    uri = landed(tmp_path, b"a\nb\n")
+    planned = slices_of(uri, 50)
+    file = tmp_path / "a.json"
+    if change == "longer":
+        file.write_bytes(b"a\nb\nc\n")
+    else:
+        os.utime(file, (1, 1))
+    with pytest.raises(SourceChanging, match="Land files whole"):
+        read(planned)
+
+
+def test_a_line_knows_its_file(tmp_path: Path) -> None:
+    uri = landed(tmp_path, b"a\nb\n")
+    (piece,) = slices_of(uri, 50)[0].lines()
+    assert piece["_file"].to_pylist() == [uri, uri]
