@@ -150,6 +150,10 @@ class NotPublishable(TidemarkError):
     """A result is of another pipeline, or its run did not come far enough to be published."""
 
 
+class SourcePassedOver(TidemarkError):
+    """The engine has not read what the store lists; the message says which, and why that can be."""
+
+
 class LedgerUnbalanced(TidemarkError):
     """A run's rows do not add up; the message names the batch and the difference."""
 

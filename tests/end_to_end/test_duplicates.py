@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.test_replays import BEFORE_BRONZE, BETWEEN, Point, fail, set_newer
 from tests.kit.running import Place, clicks, succeed
 from tidemark.pipeline.durations import duration_text
-from tidemark.streaming.ingest import judged_batch
+from tidemark.streaming.ingest import spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,8 +102,8 @@ def test_rejects_of_before_the_pipeline_had_unique_get_the_new_column(
         raise AssertionError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judged_batch, "accepted_before", never)
-        patch.setattr(judged_batch, "with_position", never)
+        patch.setattr(spark_rows, "accepted_before", never)
+        patch.setattr(spark_rows, "with_position", never)
         assert succeed(spark, plain, "one").rows.accepted == 2
     place = Place(tmp_path, unique())
     place.land("b.json", [row("x", 0)])

@@ -1,4 +1,4 @@
-"""Few rows pass through the driver, many are written by Spark: the tables come out the same."""
+"""Few rows pass through the driver, many through tasks: the tables come out the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.kit.running import Place, clicks, sorted_rows, succeed
-from tidemark.streaming.ingest import judged_batch
+from tidemark.streaming.ingest import judged_lines, spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,34 +21,42 @@ LINES = [
     '{"at": "2026-11-18T10:04:00Z", "key": "a", "amount": 1}{"at": "2026-11-18T10:04:00Z"}',
     "not JSON",
 ]
-# All few; many, of which few are rejected; many of both.
-FEW = {"few": 20_000, "mixed": 4, "many": 0}
+# How many bytes of lines are judged in the driver, and how many rejects are collected there.
+FEW = {"few": (32_000_000, 20_000), "mixed": (-1, 20_000), "many": (-1, 0)}
 
 
 def of_run(
-    spark: SparkSession, folder: Path, few: int, unique: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    folder: Path,
+    few: tuple[int, int],
+    further: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> list[Any]:
-    source = clicks()["source"] | ({"unique": {"by": "key", "within": "1 day"}} if unique else {})
+    unique = {"unique": {"by": "key", "within": "1 day"}, "derive": {"part": "6 / (amount - 3)"}}
+    source = clicks()["source"] | (unique if further else {})
     place = Place(folder, clicks(source=source))
     place.land("a.json", LINES)
     place.land("empty.json", [])
     place.land("bytes.json", [])
     next(place.root.rglob("bytes.json")).write_bytes(b'{"key": "\xff"}\n')
-    monkeypatch.setattr(judged_batch, "FEW_ROWS", few)
+    monkeypatch.setattr(judged_lines, "FEW_BYTES", few[0])
+    monkeypatch.setattr(spark_rows, "FEW_ROWS", few[1])
     rows = succeed(spark, place).rows
     told = [sorted_rows(table, ["_batch_time"]) for table in (place.bronze(), place.rejects())]
     # But for the folder that the names of files begin with.
     return [rows, repr(told).replace(str(folder), ""), sorted_rows(place.gold(), ["updated_by"])]
 
 
-@pytest.mark.parametrize("unique", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("further", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_bronze_rejects_and_gold_are_the_same_whether_rows_are_few_or_many(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, further: bool
 ) -> None:
     found = {
-        name: of_run(spark, tmp_path / name, few, unique, monkeypatch) for name, few in FEW.items()
+        name: of_run(spark, tmp_path / name, few, further, monkeypatch) for name, few in FEW.items()
     }
     rows = found["few"][0]
     assert rows.read == 8
-    assert rows.rejected == {"malformed": 4, "wrong type": 1} | ({"duplicate": 1} if unique else {})
+    # One of the rows with the key `a` fails on 6 / 0, so none of them is repeated.
+    fails = {"expression": 1} if further else {}
+    assert rows.rejected == {"malformed": 4, "wrong type": 1} | fails
     assert found["few"] == found["mixed"] == found["many"]

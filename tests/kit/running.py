@@ -231,10 +231,14 @@ class JobEnd:
 
 
 def run_job(
-    place: Place, run_id: str = "run", script: Path = JOB, arguments: Sequence[str] = ()
+    place: Place,
+    run_id: str = "run",
+    script: Path = JOB,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> JobEnd:
     """One run as a process of its own, by plain spark-submit, as the README shows it."""
-    process = start_job(place, run_id, script, arguments)
+    process = start_job(place, run_id, script, arguments, environment=environment or {})
     output, _ = process.communicate(timeout=300)
     target = place.root / f"{run_id}.result.json"
     result = read_result(RunResult, str(target), {}) if target.exists() else None
@@ -247,6 +251,7 @@ def start_job(
     script: Path = JOB,
     arguments: Sequence[str] = (),
     master: str = "local[1]",
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """Start a job in a process group of its own, so that a test can end all of it."""
     file = place.write_file()
@@ -263,13 +268,13 @@ def start_job(
         str(place.root / f"{run_id}.result.json"),
         *arguments,
     ]
-    environment = os.environ | place.variables | {"PYSPARK_PYTHON": sys.executable}
+    variables = os.environ | place.variables | {"PYSPARK_PYTHON": sys.executable}
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment,
+        env=variables | dict(environment or {}),
         start_new_session=True,
         cwd=REPOSITORY,
     )

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.judge.judging import judge_lines
 from tests.kit.running import Place, clicks, succeed
-from tests.streaming.judging import judge_lines
 from tidemark.cli.new.pipeline_text import pipeline_text
 from tidemark.cli.new.places import find_sample
 from tidemark.cli.new.proposal import propose
@@ -47,28 +47,24 @@ TIMES: list[list[Any]] = [
 ]  # fmt: skip
 
 
-def verdicts(
-    spark: SparkSession, columns: dict[str, list[Any]]
-) -> list[tuple[str | None, str | None]]:
+def verdicts(columns: dict[str, list[Any]]) -> list[tuple[str | None, str | None]]:
     rows = [
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]
     text = pipeline_text(propose(Sample(tuple(rows), 0), "at"), "landing/x/*.json*", "a test")
     judged = judge_lines(
-        spark, pipeline_from_text("orders", text, "orders.yaml"), list(map(json.dumps, rows))
+        pipeline_from_text("orders", text, "orders.yaml"), list(map(json.dumps, rows))
     )
     return [(row.get("reason"), row.get("detail")) for row in judged]
 
 
-def test_each_type_takes_the_values_that_it_was_proposed_for(spark: SparkSession) -> None:
-    assert verdicts(spark, {"at": TIMES[0], **COLUMNS}) == [(None, None)] * 4
+def test_each_type_takes_the_values_that_it_was_proposed_for() -> None:
+    assert verdicts({"at": TIMES[0], **COLUMNS}) == [(None, None)] * 4
 
 
-def test_each_format_of_event_time_takes_the_values_that_it_was_proposed_for(
-    spark: SparkSession,
-) -> None:
+def test_each_format_of_event_time_takes_the_values_that_it_was_proposed_for() -> None:
     for times in TIMES:
-        assert verdicts(spark, {"at": times}) == [(None, None)] * 4, times
+        assert verdicts({"at": times}) == [(None, None)] * 4, times
 
 
 def test_a_run_reads_a_source_that_is_named_outside_of_its_root(

@@ -27,15 +27,15 @@ from tidemark.runs.kept_columns import (
 from tidemark.runs.run import Run
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import write_bytes
-from tidemark.streaming.ingest.judge import judge_lines, rules_of
+from tidemark.streaming.derive import derived
 from tidemark.streaming.inputs import with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.schemas import (
     bronze_schema,
     changes_schema,
     gold_schema,
-    lines_schema,
     rejects_schema,
+    source_schema,
 )
 
 
@@ -62,10 +62,10 @@ def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
 
 
 def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
-    """Bronze's columns, as judging a line types them."""
+    """Bronze's columns, as Spark types what is derived."""
     origin = row_origin(pipeline)
-    lines = spark.createDataFrame([], lines_schema("_value", origin))
-    return bronze_schema(pipeline, judge_lines(lines, rules_of(pipeline), 0).schema, origin)
+    rows = spark.createDataFrame([], source_schema(pipeline, origin))
+    return bronze_schema(pipeline, derived(rows, pipeline.source).schema, origin)
 
 
 def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:

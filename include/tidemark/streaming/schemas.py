@@ -33,9 +33,16 @@ def origin_schema(origin: Origin) -> T.StructType:
     return T.StructType.fromJson({"fields": fields})
 
 
-def lines_schema(value: str, origin: Origin) -> T.StructType:
-    """A line's text, in a column of this name, and where it comes from."""
-    return T.StructType([T.StructField(value, T.StringType()), *origin_schema(origin)])
+def source_schema(pipeline: Pipeline, origin: Origin) -> T.StructType:
+    """A row as its line tells it: declared columns, `_extra`, `_event_date`, where it comes from,
+    and the line."""
+    declared = [
+        T.StructField(name, T.DataType.fromDDL(column.type))
+        for name, column in pipeline.source.columns.items()
+    ]
+    further = [T.StructField("_extra", T.StringType()), T.StructField("_event_date", T.DateType())]
+    line = T.StructField("_value", T.StringType())
+    return T.StructType([*declared, *further, *origin_schema(origin), *_OF_BATCH, line])
 
 
 def origin_parts(origin: Origin) -> dict[str, str]:

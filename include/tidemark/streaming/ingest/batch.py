@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.judge.rules import Rules
 from tidemark.pipeline.model import Pipeline, Source
 from tidemark.sources.source import OriginColumn
 from tidemark.storage.delta.place import TablePlace
-from tidemark.streaming.ingest.judge import Rules
 from tidemark.streaming.sources.source import StreamedSource
 
 
@@ -21,6 +21,7 @@ class Batch:
     streamed: StreamedSource
     checkpoint: Checkpoint
     bronze: TablePlace
+    rejects: TablePlace
     number: int
     time_ms: int
 

@@ -20,6 +20,7 @@ from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Source, Unique
@@ -112,7 +113,7 @@ def reject_duplicates(
 ) -> DataFrame:
     """The judged rows, where duplicates have a reason, a detail and `_repeats` (else null)."""
     is_duplicate = F.col("_repeats").isNotNull()
-    detail = F.when(is_duplicate, _detail(unique, origin)).otherwise(F.col("_detail"))
+    detail = F.when(is_duplicate, _detail(judged, unique, origin)).otherwise(F.col("_detail"))
     reason = F.when(is_duplicate, F.lit(DUPLICATE)).otherwise(F.col("_reason"))
     joined = judged.join(duplicates, POSITION, "left")
     return joined.withColumns({"_reason": reason, "_detail": detail})
@@ -168,9 +169,13 @@ def _decided_type(origin: Origin) -> str:
     return f"struct<time:bigint,origin:struct<{parts}>,position:bigint>"
 
 
-def _detail(unique: Unique, origin: Origin) -> Column:
+def _detail(judged: DataFrame, unique: Unique, origin: Origin) -> Column:
     # No batch in it: the same batch repeated must say the same.
-    found = F.substring(F.col(f"`{unique.by}`").cast("string"), 1, _SHOWN)
+    value = F.col(f"`{unique.by}`")
+    # Bytes need not be text, and no reader could show such a detail.
+    is_binary = isinstance(judged.schema[unique.by].dataType, T.BinaryType)
+    text = F.hex(value) if is_binary else value.cast("string")
+    found = F.substring(text, 1, _SHOWN)
     time = F.translate(F.col("_repeats.event_time").cast("string"), " ", "T")
     return F.concat(
         F.lit(f"{unique.by} "),

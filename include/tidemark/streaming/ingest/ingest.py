@@ -16,13 +16,13 @@ are judged again from the parts that have not changed; after 4, there is nothing
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
+from tidemark.judge.rules import rules_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.sources.committed import (
@@ -36,7 +36,6 @@ from tidemark.storage.delta.notes import IngestNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.rows import Rows
 from tidemark.streaming.ingest.batch import Batch
-from tidemark.streaming.ingest.judge import rules_of
 from tidemark.streaming.ingest.judged_batch import JudgedBatch, judge_batch
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.append import Append, append
@@ -66,20 +65,18 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     Raises TableMismatch where the tables hold rows and the checkpoint is not there.
     """
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
-    # They are built while the engine lists the source and plans its first batch.
-    pool = ThreadPoolExecutor(1)
-    rules = pool.submit(rules_of, ingest.pipeline)
-    pool.shutdown(wait=False)
+    rules = rules_of(ingest.pipeline)
     stream = ingest.streamed.stream(spark)
 
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
             batch = Batch(
                 ingest.pipeline,
-                rules.result(),
+                rules,
                 ingest.streamed,
                 ingest.checkpoint,
                 ingest.bronze,
+                ingest.rejects,
                 number,
                 ingest.checkpoint.offsets(number).batch_time_ms,
             )
@@ -100,7 +97,6 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     reading = _to_read(ingest, number, committed)
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
-        _check_steady(ingest, number, judged)
         if committed is not None:
             judged = replace(judged, counts=_counts_of_repeat(committed, judged))
         note = _note(ingest, number, judged, committed)
@@ -109,12 +105,6 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     finally:
         judged.release()
     return "accepted rows were committed by an earlier try" if committed else "", judged.counts
-
-
-def _check_steady(ingest: Ingest, number: int, judged: JudgedBatch) -> None:
-    """Raise SourceChanging where a part changed between counting its rows and judging them."""
-    if judged.counts.read != judged.counts.accepted + sum(judged.counts.rejected.values()):
-        ingest.streamed.placed.check_steady(ingest.checkpoint, number, judged.reading)
 
 
 def _note(
@@ -131,10 +121,12 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     """Accepted as committed, rejected as judged now.
 
     How many rows a part had that changed since is not known: it is one reject, and what is
-    read is then the sum.
+    read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
+    rows, and had accepted another number.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
     unchanged = set(judged.reading.verdicts) == set(committed.reading.verdicts)
+    unchanged = unchanged and judged.counts.accepted == accepted
     read = committed.rows.read if unchanged else accepted + sum(rejected.values())
     return Rows(read=read, accepted=accepted, rejected=rejected)
 

@@ -10,7 +10,7 @@ transaction (query, batch), and a note.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
@@ -83,33 +83,10 @@ def append(rows: BatchRows, to: Append) -> None:
 
 def write_rows(rows: DataFrame, place: TablePlace, batch: int) -> WrittenRows:
     """Compute the rows and write them below a table's place, in a folder that is new each time."""
-    return WrittenRows(_written(rows, (), place, batch))
-
-
-def write_apart(
-    rows: DataFrame, mark: str, place: TablePlace, batch: int
-) -> tuple[WrittenRows, list[str]]:
-    """As `write_rows`, in the same pass: the rows whose column `mark` is false, and the places of
-    files with the others. `mark` is in none of the files; the others are no rows of the table, and
-    what is left of them goes with its next VACUUM.
-    """
-    files = _written(rows, (mark,), place, batch)
-    others = [f"{place.uri}/{file.path}" for file in files if file.partition[mark] == "true"]
-    own = [
-        replace(file, partition={name: v for name, v in file.partition.items() if name != mark})
-        for file in files
-        if file.partition[mark] == "false"
-    ]
-    return WrittenRows(own), others
-
-
-def _written(
-    rows: DataFrame, marks: Sequence[str], place: TablePlace, batch: int
-) -> list[WrittenFile]:
     table = place.existing()
     folder = f"{batch}-{uuid4()}"
-    writer = rows.write.partitionBy(*marks, *table.metadata().partition_columns)
+    writer = rows.write.partitionBy(*table.metadata().partition_columns)
     for name, value in _COMMITTER.items():
         writer = writer.option(name, value)
     writer.parquet(f"{spark_uri(place.uri)}/{folder}")
-    return written_files(table, place, folder)
+    return WrittenRows(written_files(table, place, folder))

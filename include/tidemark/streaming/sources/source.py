@@ -1,7 +1,7 @@
-"""What a source is to Spark: the stream that plans its batches, and the rows of a slice.
+"""What a source is to Spark: the stream that plans its batches.
 
-Rows are read by the names of their parts, not through the stream's own DataFrame: that is what
-lets one bad part be found and left out, and a batch be read again.
+Rows are read by the names of their parts (`PlacedSource.slices`), not through the stream's own
+DataFrame: that is what lets one bad part be found and left out, and a batch be read again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from tidemark.checkpoint.log import Checkpoint
-from tidemark.sources.source import PlacedSource, Reading
+from tidemark.sources.source import PlacedSource
 
 
 @dataclass(frozen=True)
@@ -25,21 +24,6 @@ class StreamedSource(ABC):
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream. Only its planning of batches is used, its rows are not."""
-
-    @abstractmethod
-    def lines(self, spark: SparkSession, parts: Sequence[str]) -> DataFrame:
-        """The rows of these parts: `_value` (a line's bytes as they are, as text) and the origin's
-        columns. Where a part cannot be read, reading them fails in the engine."""
-
-    @abstractmethod
-    def without_unreadable(
-        self, spark: SparkSession, ingest: Checkpoint, batch: int, reading: Reading, repeated: bool
-    ) -> Reading:
-        """After reading failed: the same with verdicts on what cannot be read to its end.
-
-        `repeated`: bronze of the batch is committed, so that such a part is one that changed since.
-        Raises the engine's error where the fault is not a part's own.
-        """
 
     @abstractmethod
     def is_from(self, parts: Sequence[str]) -> Column:

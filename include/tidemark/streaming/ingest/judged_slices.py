@@ -1,0 +1,128 @@
+"""The lines of slices, judged, in the columns of bronze and rejects: without Spark, the same in the
+driver and in tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pyarrow as pa
+
+from tidemark.judge.arrow import Array
+from tidemark.judge.judge import Judge
+from tidemark.judge.rules import TIMESTAMP, Rules
+from tidemark.sources.source import OriginColumn, PartUnreadable, Slice
+
+# The line itself, beside the columns of an accepted row.
+LINE = "_value"
+
+
+@dataclass(frozen=True)
+class BatchRules:
+    """What the lines of a batch are judged by: plain data, which can be sent to a task.
+
+    `keeps_lines`: accepted rows have their line with them. `by_line`: without the block tier.
+    """
+
+    rules: Rules
+    origin: tuple[OriginColumn, ...]
+    batch: int
+    batch_time_ms: int
+    keeps_lines: bool
+    by_line: bool
+
+
+@dataclass
+class JudgedLines:
+    """Judged lines, and how many there were.
+
+    `accepted` has the declared columns, `_extra`, `_event_date`, where each row comes from, and the
+    line where it is kept; `rejected` the columns of rejects but `repeats`. Of parts in
+    `unreadable`, with the cause, no line is among them.
+    """
+
+    accepted: list[pa.Table] = field(default_factory=list)
+    rejected: list[pa.Table] = field(default_factory=list)
+    lines: int = 0
+    by_reason: Counter[str] = field(default_factory=Counter)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def add(self, other: JudgedLines) -> None:
+        """Take over what another one has."""
+        self.accepted += other.accepted
+        self.rejected += other.rejected
+        self.lines += other.lines
+        self.by_reason += other.by_reason
+        self.unreadable |= other.unreadable
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory its rows take."""
+        return sum(rows.nbytes for rows in (*self.accepted, *self.rejected))
+
+
+def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
+    """The slice's lines, piece by piece; raises what reading it raises."""
+    judge = Judge(by.rules, by.batch_time_ms, by.by_line)
+    for lines in one.lines():
+        judged = judge.judge(lines[LINE].combine_chunks())
+        accepted = judged.accepted
+        where = _where_from(by, lines, judged.accepted_at)
+        if by.keeps_lines:
+            where = where.append_column(LINE, lines[LINE].take(judged.accepted_at))
+        rejected = judged.rejected
+        raw = lines[LINE].take(judged.rejected_at).combine_chunks()
+        text, no_text = _texts(raw)
+        columns = [rejected["reason"], rejected["detail"], text, no_text, rejected["event_time"]]
+        names = ["reason", "detail", "raw", "raw_bytes", "event_time"]
+        reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
+        rejects = _side_by_side(
+            pa.table(columns, names=names), _where_from(by, lines, judged.rejected_at)
+        )
+        yield JudgedLines([_side_by_side(accepted, where)], [rejects], len(lines), reasons)
+
+
+def judge_slices(by: BatchRules, slices: Sequence[Slice], most: int) -> JudgedLines | None:
+    """All of them, in memory; None where the rows take more than `most` bytes."""
+    found = JudgedLines()
+    for one in slices:
+        try:
+            of_slice = JudgedLines()
+            for piece in judged_slice(by, one):
+                of_slice.add(piece)
+                if found.bytes + of_slice.bytes > most:
+                    return None
+            found.add(of_slice)
+        except PartUnreadable as error:
+            found.unreadable[error.part] = error.cause
+    return found
+
+
+def _where_from(by: BatchRules, lines: pa.Table, places: Array) -> pa.Table:
+    where = lines.select([one.name for one in by.origin]).take(places)
+    number = len(places)
+    where = where.append_column("_batch", pa.repeat(pa.scalar(by.batch, pa.int64()), number))
+    time = pa.scalar(by.batch_time_ms * 1_000, TIMESTAMP)
+    return where.append_column("_batch_time", pa.repeat(time, number))
+
+
+def _side_by_side(left: pa.Table, right: pa.Table) -> pa.Table:
+    return pa.table(
+        [*left.columns, *right.columns], names=[*left.column_names, *right.column_names]
+    )
+
+
+def _texts(lines: Array) -> tuple[Array, Array]:
+    """The lines as text, and their bytes where they are none; then U+FFFD stands in the text."""
+    try:
+        return lines.cast(pa.string()), pa.nulls(len(lines), pa.binary())
+    except pa.ArrowInvalid:
+        texts, odd = [], []
+        for line in cast("list[bytes]", lines.to_pylist()):
+            text = line.decode(errors="replace")
+            texts.append(text)
+            odd.append(None if text.encode() == line else line)
+        return pa.array(texts, pa.string()), pa.array(odd, pa.binary())

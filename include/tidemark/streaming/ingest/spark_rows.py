@@ -1,0 +1,200 @@
+"""What of a batch only Spark can tell: derived columns, and rows that repeat others.
+
+Rows that their lines let pass come in as a DataFrame, with their lines; those that an expression
+fails on, or that repeat an accepted row, are rejected here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.pipeline.model import Unique
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.sources.source import Reading
+from tidemark.storage.files import remove_files
+from tidemark.streaming.derive import EXPRESSION, FAILED, derived, failure_details
+from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
+from tidemark.streaming.ingest.batch import Batch
+from tidemark.streaming.ingest.batch_rows import accepted_rows, collected_rows, rejected_rows
+from tidemark.streaming.ingest.duplicates import (
+    accepted_rows_of,
+    contested_ids,
+    find_duplicates,
+    horizon_micros,
+    reject_duplicates,
+    with_position,
+    without_duplicates,
+)
+from tidemark.streaming.ingest.judged_lines import FewLines, ManyLines
+from tidemark.streaming.run.append import FEW_ROWS, WrittenRows, write_rows
+from tidemark.streaming.schemas import source_schema
+
+# Up to this many rows are written as one file for each date.
+_ONE_FILE_ROWS = 200_000
+# Up to this many rows are sent to every task, instead of the batch being sorted to meet them.
+_BROADCAST_ROWS = 200_000
+# Rejected lines up to this size together pass through the driver.
+_FEW_BYTES = 32_000_000
+
+
+@dataclass(frozen=True)
+class FurtherRows:
+    """Accepted rows in bronze's columns; rejected ones in those of rejects, without the lines that
+    were rejected before. Call `release` in the end."""
+
+    accepted: pa.Table | WrittenRows | None
+    accepted_number: int
+    rejected: pa.Table | DataFrame
+    by_reason: Counter[str]
+    release: Callable[[], None]
+
+
+def judge_further(
+    spark: SparkSession,
+    batch: Batch,
+    reading: Reading,
+    lines: FewLines | ManyLines,
+    repeated: bool,
+) -> FurtherRows:
+    """Derive, and reject rows that fail on it and rows that repeat others.
+
+    `repeated`: bronze has the accepted rows; then they are counted and not written.
+    """
+    kept: list[DataFrame] = []
+
+    def release() -> None:
+        for rows in kept:
+            rows.unpersist()
+        if isinstance(lines, ManyLines):
+            remove_files([_uri(batch, file.path) for file in lines.accepted], batch.bronze.options)
+
+    try:
+        rows = _rows(spark, batch, lines)
+        unique = batch.source.unique
+        rows = derived(with_position(rows) if unique else rows, batch.source).persist()
+        kept.append(rows)
+        judged = _with_failures(rows, batch)
+        if unique is None:
+            judged = without_duplicates(judged, batch.origin)
+        else:
+            judged = _without_repeats(spark, batch, judged, reading, unique)
+        if isinstance(lines, FewLines):
+            accepted, rejected = collected_rows(judged, batch)
+            reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
+            return FurtherRows(accepted, accepted.num_rows, rejected, reasons, release)
+        return _of_many(batch, judged, lines, repeated, kept, release)
+    except BaseException:
+        release()
+        raise
+
+
+def _rows(spark: SparkSession, batch: Batch, lines: FewLines | ManyLines) -> DataFrame:
+    schema = source_schema(batch.pipeline, batch.origin)
+    if isinstance(lines, FewLines):
+        return spark.createDataFrame(lines.accepted, schema)
+    if not lines.accepted:
+        return spark.createDataFrame([], schema)
+    files = [spark_uri(_uri(batch, file.path)) for file in lines.accepted]
+    return spark.read.schema(schema).parquet(*files)
+
+
+def _uri(batch: Batch, path: str) -> str:
+    return f"{batch.bronze.uri}/{path}"
+
+
+def _with_failures(rows: DataFrame, batch: Batch) -> DataFrame:
+    """Rows with `_reason` and `_detail`: those that an expression failed on are rejected."""
+    none = F.lit(None).cast("string")
+    good = rows.where(F.col(FAILED).isNull()).drop(FAILED)
+    good = good.withColumns({"_reason": none, "_detail": none})
+    failed = rows.where(F.col(FAILED).isNotNull())
+    if not batch.source.derive or failed.isEmpty():
+        return good
+    told = failure_details(failed, batch.source).drop(FAILED)
+    return good.unionByName(told.withColumn("_reason", F.lit(EXPRESSION)))
+
+
+def _of_many(
+    batch: Batch,
+    judged: DataFrame,
+    lines: ManyLines,
+    repeated: bool,
+    kept: list[DataFrame],
+    release: Callable[[], None],
+) -> FurtherRows:
+    """Accepted rows are written by Spark's tasks; of the others there are few, as a rule."""
+    candidates = sum(file.rows for file in lines.accepted)
+    rows = accepted_rows(judged, batch)
+    if repeated:
+        accepted, number = None, rows.count()
+    else:
+        rows = rows.coalesce(1) if candidates <= _ONE_FILE_ROWS else rows
+        accepted = write_rows(rows, batch.bronze, batch.number)
+        number = accepted.number
+    rejected = rejected_rows(judged, batch)
+    if number == candidates:
+        empty = rejected.limit(0).toArrow()
+        return FurtherRows(accepted, number, empty, Counter(), release)
+    rejected = rejected.persist()
+    kept.append(rejected)
+    counted = rejected.groupBy("reason").agg(F.count("*"), F.sum(F.octet_length("raw"))).collect()
+    reasons = Counter({reason: rows for reason, rows, _ in counted})
+    is_few = sum(reasons.values()) <= FEW_ROWS
+    is_few = is_few and sum(size or 0 for *_, size in counted) <= _FEW_BYTES
+    found = rejected.toArrow() if is_few else rejected.coalesce(1)
+    return FurtherRows(accepted, number, found, reasons, release)
+
+
+def _without_repeats(
+    spark: SparkSession, batch: Batch, judged: DataFrame, reading: Reading, unique: Unique
+) -> DataFrame:
+    """The rows with duplicates rejected."""
+    times = _times(judged, batch)
+    duplicates = _duplicates(spark, batch, judged, reading, times, unique) if times else None
+    if duplicates is None:
+        return without_duplicates(judged, batch.origin)
+    return reject_duplicates(judged, _small(duplicates, duplicates.count()), unique, batch.origin)
+
+
+def _times(judged: DataFrame, batch: Batch) -> list[tuple[int, int]]:
+    """The first and last event time of each date's accepted rows, in microseconds."""
+    time = F.unix_micros(F.col(f"`{batch.source.event_time.column}`"))
+    dates = judged.where(F.col("_reason").isNull()).groupBy("_event_date")
+    found = dates.agg(F.min(time).alias("first"), F.max(time).alias("last"))
+    return [(row["first"], row["last"]) for row in found.collect()]
+
+
+def _duplicates(
+    spark: SparkSession,
+    batch: Batch,
+    judged: DataFrame,
+    reading: Reading,
+    times: Sequence[tuple[int, int]],
+    unique: Unique,
+) -> DataFrame | None:
+    """The batch's duplicates; None where no id is contested."""
+    source, origin = batch.source, batch.origin
+    dates = dates_within(times, horizon_micros(unique))
+    bronze = spark.read.format("delta").load(spark_uri(batch.bronze.uri))
+    not_read = [verdict.part for verdict in reading.verdicts]
+    is_not_read = batch.streamed.is_from(not_read) if not_read else F.lit(False)
+    before = accepted_before(bronze, batch.number, is_not_read, dates)
+    accepted = accepted_rows_of(before, source, unique, origin)
+    ids = contested_ids(judged, accepted, source, unique, origin)
+    # Cut off from bronze: an append to a table makes Spark compute what is persisted and was
+    # read from that table again, and the copies are never released.
+    ids = ids.localCheckpoint()
+    number = ids.count()
+    if not number:
+        return None
+    return find_duplicates(judged, _small(ids, number), source, unique, origin).localCheckpoint()
+
+
+def _small(rows: DataFrame, number: int) -> DataFrame:
+    return F.broadcast(rows) if number <= _BROADCAST_ROWS else rows
