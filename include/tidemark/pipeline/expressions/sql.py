@@ -9,7 +9,7 @@ two.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from sqlglot import exp, tokenize
@@ -90,6 +90,14 @@ def measure_type(text: object, scope: Scope) -> exp.DataType | None:
     if root is None or faults or not isinstance(root.type, exp.DataType):
         return None
     return None if root.type.is_type("unknown", "null") else root.type
+
+
+def columns_read(text: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Those of the known columns that an expression names, in their order."""
+    root = _parse(text)[1]
+    found = root.find_all(exp.Column) if root is not None else ()
+    named = {column.parts[0].name.lower() for column in found}
+    return tuple(name for name in known if name.lower() in named)
 
 
 def same_expression(one: str, other: str) -> bool:

@@ -59,14 +59,18 @@ CALLED = (
 
 def check_engine(spark: SparkSession, called: tuple[Called, ...] = CALLED) -> None:
     """EngineChanged where this Spark lacks one of them. Changes nothing; some milliseconds."""
-    missing = [one.summary for one in called if method_of(spark, one) is None]
-    if missing:
+    if missing := missing_in(spark, called):
         raise EngineChanged(
             f"Spark {spark.version} has moved what compaction calls of Spark 4.2: "
             f"{'; '.join(missing)}. Nothing was changed. Until this version is known here, let the "
             "engine write snapshots in its own runs: under `advanced.spark`, "
             "`spark.sql.streaming.stateStore.unloadOnCommit: true`."
         )
+
+
+def missing_in(spark: SparkSession, called: tuple[Called, ...]) -> list[str]:
+    """Those that this Spark lacks, as it would be told."""
+    return [one.summary for one in called if method_of(spark, one) is None]
 
 
 def method_of(spark: SparkSession, called: Called) -> Any:
