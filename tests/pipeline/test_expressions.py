@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidemark.pipeline.expressions.functions import AGGREGATES, REFUSED, spark_functions
 from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
-from tidemark.pipeline.expressions.sql import check_derived, check_measure
+from tidemark.pipeline.expressions.sql import check_derived, check_measure, columns_read
 
 TYPES = {
     "i": "int",
@@ -294,3 +294,20 @@ def test_a_length_that_would_take_all_memory_is_refused(text: str, message: str)
 )
 def test_a_length_that_is_known_to_be_small_is_taken(text: str) -> None:
     assert check_derived(text, SCOPE)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("100 / n", ("n",)),
+        ("N + `s p`", ("n", "s p")),
+        ("s.field + xs[n]", ("n", "s", "xs")),
+        ("transform(xs, n2 -> n2 + n)", ("n", "xs")),
+        ("'n' || 1", ()),
+        ("n +", ()),
+    ],
+)
+def test_the_columns_that_an_expression_reads_are_told_in_their_order(
+    text: str, read: tuple[str, ...]
+) -> None:
+    assert columns_read(text, ["n", "s", "s p", "xs", "other"]) == read
