@@ -6,6 +6,7 @@ import re
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
+from tidemark.pipeline.datetime_patterns import datetime_pattern
 from tidemark.pipeline.problems import nearest
 
 EPOCHS = ("epoch_seconds", "epoch_millis", "epoch_micros")
@@ -27,6 +28,7 @@ def check_format(text: str) -> None:
     if _depth(unquoted) != 0 or set(unquoted) & set("#{}"):
         raise ValueError("has characters that Spark's datetime patterns keep for themselves")
     _check_instant(letters)
+    datetime_pattern(text)
 
 
 def _check_instant(letters: set[str]) -> None:
