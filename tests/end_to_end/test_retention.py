@@ -74,7 +74,8 @@ def test_the_stream_reads_on_after_its_table_lost_dates(spark: SparkSession, pla
     assert day(39) not in dates(place)
     place.land("3.json", [row(0.02, "b"), row(20, "late")])
     result = succeed(spark, place, "third")
-    assert result.tables["per_10m"].late.corrected == 1
+    late = result.tables["per_10m"].late
+    assert (late.corrected, late.first_seen) == (0, 1)
     found = query("SELECT key, events FROM gold ORDER BY ALL", gold=place.gold("per_1d"))
     assert ("late", 1) in found
     assert ("b", 1) in found
