@@ -127,7 +127,7 @@ class History:
         result = self.run(f"late-{number}")
         late = result.tables[TABLE].late
         assert late.rows == LATE_ROWS, late
-        assert late.corrected, late
+        assert late.corrected + late.first_seen, late
         return result.seconds["repair"], result
 
     def refresh(self) -> float:

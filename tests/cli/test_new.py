@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,12 @@ def test_a_time_that_each_row_has_is_before_one_that_some_lack(project: Path) ->
     assert pipeline.source.event_time.column == "b"
 
 
+def test_a_time_that_a_few_rows_lack_is_as_good_as_one_that_all_have(project: Path) -> None:
+    rows = [{"event_time": row["at"], **row} for row in many()]
+    rows[0]["event_time"] = None
+    assert proposed(project, rows).source.event_time.column == "event_time"
+
+
 def test_keys_can_be_named_and_one_that_gold_has_already_gets_another_name(
     project: Path,
 ) -> None:
@@ -251,6 +257,92 @@ def test_keys_can_be_named_and_one_that_gold_has_already_gets_another_name(
     assert pipeline.source.derive == {"status_value": "status"}
     asked = proposed(project, rows, "--group-by", "id, shop", "--force")
     assert asked.tables["per_hour"].group_by == ("id", "shop")
+
+
+def many(number: int = 200) -> list[dict[str, Any]]:
+    """Rows in the order of time, a minute apart, each with an id of its own."""
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    times = [start + timedelta(minutes=minute) for minute in range(number)]
+    return [{"at": time.isoformat(), "id": f"i{n}", "x": 1} for n, time in enumerate(times)]
+
+
+def test_a_few_times_without_a_zone_propose_none(project: Path) -> None:
+    rows = many()
+    for number in (3, 90):
+        rows[number]["at"] = rows[number]["at"].removesuffix("+00:00")
+    assert proposed(project, rows).source.event_time.zone is None
+    text = text_of(project)
+    assert "# 2 of the 200 rows have no such time, and are rejected.\n" in text
+    assert "# In 2 of these the text tells no zone; `zone` says which.\n" in text
+
+
+def test_where_many_times_tell_no_zone_it_is_asked_for_and_their_number_said(
+    project: Path,
+) -> None:
+    rows = many(10)
+    for row in rows[:4]:
+        row["at"] = row["at"].removesuffix("+00:00")
+    assert proposed(project, rows).source.event_time.zone == "UTC"
+    assert "# The text tells no zone in 4 rows: is it UTC?" in text_of(project)
+
+
+def test_a_few_rows_of_the_future_do_not_make_the_others_late(project: Path) -> None:
+    rows = many()
+    for number, days in ((3, 400), (90, 365), (91, 500)):
+        time = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(days=days)
+        rows[number]["at"] = time.isoformat()
+    pipeline = proposed(project, rows)
+    assert pipeline.watermark.delay == timedelta(minutes=10)
+    assert list(pipeline.tables) == ["per_hour"]
+    text = text_of(project)
+    assert "# The sample's rows came in the order of time; but:\n" in text
+    assert "# 3 rows are at least 365 days ahead of all others, and would make\n" in text
+
+
+def test_one_late_row_of_many_does_not_decide_the_delay(project: Path) -> None:
+    rows = many()
+    rows[150]["at"] = "2026-01-01T00:00:00Z"
+    rows[0]["at"] = "1999-01-01T00:00:00Z"
+    pipeline = proposed(project, rows)
+    assert pipeline.watermark.delay == timedelta(minutes=10)
+    assert list(pipeline.tables) == ["per_hour"]
+    assert "# 1 row came later, by up to 59 days: late rows are repaired." in text_of(project)
+
+
+def test_rows_that_are_all_out_of_order_decide_it(project: Path) -> None:
+    rows = many()
+    assert proposed(project, rows[::-1]).watermark.delay == timedelta(days=1)
+
+
+def test_an_id_that_a_few_rows_lack_or_share_is_one(project: Path) -> None:
+    rows = many()
+    for row in rows[:12]:
+        row["id"] = None
+    rows[50]["id"] = rows[60]["id"]
+    source = proposed(project, rows).source
+    assert source.unique is not None
+    assert (source.unique.by, source.columns["id"].nullable) == ("id", True)
+    text = text_of(project)
+    assert "# Rows without one repeat nothing: 12 of the sample.\n" in text
+    assert "# Named like an id, and hardly any two different rows share one:\n" in text
+    assert "# 1 row would be rejected for that.\n" in text
+
+
+def test_an_id_that_many_rows_lack_or_share_is_none(project: Path) -> None:
+    rows = many()
+    for row in rows[:30]:
+        row["id"] = None
+    assert proposed(project, rows).source.unique is None
+    why = '#   "id": 30 rows lack it, 0 rows have that of a different one\n'
+    assert why in text_of(project)
+    # Text without a letter is a value like any other: a run would reject all of these but one.
+    for row in rows[:12]:
+        row["id"] = ""
+    for row in rows[12:30]:
+        row["id"] = row["at"]
+    assert proposed(project, rows, "--force").source.unique is None
+    why = '#   "id": 0 rows lack it, 11 rows have that of a different one\n'
+    assert why in text_of(project)
 
 
 def test_names_that_yaml_or_sql_read_otherwise_are_quoted(project: Path) -> None:
@@ -327,6 +419,8 @@ def test_a_huge_line_and_a_broken_archive_are_told(
         ("warehouse/nowhere/1.json", (), "there is no folder "),
         ("warehouse/landing/orders/2.json", (), "there is no such file"),
         ("warehouse/landing/orders/*.csv", (), "there is no such file"),
+        ("warehouse/gone.json", (), "there is no such file: /"),
+        ("gone.json", (), "there is no such file: /"),
         ("warehouse/landing/orders", (), "is a folder. Name a file in it"),
         ("warehouse/loose.json", (), "must begin with the name of a folder"),
         ("warehouse/landing/orders/1.json", ("--event-time", "att"), "Did you mean `at`?"),

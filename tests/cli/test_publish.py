@@ -37,6 +37,15 @@ def test_the_newest_held_run_is_validated_and_published(held: Held) -> None:
     assert "Nothing is held: two, the newest run of `clicks`, is published." in again.stderr
 
 
+def test_sparks_logs_beside_the_results_do_not_hide_a_held_run(held: Held) -> None:
+    held.run(window(at(10), key="a", total=1), run_id="one", began=at(11))
+    for number in range(40):
+        log = Path(held.place.places.result(f"other-{number}")).with_suffix(".spark.log")
+        log.write_text("WARN")
+    ran = tidemark(held, "publish", "clicks")
+    assert "clicks, run one: succeeded and published" in ran.stdout, ran.stderr
+
+
 def test_a_failed_check_stops_it_and_accept_publishes_it_with_the_reason(held: Held) -> None:
     held.run(*bad_and_good(), run_id="run")
     before = held.files_of_gold()

@@ -66,6 +66,7 @@ def test_a_run_is_held_by_its_job_and_published_later(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "clicks: ingest batch 0: 3 rows" in ran.stderr
     assert "ingest batch" not in ran.stdout
+    _keeps_sparks_log_off_the_terminal(ran.stderr, place.root / "held.spark.log")
     assert ["rows", "read", "accepted", "rejected:", "malformed"] in map(
         words, ran.stdout.splitlines()
     )
@@ -83,6 +84,15 @@ def test_a_run_is_held_by_its_job_and_published_later(tmp_path: Path) -> None:
     _publishes_what_was_held(place, held)
     _tells_a_publish_that_fails(place, held)
     _starts_no_java_where_nothing_is_new(place)
+
+
+def _keeps_sparks_log_off_the_terminal(said: str, log: Path) -> None:
+    """But for what is an error; there is none."""
+    assert f"Spark's own log: {log}\n" in said
+    assert " WARN " not in said
+    assert "Spark's default log4j profile" not in said
+    assert " INFO SparkContext: Running Spark version 4.2" in log.read_text()
+    assert " WARN " in log.read_text()
 
 
 def _starts_no_java_where_nothing_is_new(place: Place) -> None:
@@ -160,6 +170,14 @@ def test_publishing_what_never_ran_is_refused(tmp_path: Path) -> None:
     assert ended.exit_code == 1
 
 
+def test_a_scheduled_time_without_a_zone_is_told_with_what_to_write(tmp_path: Path) -> None:
+    ended = tidemark(Place(tmp_path), "run", "clicks", "--scheduled-time", "2026-07-01T12:00")
+    assert "'2026-07-01T12:00' has no zone; write it as in" in " ".join(
+        words(ended.stderr.replace("│", ""))
+    )
+    assert ended.exit_code == 2
+
+
 def test_a_java_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
     ended = tidemark(Place(tmp_path), "run", "clicks", more={"JAVA_HOME": "/no/java"})
     assert "JAVA_HOME is /no/java, where no bin/java is" in ended.stderr
@@ -233,6 +251,27 @@ def test_a_job_that_ends_without_a_result_is_told_and_an_older_result_is_not_tak
     assert ended.stdout == ""
     assert said in ended.stderr
     assert f"the job wrote no result to {place.places.result('one')}." in ended.stderr
+
+
+def test_the_job_is_told_to_log_beside_its_result(tmp_path: Path, spark_submit: Path) -> None:
+    place = Place(tmp_path)
+    asked = tmp_path / "asked"
+    spark_submit.write_text(f'#!/bin/sh\necho "$SPARK_SUBMIT_OPTS" > {asked}; exit 1\n')
+    ended = tidemark(
+        place, "run", "clicks", "--run-id", "one", more={"SPARK_SUBMIT_OPTS": "-Xmx1g"}
+    )
+    log = place.places.result("one").removesuffix(".json") + ".spark.log"
+    assert f"Spark's own log: {log}\n" in ended.stderr
+    assert asked.read_text().startswith('-Xmx1g "-Dlog4j2.configurationFile=file:/')
+    assert asked.read_text().endswith(f' "-Dtidemark.spark.log={log}"\n')
+
+
+def test_whoever_configured_log4j_keeps_that(tmp_path: Path, spark_submit: Path) -> None:
+    asked, own = tmp_path / "asked", "-Dlog4j2.configurationFile=/etc/mine.xml"
+    spark_submit.write_text(f'#!/bin/sh\necho "$SPARK_SUBMIT_OPTS" > {asked}; exit 1\n')
+    ended = tidemark(Place(tmp_path), "run", "clicks", more={"SPARK_SUBMIT_OPTS": own})
+    assert "Spark's own log" not in ended.stderr
+    assert asked.read_text() == f"{own}\n"
 
 
 def test_what_the_job_held_is_validated_and_published_by_the_command(

@@ -30,7 +30,7 @@ from tests.end_to_end.killed_input import (
     land_with_expectation,
     nothing,
 )
-from tests.kit.running import JobEnd, Place, run_job, start_job
+from tests.kit.running import JobEnd, Place, accept_changed_file, run_job, start_job
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.lease.lease import read_lease
 from tidemark.storage.result_file import read_result
@@ -120,6 +120,7 @@ class States:
         """The place with all that the run finds."""
         place = self._restore(scenario.base)
         scenario.prepare(place)
+        accept_changed_file(place)
         return place
 
     def undisturbed(self, scenario: Scenario) -> Undisturbed:

@@ -16,6 +16,7 @@ from tidemark.cli.main import app
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.check import admit
 from tidemark.runs.contract.contract import read_contract
+from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,9 +136,13 @@ def test_validate_tells_the_verdict_before_a_run_does(ran: Place, tmp_path: Path
         return ended.exit_code, ended.output
 
     assert validate(content()) == (0, "clicks: good (tables: per_10m)\n")
-    code, told = validate(changed("source", "derive", "large", to="size > 20"))
+    code, told = validate(changed("source", "unknown_fields", to="reject"))
     assert code == 0
-    assert "ingest: source.derive.large: size > 10 → size > 20: safe" in told
+    assert "ingest: source.unknown_fields: keep → reject: safe" in told
+    code, told = validate(changed("source", "derive", "large", to="size > 20"))
+    assert code == 1
+    assert "size > 10 → size > 20: needs to be accepted. Bronze keeps what was" in told
+    assert told.endswith('let the next run take it: `tidemark accept clicks --reason "…"`.\n')
     code, told = validate(REFUSED["swapped measures"][0])
     assert code == 1
     assert told.endswith("as it is, and is updated no more.\n")
@@ -155,7 +160,9 @@ def test_before_contracts_were_recorded_the_table_tells_its_own(ran: Place, tmp_
     assert len(admit(old.pipeline, old.settings).to_record) == 2
 
 
-def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, ran: Place) -> None:
+def test_safe_and_accepted_changes_are_taken_by_the_next_batch(
+    spark: SparkSession, ran: Place
+) -> None:
     place = ran.again()
     of = changed("source", "derive", "large", to="size > 200")
     of["source"]["columns"] |= {"page": "string", "amount": "long not null"}
@@ -163,6 +170,8 @@ def test_safe_changes_are_taken_by_the_next_batch(spark: SparkSession, ran: Plac
     of["advanced"] = {"shuffle_partitions": 5, "state": {"store": "rocksdb"}}
     place.content = of
     place.land("2.json", [row(2, 150, page="/"), row(None)])
+    losses, accepted = accept_changes(place.pipeline, place.settings, "accept", "known", "Ada")
+    assert (losses, [one.what for one in accepted]) == ((), ["source.derive.large", "keep"])
     succeed(spark, place, "second")
     rows = {one["amount"]: (one["large"], one["page"]) for one in place.bronze().to_pylist()}
     assert rows == {1: (True, None), 2: (False, "/")}

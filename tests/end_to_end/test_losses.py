@@ -376,7 +376,7 @@ def test_what_is_lost_between_a_run_and_its_publish_stops_both(
 
 
 def accept(place: Place, reason: str = "a wrong sensor") -> list[str]:
-    accepted = accept_changes(place.pipeline, place.settings, "acceptance", reason, "somebody")
+    accepted, _ = accept_changes(place.pipeline, place.settings, "acceptance", reason, "somebody")
     return [loss.name for loss in accepted]
 
 

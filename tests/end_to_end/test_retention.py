@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.kit.running import Place, clicks, query, sorted_rows, succeed
+from tests.kit.running import Place, accept_changed_file, clicks, query, sorted_rows, succeed
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import PipelineChanged
 from tidemark.gold.retention import first_kept_date, frozen_before_ms
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
+from tidemark.runs.contract.check import admit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,10 @@ def place(spark: SparkSession, tmp_path: Path) -> Place:
     succeed(spark, place, "first")
     assert dates(place) == {day(39), day(35), day(1)}
     place.content = kept(30)
+    with pytest.raises(PipelineChanged, match="keep: 40 days → 30 days: needs to be acc") as told:
+        admit(place.pipeline, place.settings)
+    assert f"2 rows of 2 dates from {day(39)} to {day(35)} would go from bronze" in str(told.value)
+    assert accept_changed_file(place) == ["keep"]
     return place
 
 
@@ -74,7 +80,8 @@ def test_the_stream_reads_on_after_its_table_lost_dates(spark: SparkSession, pla
     assert day(39) not in dates(place)
     place.land("3.json", [row(0.02, "b"), row(20, "late")])
     result = succeed(spark, place, "third")
-    assert result.tables["per_10m"].late.corrected == 1
+    late = result.tables["per_10m"].late
+    assert (late.corrected, late.first_seen) == (0, 1)
     found = query("SELECT key, events FROM gold ORDER BY ALL", gold=place.gold("per_1d"))
     assert ("late", 1) in found
     assert ("b", 1) in found

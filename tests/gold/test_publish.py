@@ -187,6 +187,29 @@ def test_each_change_of_a_closed_window_counts_a_revision(windows: Windows) -> N
     ]
 
 
+def test_a_window_first_seen_after_it_closed_is_final_and_the_next_change_corrects_it(
+    windows: Windows,
+) -> None:
+    windows.publish_at(at(11))
+    found = []
+    for total in (1, 1, 2):
+        windows.change(window(at(10), key="late", total=total), cause="late")
+        windows.publish_at(at(11))
+        found += windows.gold("total", "status", "revision")
+    assert found == [(1, "final", 0), (1, "final", 0), (2, "corrected", 1)]
+
+
+def test_what_a_former_version_called_corrected_when_it_was_first_seen_stays_so(
+    windows: Windows,
+) -> None:
+    windows.change(window(at(10), key="a", total=1), window(at(10), key="b", total=1))
+    windows.publish_at(at(11))
+    DeltaTable(windows.gold_uri).update({"status": "'corrected'", "revision": "1"})
+    windows.change(window(at(10), key="a", total=2))
+    windows.publish_at(at(12))
+    assert windows.gold("status", "revision") == [("corrected", 2), ("corrected", 1)]
+
+
 def test_a_corrected_window_stays_corrected_when_the_frontier_moves(windows: Windows) -> None:
     windows.change(window(at(10), key="a", total=1))
     windows.publish_at(at(10, 10))
@@ -377,7 +400,7 @@ def test_a_frontier_that_would_go_back_leaves_windows_final(windows: Windows) ->
     windows.publish_at(at(10, 10))
     windows.change(window(at(10), key="b", total=1))
     windows.publish_at(at(9))
-    assert windows.gold("key", "status", "revision") == [("a", "final", 0), ("b", "corrected", 1)]
+    assert windows.gold("key", "status", "revision") == [("a", "final", 0), ("b", "final", 0)]
     assert gold_state(windows.gold_table()).close_ms == millis(at(10, 10))
 
 

@@ -50,7 +50,7 @@ class Model:
         for key, (total, average) in changes.items():
             old = self.gold.get(key)
             if old is None or (old.total, old.average) != (total, average):
-                corrects = key[0] + LENGTH <= before
+                corrects = old is not None and key[0] + LENGTH <= before
                 status = "corrected" if corrects else old.status if old else "provisional"
                 revision = (old.revision if old else 0) + corrects
                 self.gold[key] = State(total, average, status, revision)

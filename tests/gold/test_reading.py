@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +107,14 @@ def test_the_settings_are_found_as_the_command_finds_them(
 
 
 def test_a_time_needs_a_zone(place: Place) -> None:
-    for naive in ("2026-07-01", datetime(2026, 7, 1)):
+    for naive in ("2026-07-01T00:00", datetime(2026, 7, 1)):
         with pytest.raises(ValueError, match="has no zone"):
             totals(place, start=naive)
+
+
+def test_a_date_is_its_midnight_in_utc(place: Place) -> None:
+    expected = totals(place, start="2026-07-01T00:00:00Z", end="2026-07-02T00:00:00Z")
+    assert totals(place, start="2026-07-01", end=date(2026, 7, 2)) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.kit.windows import Windows, at, window
-from tidemark.gold.recomputed import differing_rows
+from tidemark.gold.recomputed import KnownRows, differing_rows, known_to_gold
 from tidemark.gold.state import gold_state
 
 COLUMNS = ("window_start", "window_end", "key", "total", "rows")
@@ -49,3 +49,21 @@ def test_where_no_window_was_computed_none_differs(tmp_path: Path) -> None:
     windows.change(window(at(10), key="a", total=1))
     windows.publish_at(at(11))
     assert differing(windows, computed_windows(windows)) == []
+
+
+def test_what_gold_holds_as_closed_is_told_from_what_it_has_open_or_not_at_all(
+    tmp_path: Path,
+) -> None:
+    windows = Windows(tmp_path)
+    windows.change(window(at(10), key="a", total=1), window(at(10), key=None, total=2))
+    windows.publish_at(at(10, 5))
+    # What only `changes` has was never in gold.
+    windows.change(window(at(10), key="held", total=1))
+    computed = computed_windows(windows, a=2, b=3, held=4)
+    gold = windows.gold_table()
+    assert known_to_gold(gold, gold_state(gold), windows.operator, computed) == KnownRows(1, 0)
+    windows.publish(windows.pin(at(11), changes=1))
+    gold = windows.gold_table()
+    assert known_to_gold(gold, gold_state(gold), windows.operator, computed) == KnownRows(1, 1)
+    nothing = computed.slice(0, 0)
+    assert known_to_gold(gold, gold_state(gold), windows.operator, nothing) == KnownRows(0, 0)

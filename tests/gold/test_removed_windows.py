@@ -43,7 +43,7 @@ def test_of_several_changes_the_last_one_decides_whether_it_goes(tmp_path: Path)
     assert table.gold("key", "total", "status", "revision") == [("a", 7, "corrected", 1)]
 
 
-def test_a_window_that_went_comes_back_as_a_correction(tmp_path: Path) -> None:
+def test_a_window_that_went_comes_back_as_a_new_one(tmp_path: Path) -> None:
     table = Windows(tmp_path)
     table.change(window(at(10), key="a", total=1))
     table.publish_at(at(11))
@@ -51,4 +51,4 @@ def test_a_window_that_went_comes_back_as_a_correction(tmp_path: Path) -> None:
     table.publish_at(at(11))
     table.change(window(at(10), rows=1, key="a", total=1))
     table.publish_at(at(11))
-    assert table.gold("key", "total", "status", "revision") == [("a", 1, "corrected", 1)]
+    assert table.gold("key", "total", "status", "revision") == [("a", 1, "final", 0)]

@@ -208,6 +208,15 @@ def run_warm(
     )
 
 
+def accept_changed_file(place: Place) -> list[str]:
+    """Accept what the next run would wait for; what that was."""
+    from tidemark.runs.contract.accept import accept_file
+
+    now = datetime.now(UTC)
+    accepted = accept_file(place.pipeline, place.settings, place.warehouse, "known", "Ada", now)
+    return [found.what for found in accepted]
+
+
 def succeed(
     spark: SparkSession,
     place: Place,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.kit.shipped import FILES
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import duration_text, parse_duration
 from tidemark.pipeline.event_time_formats import check_format
+from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.schema import schema_text
@@ -265,3 +267,24 @@ def test_the_schema_and_the_loader_agree_on_the_keys_of_rows_and_windows() -> No
     assert fields == {
         "keep", "watermark.seal_after_idle", "tables.per_10m.output_mode", "source.unique",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["2016-06-01", "2016-06-01T00:00:00Z", "2016-06-01T02:00:00+02:00", "20160601"]
+)
+def test_an_instant_is_a_time_with_its_zone_or_a_date_at_midnight_in_utc(text: str) -> None:
+    assert utc_instant(text) == datetime(2016, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2016-06-01T12:00:00", "has no zone"),
+        ("2016-06-31", "is no time"),
+        ("yesterday", "is no time"),
+        ("0001-01-01T00:00:00+14:00", "is no time"),
+    ],
+)
+def test_what_is_no_instant_is_told_with_what_to_write(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{re.escape(text)}' {why}; write it as in 2026-07-01T"):
+        utc_instant(text)

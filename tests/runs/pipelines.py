@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,9 @@ def ended(
     trigger: str = "manual",
     late: Late = TABLE.late,
     seconds: float = 6,
+    others: Mapping[str, Late] | None = None,
 ) -> None:
-    """A run's row in `ops/runs`, as a run writes it at its end."""
+    """A run's row in `ops/runs`, as a run writes it at its end; `others` are further tables."""
     unpublished: dict[str, Any] = {"gold": None, "published_windows": None} if held else {}
     result = RunResult(
         pipeline=place.name,
@@ -62,7 +64,10 @@ def ended(
         started_at=began,
         ended_at=began + timedelta(seconds=seconds),
         rows=Rows(read=1_000, accepted=988, rejected={"malformed": 10, "future": 2}),
-        tables={"per_10m": TABLE.model_copy(update={"late": late} | unpublished)},
+        tables={
+            name: TABLE.model_copy(update={"late": one} | unpublished)
+            for name, one in {"per_10m": late, **(others or {})}.items()
+        },
         error=RunError.of(error) if error else None,
     )
     record_run(place.warehouse.runs, result)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tidemark.pipeline.settings.state import PROVIDER
 from tidemark.runs.contract.check import contract_differences
 from tidemark.runs.contract.contract import (
     FIXED_BY_CHECKPOINT,
+    AcceptedChange,
     Contract,
     contract_of,
     read_contract,
@@ -115,12 +118,15 @@ SAFE = {
     "source.event_time.zone": event_time(zone="Europe/Vienna"),
     "source.event_time.max_future": event_time(max_future="1 minute"),
     "source.unique": source(unique={"by": "key", "within": "2 days"}),
-    "source.derive.large": source(derive={"large": "size > 20"}),
     "source.derive.small": source(derive={"large": "size > 10", "small": "size < 2"}),
     "source.unknown_fields": source(unknown_fields="reject"),
     "source.files": source(files="landing/clicks/*.json*"),
-    "keep": top(keep="7 days"),
+    "source.derive.large": source(derive={}),
     "advanced.max_files_per_batch": advanced(max_files_per_batch=5),
+}
+TO_ACCEPT = {
+    "source.derive.large": source(derive={"large": "size > 20"}),
+    "keep": top(keep="7 days"),
 }
 NO_EFFECT = {
     "advanced.shuffle_partitions": advanced(shuffle_partitions=8),
@@ -153,6 +159,7 @@ def test_what_no_query_knows_is_no_difference(change: Change) -> None:
         (verdict, what, change)
         for verdict, changes in (
             (ChangeVerdict.SAFE, SAFE),
+            (ChangeVerdict.TO_ACCEPT, TO_ACCEPT),
             (ChangeVerdict.NO_EFFECT, NO_EFFECT),
             (ChangeVerdict.NEW_GENERATION, NEW_GENERATION),
             (ChangeVerdict.NOT_ALLOWED, NOT_ALLOWED),
@@ -214,11 +221,50 @@ def test_a_pattern_may_change_where_it_still_reaches_the_old_folder(
     assert [one.verdict for one in found(source(files=files))] == [verdict]
 
 
-def test_a_keep_that_goes_is_not_allowed_and_one_that_comes_is_safe() -> None:
+def test_a_derived_name_that_was_a_column_or_becomes_one_has_two_meanings() -> None:
+    def swap(of: dict[str, Any]) -> None:
+        of["source"]["columns"]["large"] = "boolean"
+        of["source"]["derive"] = {"small": "size < 2"}
+
+    def swap_back(of: dict[str, Any]) -> None:
+        del of["source"]["columns"]["tag"]
+        of["source"]["derive"]["tag"] = "upper(key)"
+
+    for change, what in ((swap, "source.derive.large"), (swap_back, "source.derive.tag")):
+        told = {one.what: one.verdict for one in found(change)}
+        assert told[what] is ChangeVerdict.TO_ACCEPT
+
+
+def test_what_was_accepted_is_that_change_and_no_other() -> None:
+    recorded = contracts(content())[0]
+    (asked,) = found(top(keep="7 days"))
+    accepted = AcceptedChange(
+        what=asked.what, before=asked.before, after=asked.after, reason="disk", by="Ada",
+        at=datetime(2026, 7, 1, tzinfo=UTC),
+    )  # fmt: skip
+    recorded = recorded.model_copy(update={"accepted": (accepted,)})
+    for keep, refused in (("7 days", False), ("6 days", True)):
+        (one,) = contract_differences(recorded, contracts(content() | {"keep": keep})[0])
+        assert one.refused is refused
+        assert ("accepted: disk (Ada)" in str(one)) is not refused
+
+
+def test_a_contract_of_a_former_version_has_no_acceptances(tmp_path: Path) -> None:
+    place = tmp_path / "ingest.contract.json"
+    written = json.loads(contracts(content())[0].model_dump_json())
+    for name in ("accepted", "taken"):
+        del written[name]
+    place.write_text(json.dumps(written))
+    assert read_contract(str(place), {}) == contracts(content())[0]
+
+
+def test_a_keep_that_goes_is_not_allowed_and_one_that_comes_needs_to_be_accepted() -> None:
     assert [one.verdict for one in found(without("keep"))] == [ChangeVerdict.NOT_ALLOWED]
     kept = contracts(content())[0]
     for_ever = contracts({name: of for name, of in content().items() if name != "keep"})[0]
-    assert [one.verdict for one in contract_differences(for_ever, kept)] == [ChangeVerdict.SAFE]
+    (one,) = contract_differences(for_ever, kept)
+    assert (one.verdict, one.refused) == (ChangeVerdict.TO_ACCEPT, True)
+    assert "for good" in one.reason
 
 
 def test_settings_of_the_project_count_like_the_pipelines_own() -> None:

@@ -13,8 +13,10 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 
 from tests.kit.running import Place, clicks
 from tidemark.errors import LeaseLost, PipelineChanged
+from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
 from tidemark.runs.contract.contract import read_contract
+from tidemark.runs.contract.recorded import with_recorded_keep
 
 MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
 SWAPPED = dict(reversed(MEASURES.items()))
@@ -167,6 +169,61 @@ def test_batches_that_two_contents_planned_are_not_finished_by_either(place: Pla
         started(place, longer("1 hour"))
     assert "per_10m repeats batch 1" in str(refused.value)
     assert place.places.contract("per_10m", 1) in str(refused.value)
+
+
+def accepted(place: Place, reason: str = "disk is full") -> list[str]:
+    told = accept_file(place.pipeline, place.settings, place.warehouse, reason, "Ada", START)
+    return [one.what for one in told]
+
+
+def test_a_run_waits_for_a_keep_that_drops_rows_until_somebody_accepts_it(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    with pytest.raises(PipelineChanged, match="keep: none → 30 days: needs to be acc") as refused:
+        started(place, content(keep="30 days"))
+    assert '`tidemark accept clicks --reason "…"`' in str(refused.value)
+    assert "Nothing was written" in str(refused.value)
+    assert accepted(place) == ["keep"]
+    assert accepted(place) == []
+    (told,) = started(place).messages
+    assert "ingest: keep: none → 30 days: accepted: disk is full (Ada)" in told
+    contract = read_contract(place.places.contract("ingest", 1), {})
+    assert contract is not None
+    assert contract.accepted == ()
+    (taken,) = contract.taken
+    assert (taken.what, taken.reason, taken.by, taken.at) == ("keep", "disk is full", "Ada", START)
+
+
+def test_an_acceptance_holds_for_one_change_once(place: Place) -> None:
+    def large(expression: str) -> dict[str, Any]:
+        return content(source=content()["source"] | {"derive": {"large": expression}})
+
+    started(place, large("amount > 1"))
+    plan_all(place)
+    for expression in ("amount > 2", "amount > 1", "amount > 2"):
+        with pytest.raises(PipelineChanged, match="needs to be accepted"):
+            started(place, large(expression))
+        assert accepted(place) == ["source.derive.large"]
+        started(place)
+        assert started(place) == Admitted(place.pipeline)
+
+
+def test_what_a_run_would_refuse_anyway_is_not_let_through_by_an_acceptance(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    place.content = content(SWAPPED, keep="30 days")
+    assert accepted(place) == ["keep"]
+    with pytest.raises(PipelineChanged, match="needs a new generation") as refused:
+        started(place)
+    assert "tidemark accept" not in str(refused.value)
+
+
+def test_a_held_run_is_published_with_the_keep_that_it_had(place: Place) -> None:
+    started(place)
+    place.content = content(keep="1 day")
+    assert with_recorded_keep(place.pipeline, place.warehouse).keep is None
+    Path(place.places.contract("ingest", 1)).unlink()
+    assert with_recorded_keep(place.pipeline, place.warehouse).keep == timedelta(days=1)
 
 
 def test_without_a_contract_gold_tells_keys_measures_and_length(place: Place) -> None:

@@ -125,11 +125,12 @@ def test_a_table_without_late_rows_and_seals_has_nothing_to_tell_of_repairs() ->
 
 
 def test_late_rows_and_seals_are_told_with_their_numbers() -> None:
-    late = Late(rows=3, partly=2, assigned=9, windows=7, frozen=1, recomputed=6, corrected=5)
+    late = Late(rows=3, partly=2, assigned=9, windows=7, frozen=1, recomputed=6, corrected=4)
+    late = late.model_copy(update={"first_seen": 1})
     told = repair_lines(TABLE.model_copy(update={"late": late, "sealed_to_ms": 1_000}))
     assert told == [
         "3 rows came too late, and 2 for some of their windows only; "
-        "6 closed windows computed again, 5 of them changed",
+        "6 closed windows computed again, 4 of them corrected, 1 first seen",
         "1 late assignments to windows older than `keep` left out",
         "the source is idle: windows up to 1970-01-01T00:00:01Z sealed",
     ]

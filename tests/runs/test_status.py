@@ -14,10 +14,11 @@ from tests.kit.windows import at, window
 from tests.runs.pipelines import BEGAN, begun, bronze, checked, ended, housekept, windows_of
 from tests.storage.leases import T0, HoldingProcess, leave, left_by_another
 from tidemark.errors import ChecksFailed, LeaseHeld, RunFailed, TableMismatch
+from tidemark.gold.pins import Late
 from tidemark.gold.published import publish_note
 from tidemark.runs.recorded_runs import SCHEMA, record_interrupted_run
 from tidemark.runs.status.pipeline_status import PipelineStatus, all_statuses, pipeline_status
-from tidemark.runs.status.recent_runs import recent_runs
+from tidemark.runs.status.recent_runs import counted_once, recent_runs
 from tidemark.runs.status.state import PipelineState
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.delta.notes import as_metadata
@@ -61,6 +62,29 @@ def test_a_pipeline_is_told_by_what_its_runs_left(place: Place) -> None:
     assert (table.late_rows, table.corrected_windows) == (3, 1)
     (run,) = found.runs
     assert (run.read, run.accepted, run.rejected) == (1_000, 988, 12)
+
+
+def test_a_row_that_is_late_for_several_tables_is_one_row(place: Place) -> None:
+    windows_of(place)
+    ended(place, others={"per_1h": Late(rows=1, partly=0), "per_1d": Late(rows=4, partly=1)})
+    (run,) = told(place).runs
+    assert run.late_rows == 5
+    assert {name: table.late_rows for name, table in run.tables.items()} == {
+        "per_10m": 3, "per_1h": 1, "per_1d": 5,
+    }  # fmt: skip
+
+
+def test_late_rows_that_a_held_run_leaves_to_the_next_one_are_counted_once(place: Place) -> None:
+    windows_of(place)
+    ended(place, "first", late=Late(rows=1))
+    ended(place, "held", BEGAN + timedelta(minutes=1), held=True, late=Late(rows=2))
+    found = told(place)
+    assert [run.late_rows for run in counted_once(found.runs)] == [2, 1]
+    ended(place, "next", BEGAN + timedelta(minutes=2), late=Late(rows=5))
+    found = told(place)
+    assert [run.late_rows for run in found.runs] == [5, 2, 1]
+    assert [run.late_rows for run in counted_once(found.runs)] == [5, 0, 1]
+    assert found.tables[0].late_rows == 6
 
 
 def test_a_run_that_was_held_and_then_published_is_one_run(place: Place) -> None:

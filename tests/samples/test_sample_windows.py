@@ -56,8 +56,9 @@ class Stream:
         assert len(into) == 2 * len(rows)
         mark = self.watermark()
         late = [(start, row) for start, row in into if mark and start + LENGTH <= mark]
+        known = {(start, row[self.key]) for start, row in self.counted}
+        self.corrected |= known & {(start, row[self.key]) for start, row in late}
         self.counted += into
-        self.corrected |= {(start, row[self.key]) for start, row in late}
         self.newest = max([*times, self.newest] if self.newest else times)
         return len(late)
 

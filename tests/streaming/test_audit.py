@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.kit.running import Place, clicks, succeed
+from tests.kit.running import Place, accept_changed_file, clicks, succeed
 from tests.kit.windows import at
 from tests.streaming.audits import audit, event, gold_of, nothing_written
 from tidemark.operators.kinds import operator_of
@@ -195,6 +195,7 @@ def test_frozen_windows_are_left_out_and_counted(spark: SparkSession, tmp_path: 
     place.land("1.json", [event(10, m) for m in (0, 11, 51)])
     succeed(spark, place, "run-1")
     kept = replace(place, content=clicks(keep="1 day"))
+    assert accept_changed_file(kept) == ["keep"]
     kept.land("2.json", [{"at": datetime.now(UTC).isoformat(), "key": "a", "amount": 1}])
     succeed(spark, kept, "run-2")
     audited = audit(spark, kept)

@@ -66,7 +66,7 @@ def _documentation(pipeline: Pipeline) -> str:
     return f"""\
 Computes closed windows of a table of `{pipeline.name}` again from its accepted rows (`bronze`), and
 publishes those that differ, in one commit: their `status` becomes `corrected`, their `revision`
-counts up, and windows without any row go.
+counts up; windows that were missing come as `final`, and windows without any row go.
 
 - **When**: rows of `bronze` were corrected, deleted or ingested again for days gone by, or an audit
   found differences.

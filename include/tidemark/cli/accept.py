@@ -1,4 +1,5 @@
-"""`tidemark accept`: let runs go on with rows that somebody changed by hand."""
+"""`tidemark accept`: let runs go on with rows that somebody changed by hand, or with a change of
+the pipeline's file that loses something."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def accept(
         typer.Option(
             metavar="TEXT",
             show_default=False,
-            help="Why; kept in the tables' logs. Without it, only say what was changed.",
+            help="Why; kept in the tables' logs and in the contract of the file. Without it, only "
+            "say what was changed.",
         ),
     ] = None,
     by: Annotated[
@@ -32,10 +34,12 @@ def accept(
     ] = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Accept what was changed by hand in a pipeline's tables (DELETE, UPDATE, RESTORE …).
+    """Accept what runs of a pipeline stop at, and would go on with once somebody says why.
 
-    Runs stop at such commits, since the stream passes over them. Gold stays as it is: audit the
-    pipeline afterwards; a backfill mends the windows that are closed. Safe to repeat.
+    That is what was changed by hand in its tables (DELETE, UPDATE, RESTORE …), since the stream
+    passes over it: gold stays as it is, so audit the pipeline afterwards; a backfill mends the
+    windows that are closed. And it is a change of its file that drops rows of bronze or gives a
+    derived column a second meaning: the next run takes it. Safe to repeat.
     """
     try:
         given = acceptance(reason is not None, reason, by)
@@ -44,19 +48,29 @@ def accept(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
+    from tidemark.runs.contract.accept import changes_to_accept
     from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
 
     if given is None:
-        losses = changed_by_hand(found, loaded)
+        losses, of_file = changed_by_hand(found, loaded), changes_to_accept(found, loaded)
     else:
         run_id = manual_run_id(datetime.now(UTC), "acceptance")
-        losses = accept_changes(found, loaded, run_id, given.reason, given.by)
+        losses, of_file = accept_changes(found, loaded, run_id, given.reason, given.by)
     for loss in losses:
         for commit in loss.by_hand:
             print(f"{loss.place}: {commit}")
-    if not losses:
-        print(f"Nothing was changed by hand in the tables of {found.name}.")
+    for change in of_file:
+        print(change)
+    if not losses and not of_file:
+        print(
+            f"Nothing was changed by hand in the tables of {found.name}, and no change of its "
+            "file waits to be accepted."
+        )
     elif given is None:
         print('Nothing was written. Accept it with --reason "…".')
     else:
-        print(f"Accepted: {given.reason} ({given.by}). Audit the pipeline (`jobs/audit.py`).")
+        print(f"Accepted: {given.reason} ({given.by}).")
+        if losses:
+            print("Audit the pipeline (`jobs/audit.py`).")
+        if of_file:
+            print(f"The next run (`tidemark run {found.name}`) takes the change.")

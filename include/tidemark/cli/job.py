@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import typer
 
 from tidemark.cli.exit_codes import INTERRUPTED
+from tidemark.cli.spark_log import has_own_configuration, log_beside, logging_to
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
 from tidemark.pipeline.settings.settings import Settings
@@ -26,13 +28,19 @@ def run_job(
     master: str,
     arguments: Sequence[str],
     variables: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda found: {},
+    log: Path | None = None,
 ) -> Result:
     """The result that the job wrote to `uri`; typer.Exit, which is told, where it wrote none.
 
-    `variables` are what changes of the environment that it would have.
+    `variables` are what changes of the environment that it would have. Spark's own log goes to
+    the file `log`, by default one beside the result, unless somebody has told Spark where.
     """
     environment = job_environment(os.environ)
     environment |= variables(environment)
+    if not has_own_configuration(environment):
+        log = log or log_beside(uri)
+        environment |= logging_to(log, environment)
+        print(f"Spark's own log: {log}", file=sys.stderr)
     before = _result(kind, uri, settings)
     command = submit_command(environment, master, arguments, job)
     status = _submit(command, environment)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.source_files import is_uri
 
 PipelineName = Annotated[
@@ -27,3 +29,11 @@ Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
 def absolute(place: str) -> str:
     """A place as the file interface takes it: an absolute path, or a URI as it is."""
     return place if is_uri(place) else str(Path(place).expanduser().absolute())
+
+
+def instant(text: str) -> datetime:
+    """`utc_instant` as an option's parser: typer would repeat the text, and not the reason."""
+    try:
+        return utc_instant(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

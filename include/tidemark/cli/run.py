@@ -21,10 +21,10 @@ import typer
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.gate import validated
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute
+from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute, instant
 from tidemark.cli.report import print_result
 from tidemark.cli.without_pandas import leave_pandas_out
-from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
+from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.jvm import jvm_variables
@@ -50,7 +50,7 @@ def run(
         datetime | None,
         typer.Option(
             metavar="TIME",
-            parser=utc_instant,
+            parser=instant,
             show_default=False,
             help="The time that the run stands for, ISO 8601 with a zone: idle sources are sealed "
             "by it. Default: now.",

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tidemark.cli.console import print_documents, report_console, report_table
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
-from tidemark.runs.status.recent_runs import RecentRun
+from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
 from tidemark.storage.lease.files import time_text
@@ -24,7 +24,11 @@ _WORDS = (
     "behind: the watermark, behind the newest event; open, unpublished, published, corrected: "
     "windows; read, rejected, late: rows"
 )
-_RECENTLY = f"read to corrected: of the last {RECENT} runs; state bytes: after the last upkeep"
+_RECENTLY = (
+    f"read to corrected: of the last {RECENT} runs, late: of the table with the most; state bytes: "
+    "after the last upkeep"
+)
+_OF_A_RUN = "late of a run: since the publish before it, of the table with the most"
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -55,7 +59,7 @@ def print_pipeline(status: PipelineStatus) -> None:
         console.print(_table([_of_table(one, status.newest_event) for one in status.tables]))
         console.print()
     console.print(_table([_of_run(run) for run in status.runs]))
-    console.print(_WORDS, soft_wrap=True)
+    console.print(f"{_WORDS}\n{_OF_A_RUN}", soft_wrap=True)
     if error := status.runs[0].error:
         console.print(
             f"\n{status.runs[0].run}: {status.runs[0].error_class}: {error}", soft_wrap=True
@@ -96,7 +100,7 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
         "open": _sum(ran, (table.open_windows for table in status.tables)),
         "read": _sum(ran, [read]),
         "rejected": _share(rejected, read) if ran else _NONE,
-        "late": _sum(ran, (run.late_rows for run in status.runs)),
+        "late": _sum(ran, (run.late_rows for run in counted_once(status.runs))),
         "corrected": _sum(ran, (run.corrected_windows for run in status.runs)),
         "state bytes": _NONE if status.state_bytes is None else f"{status.state_bytes:,}",
     }

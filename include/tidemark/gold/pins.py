@@ -15,8 +15,9 @@ class Late(Facts):
 
     `rows` are wholly late, `partly` in some of their windows only; `assigned` counts (row,
     window) pairs and `windows` the windows, per batch. `recomputed` windows were computed again
-    from bronze, `corrected` of them came out with another value. `frozen` assignments belong to
-    windows older than `keep`, which stay as they are.
+    from bronze; of those that came out with another value gold held `corrected` as closed ones, and
+    had none of `first_seen`. `frozen` assignments belong to windows older than `keep`, which stay
+    as they are.
     """
 
     rows: int = 0
@@ -26,6 +27,7 @@ class Late(Facts):
     frozen: int = 0
     recomputed: int = 0
     corrected: int = 0
+    first_seen: int = 0
 
 
 class Published(Facts):

@@ -7,7 +7,7 @@ are not opened.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
 
-Instant = datetime | str
+Instant = datetime | date | str
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -41,11 +41,11 @@ def read(
 ) -> pa.Table:
     """The rows of a pipeline's gold table: one for each window and key, in no order.
 
-    A range keeps the windows with start <= `window_start` < end: datetimes with a zone, or ISO 8601
-    text with one. `final_only` leaves out the windows that are still open (`provisional`).
-    `settings`: as loaded, or their file; default: as the command `tidemark` finds them. The
-    pipeline's file is not needed. Raises GoldNotFound, and ValueError for a time without a zone or
-    a column that gold does not have.
+    A range keeps the windows with start <= `window_start` < end: datetimes with a zone, ISO 8601
+    text with one, or dates (midnight in UTC). `final_only` leaves out the windows that are still
+    open (`provisional`). `settings`: as loaded, or their file; default: as the command `tidemark`
+    finds them. The pipeline's file is not needed. Raises GoldNotFound, and ValueError for a time
+    without a zone or a column that gold does not have.
     """
     found = dataset(pipeline, table, start=start, end=end, final_only=final_only, settings=settings)
     if columns is not None:

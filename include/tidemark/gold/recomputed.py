@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from pyarrow.dataset import Dataset
 
 from tidemark.commit_point import commit_point
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import dates_predicate, latest, same_value
+from tidemark.gold.row_values import dates_predicate, latest, same_value, time_literal
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of
@@ -16,6 +18,14 @@ from tidemark.storage.delta.history import changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """So many rows stand in gold, `closed` of them as closed ones."""
+
+    held: int
+    closed: int
 
 
 def differing_rows(
@@ -58,6 +68,24 @@ def differing_rows(
             sql = f"{sql} UNION ALL {_gone(operator, recomputed.column_names, covered)}"
         rows = connection.sql(sql).to_arrow_table()
     return pa.table(rows.cast(recomputed.schema))
+
+
+def known_to_gold(
+    gold: DeltaTable, state: GoldState, operator: Operator, rows: pa.Table
+) -> KnownRows:
+    """How many of these rows of the table gold holds, whatever their values are there."""
+    if not rows.num_rows:
+        return KnownRows(0, 0)
+    with duckdb_in_utc() as connection:
+        connection.register("rows_found", rows)
+        connection.register("gold", _of_same_dates(gold, rows, None))
+        closed = f"g.window_end <= {time_literal(state.close_ms)}"
+        sql = f"""
+            SELECT count(*), count(*) FILTER ({closed}) FROM gold g
+            SEMI JOIN rows_found r ON {same_row(operator, "g", "r")}
+        """
+        ((held, closed_there),) = connection.execute(sql).fetchall()
+    return KnownRows(held, closed_there)
 
 
 def _gone(operator: Operator, columns: list[str], covered: Covered) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 
-from deltalake import CommitProperties
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.checkpoint.log import Checkpoint
@@ -26,6 +27,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
 _MILLISECOND = timedelta(milliseconds=1)
+_DATE = "_event_date"
 _FIRST_MS = epoch_ms(datetime.min.replace(tzinfo=UTC))
 
 
@@ -61,33 +63,47 @@ def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, 
 
     Only the table's log is written: the files go when the table is vacuumed. Safe to repeat.
     """
+    if expired := expired_dates(pipeline, warehouse):
+        _drop(warehouse.bronze, expired)
+    return expired
+
+
+def expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, ...]:
+    """Bronze's dates that nothing needs any more by what is published, oldest first."""
     ingest = Checkpoint(warehouse.places.ingest_checkpoint, warehouse.options)
     frozen = frozen_before_ms(pipeline, ingest)
     if frozen is None:
         return ()
     golds = {name: warehouse.gold(name).existing() for name in pipeline.tables}
     closed = {name: gold_state(gold).close_ms for name, gold in golds.items()}
-    return _drop_before(warehouse.bronze, first_kept_date(pipeline, frozen, closed))
+    first_kept = first_kept_date(pipeline, frozen, closed)
+    held = [date.fromisoformat(part[_DATE]) for part in warehouse.bronze.existing().partitions()]
+    return tuple(sorted(day for day in held if day < first_kept))
+
+
+def rows_of_dates(bronze: DeltaTable, dates: tuple[date, ...]) -> int:
+    """How many rows bronze has of these dates, by the statistics of its files."""
+    files = pa.table(bronze.get_add_actions(flatten=True)).to_pylist()
+    listed = {str(day) for day in dates}
+    return sum(
+        int(file["num_records"] or 0) for file in files if str(file[f"partition.{_DATE}"]) in listed
+    )
 
 
 @commit_point(
     "expired dates dropped",
     after_a_kill="before: the next run drops them; after: there is nothing left to drop",
 )
-def _drop_before(bronze: TablePlace, first_kept: date) -> tuple[date, ...]:
+def _drop(bronze: TablePlace, expired: tuple[date, ...]) -> None:
     table = bronze.existing()
-    held = [date.fromisoformat(part["_event_date"]) for part in table.partitions()]
-    expired = tuple(sorted(day for day in held if day < first_kept))
-    if expired:
-        bronze.fence()
-        listed = ", ".join(f"'{day}'" for day in expired)
-        note = RetentionNote(dates=expired)
-        properties = CommitProperties(custom_metadata=as_metadata(note), max_commit_retries=0)
-        try:
-            table.delete(f"_event_date IN ({listed})", commit_properties=properties)
-        except CommitFailedError as error:
-            raise StorageUnavailable(
-                f"{bronze.uri} got another commit while its dates {listed} were dropped ({error}). "
-                "What was to be published is published. Try again: the next run drops them."
-            ) from error
-    return expired
+    bronze.fence()
+    listed = ", ".join(f"'{day}'" for day in expired)
+    note = RetentionNote(dates=expired)
+    properties = CommitProperties(custom_metadata=as_metadata(note), max_commit_retries=0)
+    try:
+        table.delete(f"{_DATE} IN ({listed})", commit_properties=properties)
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{bronze.uri} got another commit while its dates {listed} were dropped ({error}). "
+            "What was to be published is published. Try again: the next run drops them."
+        ) from error

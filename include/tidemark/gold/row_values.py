@@ -4,6 +4,9 @@ A row (a window with its key, say) is written when it is new, when its value dif
 closes now. Doubles differ by more than a relative 1e-9: the order of a sum may change its last
 digits.
 
+A row that gold holds as closed and that differs is corrected. One that gold does not hold was not
+there to be corrected, however late it comes: it is final, of revision 0.
+
 A change with `rows` 0 says that no row of bronze is in it any more: it goes from gold.
 """
 
@@ -94,7 +97,7 @@ def windows_to_write(
 def _sealed_or_not_a_seal(plan: PublishPlan) -> str:
     """What a killed run sealed is open again where the source is no longer idle: append mode
     must not show it, and the others have the stream's own value."""
-    return f"cause <> '{SEAL}' OR window_end <= {_literal(plan.close_after_ms)}"
+    return f"cause <> '{SEAL}' OR window_end <= {time_literal(plan.close_after_ms)}"
 
 
 def latest(operator: Operator, condition: str = "true") -> str:
@@ -160,10 +163,10 @@ def _same(new: str, old: str, floating: bool) -> str:
 
 
 def _written(plan: PublishPlan) -> str:
-    before, after = _literal(plan.close_before_ms), _literal(plan.close_after_ms)
+    before, after = time_literal(plan.close_before_ms), time_literal(plan.close_after_ms)
     return f"""
         CREATE TEMP TABLE written AS SELECT *,
-            _differs AND window_end <= {before} AS _corrects,
+            _known AND _differs AND window_end <= {before} AS _corrects,
             CASE WHEN window_end > {after} THEN '{PROVISIONAL}'
                  WHEN _old_status = 'corrected' OR _corrects THEN 'corrected'
                  ELSE 'final' END AS status,
@@ -193,5 +196,6 @@ def _dates(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[date, ...]:
     return tuple(sorted(row[0] for row in connection.execute(sql).fetchall()))
 
 
-def _literal(milliseconds: int) -> str:
+def time_literal(milliseconds: int) -> str:
+    """An instant as DuckDB's SQL has it."""
     return f"TIMESTAMPTZ '{instant_of(milliseconds).isoformat()}'"

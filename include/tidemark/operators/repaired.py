@@ -12,13 +12,16 @@ LATE, SEAL, BACKFILL = "late", "seal", "backfill"
 @dataclass(frozen=True)
 class Recomputed:
     """Windows of one cause: how many were computed, their `rows` in sum, the assignments that
-    bronze holds of them, and how many differed and were appended."""
+    bronze holds of them, and how many differed and were appended. Of those, gold held `corrected`
+    as closed ones, and did not hold `first_seen`."""
 
     cause: str
     windows: int
     rows: int
     rows_in_bronze: int
     appended: int
+    corrected: int = 0
+    first_seen: int = 0
 
 
 @dataclass(frozen=True)

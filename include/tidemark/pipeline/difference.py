@@ -13,19 +13,23 @@ class ChangeVerdict(StrEnum):
     """What becomes of a change when the pipeline runs."""
 
     SAFE = "safe"
+    TO_ACCEPT = "needs to be accepted"
     NO_EFFECT = "safe, without effect until a new generation"
     NEW_GENERATION = "needs a new generation"
     NOT_ALLOWED = "not allowed"
 
     @property
     def refused(self) -> bool:
-        """Does a run end before it writes anything?"""
+        """Is it refused, whatever anybody says?"""
         return self in (ChangeVerdict.NEW_GENERATION, ChangeVerdict.NOT_ALLOWED)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One change: of which query, what, from what to what, the verdict, and why that one."""
+    """One change: of which query, what, from what to what, the verdict, and why that one.
+
+    `accepted` says why and by whom, where somebody has accepted this very change.
+    """
 
     query: str
     what: str
@@ -33,7 +37,19 @@ class Difference:
     after: str
     verdict: ChangeVerdict
     reason: str
+    accepted: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Does a run end before it writes anything?"""
+        return self.is_to_be_accepted or self.verdict.refused
+
+    @property
+    def is_to_be_accepted(self) -> bool:
+        """Does a run wait for somebody to accept it?"""
+        return self.verdict is ChangeVerdict.TO_ACCEPT and self.accepted is None
 
     def __str__(self) -> str:
         change = f"{self.query}: {self.what}: {self.before} → {self.after}"
-        return f"{change}: {self.verdict}. {self.reason}"
+        verdict = f"accepted: {self.accepted}" if self.accepted else self.verdict
+        return f"{change}: {verdict}. {self.reason}"

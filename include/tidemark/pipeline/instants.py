@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What to write instead, in every error about a time that was given as text.
+_FORM = "write it as in 2026-07-01T12:00:00Z, or a date alone for its midnight in UTC"
 
 
 def instant_text(milliseconds: int) -> str:
@@ -22,11 +25,19 @@ def manual_run_id(now: datetime, kind: str = "manual") -> str:
 
 
 def utc_instant(text: str) -> datetime:
-    """An instant from ISO 8601 text. ValueError where it has no zone, or is none."""
-    instant = datetime.fromisoformat(text)
-    if instant.tzinfo is None:
-        raise ValueError(f"{text} has no zone; write it as in 2026-07-01T12:00:00Z")
-    return instant.astimezone(UTC)
+    """An instant from ISO 8601 text; a date alone is its midnight in UTC.
+
+    ValueError, which says what to write, where a time has no zone, or the text is no time.
+    """
+    with suppress(ValueError):
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time; {_FORM}") from None
+    raise ValueError(f"{text!r} has no zone; {_FORM}")
 
 
 def epoch_ms(instant: datetime) -> int:

@@ -57,7 +57,8 @@ def _late(repaired: Repaired) -> Late:
         windows=repaired.late("late_groups"),
         frozen=repaired.late("frozen"),
         recomputed=repaired.of(LATE).windows,
-        corrected=repaired.of(LATE).appended,
+        corrected=repaired.of(LATE).corrected,
+        first_seen=repaired.of(LATE).first_seen,
     )
 
 

@@ -11,6 +11,7 @@ from tidemark.gold.publish import publish_tables
 from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.contract.recorded import with_recorded_keep
 from tidemark.runs.losses import check_losses
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
@@ -38,7 +39,8 @@ def publish_and_record(
             check_losses(pipeline, own, result.tables)
             record_interrupted_run(pipeline, own)
             note = publish_note(result.run_id, result.started_at)
-            tables = publish_tables(pipeline, result.tables, note, own)
+            # `keep` as the run had it: a change of it is for a run to ask about.
+            tables = publish_tables(with_recorded_keep(pipeline, own), result.tables, note, own)
         result = result.model_copy(update={"tables": tables, "held": False})
     except LeaseHeld as error:
         return result.model_copy(update={"outcome": "failed", "error": RunError.of(error)})

@@ -3,14 +3,16 @@
 The life of an acceptance, under the pipeline's lease:
 1. find what was changed by hand (`runs/losses.py`);
 2. refuse what runs cannot go on with;
-3. one commit in each changed table, without rows, notes up to which version it is accepted.
-Killed between two commits, the tables that have none are still found; repeat it.
+3. one commit in each changed table, without rows, notes up to which version it is accepted;
+4. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
+Killed between two of these, what is not accepted yet is still found; repeat it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from deltalake import CommitProperties
@@ -19,9 +21,11 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import AcceptanceRefused
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE
+from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text, utc_instant
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.storage.delta.by_hand import HandCommit
@@ -45,9 +49,10 @@ def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
 
 def accept_changes(
     pipeline: Pipeline, settings: Settings, run_id: str, reason: str, by: str
-) -> tuple[Loss, ...]:
-    """Accept it, behind the lease; what was accepted. Gold stays as it is: an audit says what
-    differs from bronze now, and a backfill mends what is closed.
+) -> tuple[tuple[Loss, ...], tuple[Difference, ...]]:
+    """Accept it, and the changes of the pipeline's file that runs wait for, behind the lease; what
+    was accepted. Gold stays as it is: an audit says what differs from bronze now, and a backfill
+    mends what is closed.
 
     Raises AcceptanceRefused and LeaseHeld; nothing is written then.
     """
@@ -57,7 +62,9 @@ def accept_changes(
         for loss in found:
             note = AcceptedNote(up_to=loss.by_hand[-1].version, reason=reason, by=by)
             _accept(warehouse.table_at(loss.place), note)
-    return found
+        now = datetime.now(UTC)
+        of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
+    return found, of_file
 
 
 @commit_point(

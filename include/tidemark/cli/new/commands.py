@@ -114,7 +114,7 @@ def _tell(
     if proposal.left_out:
         console.print(f"  in _extra   {', '.join(one.name for one in proposal.left_out)}")
     console.print(f"  event time  {proposal.event_time.name}")
-    console.print(f"  unique by   {proposal.unique.name if proposal.unique else '–'}")
+    console.print(f"  unique by   {proposal.unique.column.name if proposal.unique else '–'}")
     console.print(f"  {proposal.table}{keys}: {', '.join(table.measures)}")
     if sample.passed_over:
         lines = f"{sample.passed_over:,} {'line' if sample.passed_over == 1 else 'lines'}"

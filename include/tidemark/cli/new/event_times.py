@@ -32,12 +32,14 @@ _LARGEST_OFFSET = timedelta(hours=18)
 class TimeFormat:
     """How times are written: `format` and `zone` of a pipeline's `event_time`.
 
-    `times` has the instant of each value; None where the value is not such a time.
+    `times` has the instant of each value; None where the value is not such a time. `without_zone`
+    values tell none: they are taken for UTC where there is a `zone`, and are no times where not.
     """
 
     format: str
     zone: str | None
     times: tuple[datetime | None, ...]
+    without_zone: int
 
     @property
     def fitting(self) -> int:
@@ -48,12 +50,15 @@ class TimeFormat:
 def time_format(values: Sequence[Any]) -> TimeFormat | None:
     """How at least MOST of these values are written as times; None where they are none.
 
-    Of several formats the one that most values have. Text without a zone is taken as UTC.
+    Of several formats the one that most values have. Text without a zone is taken as UTC, unless
+    at least MOST of the times tell theirs.
     """
-    found = [_read(values, name, read) for name, read in _READERS.items()]
-    best = max(found, key=lambda one: one.fitting)
+    found = {name: [read(value) for value in values] for name, read in _READERS.items()}
+    name, times = max(found.items(), key=lambda one: _fitting(one[1]))
     present = sum(value is not None for value in values)
-    return best if present and best.fitting >= MOST * present else None
+    if not present or _fitting(times) < MOST * present:
+        return None
+    return _format(name, times)
 
 
 def is_instant(value: Any) -> bool:
@@ -77,11 +82,16 @@ def iso_time(value: Any) -> datetime | None:
     return None
 
 
-def _read(values: Sequence[Any], name: str, read: Callable[[Any], datetime | None]) -> TimeFormat:
-    times = [read(value) for value in values]
-    local = any(time is not None and time.tzinfo is None for time in times)
-    in_utc = tuple(time and _usable(time) for time in times)
-    return TimeFormat(name, "UTC" if local else None, in_utc)
+def _fitting(times: Sequence[datetime | None]) -> int:
+    return sum(time is not None and _usable(time) is not None for time in times)
+
+
+def _format(name: str, times: Sequence[datetime | None]) -> TimeFormat:
+    known = [time for time in times if time is not None]
+    local = sum(time.tzinfo is None for time in known)
+    zone = "UTC" if len(known) - local < MOST * len(known) else None
+    taken = (time if time and (zone or time.tzinfo) else None for time in times)
+    return TimeFormat(name, zone, tuple(time and _usable(time) for time in taken), local)
 
 
 def _usable(time: datetime) -> datetime | None:

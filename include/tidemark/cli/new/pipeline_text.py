@@ -21,6 +21,7 @@ _PLAIN = re.compile(r"[A-Za-z][\w./*-]*(\([\w,*]+\))?( not null)?", re.ASCII)
 # Words that YAML, of one version or another, reads as something else.
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 _MOST_LEFT_OUT = 20
+_MOST_NO_IDS = 3
 
 
 def pipeline_text(proposal: Proposal, files: str, origin: str) -> str:
@@ -59,8 +60,7 @@ def _type(column: SampleColumn, proposal: Proposal) -> str:
 def _reject(column: SampleColumn) -> str:
     if not column.misfits:
         return ""
-    rows = "1 row" if column.misfits == 1 else f"{column.misfits:,} rows"
-    return f"   # {rows} of the sample would be rejected: not of this type"
+    return f"   # {_rows(column.misfits)} of the sample would be rejected: not of this type"
 
 
 def _left_out(proposal: Proposal) -> Iterator[str]:
@@ -78,8 +78,12 @@ def _event_time(proposal: Proposal) -> Iterator[str]:
     lacking = proposal.rows - written.fitting
     if lacking:
         yield f"  # {lacking:,} of the {proposal.rows:,} rows have no such time, and are rejected."
-    if written.zone:
+    if written.zone and written.without_zone < written.fitting:
+        yield f"  # The text tells no zone in {_rows(written.without_zone)}: is it UTC?"
+    elif written.zone:
         yield "  # The text tells no zone: is it UTC?"
+    elif written.without_zone:
+        yield f"  # In {written.without_zone:,} of these the text tells no zone; `zone` says which."
     entries = [f"column: {_scalar(column.name)}"]
     if written.format != "iso8601":
         entries.append(f"format: {_scalar(written.format)}")
@@ -91,9 +95,19 @@ def _event_time(proposal: Proposal) -> Iterator[str]:
 def _unique(proposal: Proposal) -> Iterator[str]:
     if proposal.unique is None:
         yield "  # No column is an id, so rows that come twice count twice: see `unique`."
+        for one in proposal.no_ids[:_MOST_NO_IDS]:
+            why = f"{_rows(one.lacking)} lack it, {_rows(one.shared)} have that of a different one"
+            yield f"  #   {json.dumps(one.column.name)}: {why}"
         return
-    yield "  # Named like an id, and no two different rows share one."
-    yield f"  unique: {{by: {_scalar(proposal.unique.name)}, within: 7 days}}"
+    found = proposal.unique
+    if found.shared:
+        yield "  # Named like an id, and hardly any two different rows share one:"
+        yield f"  # {_rows(found.shared)} would be rejected for that."
+    else:
+        yield "  # Named like an id, and no two different rows share one."
+    if found.lacking:
+        yield f"  # Rows without one repeat nothing: {found.lacking:,} of the sample."
+    yield f"  unique: {{by: {_scalar(found.column.name)}, within: 7 days}}"
 
 
 def _derived(proposal: Proposal) -> dict[str, str]:
@@ -105,10 +119,18 @@ def _derived(proposal: Proposal) -> dict[str, str]:
 
 def _watermark(proposal: Proposal) -> Iterator[str]:
     yield "watermark:"
-    came = f"came up to {_about(proposal.disorder)} after a newer one"
-    why = came if proposal.disorder else "came in the order of time"
-    yield f"  # The sample's rows {why}."
-    yield f"  delay: {duration_text(proposal.delay)}"
+    order = proposal.order
+    came = f"came up to {_about(order.disorder)} after a newer one"
+    why = came if order.disorder else "came in the order of time"
+    yield f"  # The sample's rows {why}{'; but:' if order.late or order.ahead else '.'}"
+    if order.late:
+        latest = _about(order.latest)
+        yield f"  # {_rows(order.late)} came later, by up to {latest}: late rows are repaired."
+    if order.ahead:
+        ahead = f"{_rows(order.ahead)} {'is' if order.ahead == 1 else 'are'}"
+        yield f"  # {ahead} at least {_about(order.ahead_by)} ahead of all others, and would make"
+        yield "  # those late. `event_time.max_future` rejects what is ahead of the clock."
+    yield f"  delay: {duration_text(order.delay)}"
     yield "  # Closes the last windows once no row has come for this long."
     yield f"  seal_after_idle: {duration_text(max(proposal.window, timedelta(hours=1)))}"
 
@@ -116,7 +138,7 @@ def _watermark(proposal: Proposal) -> Iterator[str]:
 def _table(proposal: Proposal, keys: Sequence[str]) -> Iterator[str]:
     yield "tables:"
     yield f"  {proposal.table}:"
-    spread = _about(proposal.spread) if proposal.spread else "no time"
+    spread = _about(proposal.order.spread) if proposal.order.spread else "no time"
     yield f"    # The sample's events spread over {spread}."
     yield f"    window: {{length: {duration_text(proposal.window)}}}"
     if keys:
@@ -149,6 +171,10 @@ def _sql_name(name: str) -> str:
     column = parsed.this if isinstance(parsed, exp.Sum) else None
     is_name = isinstance(column, exp.Column) and column.name == name and not column.table
     return name if is_name else f"`{name}`"
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number:,} rows"
 
 
 def _about(duration: timedelta) -> str:

@@ -54,6 +54,11 @@ def _as_source(given: str, settings: Settings) -> str:
             f"--from {given} is a folder. Name a file in it, or all of a kind, in quotes: "
             f"'{given.rstrip('/')}/*.json*'. Nothing was written."
         )
+    if not has_pattern(path) and Path(path).parent.is_dir() and not Path(path).exists():
+        raise SampleUnusable(
+            f"--from {given}: there is no such file: {path}. Nothing was written. Name one that is "
+            "there, or several by a pattern in quotes."
+        )
     root = local_path(settings.root) if settings.is_local else None
     if root and path.startswith(f"{root}/"):
         return path.removeprefix(f"{root}/")

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import accumulate
+from datetime import timedelta
 
+from tidemark.cli.new.column_types import MOST
 from tidemark.cli.new.columns import LeftOut, SampleColumn, columns_of
 from tidemark.cli.new.event_times import TimeFormat, time_format
+from tidemark.cli.new.ids import IdColumn, id_columns
+from tidemark.cli.new.order import Order, order_of
 from tidemark.cli.new.sample import Sample
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.names import COLUMNS_IN_USE
@@ -22,7 +24,6 @@ _MOST_KEYS = 2
 _MOST_KEY_VALUES = 50
 _MOST_MEASURES = 6
 # In words apart by `_`.
-_ID = re.compile(r"(^|_)(id|uuid|guid)$")
 _TIME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at|when|epoch)(_|$)")
 _OF_THE_EVENT = ("event_time", "event_timestamp", "timestamp", "time", "ts", "occurred_at")
 _OF_THE_RECORD = re.compile(
@@ -40,32 +41,28 @@ _WINDOWS = {
     "per_10_minutes": timedelta(minutes=10),
     "per_minute": timedelta(minutes=1),
 }
-_DELAYS = tuple(
-    timedelta(minutes=minutes) for minutes in (10, 60, 24 * 60, 7 * 24 * 60, 30 * 24 * 60)
-)
 # So many windows a sample should fill, so that they show something.
 _FEW_WINDOWS = 2
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pipeline over a sample. `keys` are columns; `spread` is from the first event to the last,
-    `disorder` how far at most a row's event time lay before that of a row further up."""
+    """A pipeline over a sample. `keys` are columns, `order` tells how its events follow upon each
+    other, `no_ids` are named like an id and none."""
 
     rows: int
     columns: tuple[SampleColumn, ...]
     left_out: tuple[LeftOut, ...]
     event_time: SampleColumn
     time_format: TimeFormat
-    unique: SampleColumn | None
+    unique: IdColumn | None
+    no_ids: tuple[IdColumn, ...]
     keys: tuple[SampleColumn, ...]
     sums: tuple[SampleColumn, ...]
     flags: tuple[SampleColumn, ...]
     table: str
     window: timedelta
-    spread: timedelta
-    delay: timedelta
-    disorder: timedelta
+    order: Order
 
 
 def propose(
@@ -78,19 +75,20 @@ def propose(
     columns, left_out = columns_of(sample.rows)
     time, written = _event_time(columns, left_out, event_time)
     others = [column for column in columns if column is not time]
-    unique = _unique(others, sample)
-    plain = [column for column in others if column is not unique]
+    named = id_columns(others, sample)
+    unique = next((one for one in named if one.tells_rows_apart), None)
+    no_ids = tuple(one for one in named if not one.tells_rows_apart)
+    plain = [column for column in others if unique is None or column is not unique.column]
     keys = _keys(plain, len(sample.rows)) if group_by is None else _asked(others, group_by)
     free = [column for column in plain if column not in keys]
     sums = [one for one in free if one.type in _NUMBERS and not _names_something(one)]
     flags = [column for column in free if column.type == "boolean"]
-    instants = [instant for instant in written.times if instant is not None]
-    spread, disorder = max(instants) - min(instants), _disorder(instants)
-    table, window = _window(spread)
+    order = order_of([instant for instant in written.times if instant is not None])
+    table, window = _window(order.spread)
     return Proposal(
-        len(sample.rows), tuple(columns), tuple(left_out), time, written, unique, tuple(keys),
-        tuple(sums[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window, spread,
-        next((delay for delay in _DELAYS if delay >= disorder), _DELAYS[-1]), disorder,
+        len(sample.rows), tuple(columns), tuple(left_out), time, written, unique, no_ids,
+        tuple(keys), tuple(sums[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window,
+        order,
     )  # fmt: skip
 
 
@@ -144,22 +142,7 @@ def _rank(column: SampleColumn, written: TimeFormat) -> tuple[bool, int, bool] |
         name = len(_OF_THE_EVENT) + 2
     else:
         name = len(_OF_THE_EVENT) + (0 if named else 1)
-    return written.fitting < len(column.values), name, written.zone is not None
-
-
-def _unique(columns: Sequence[SampleColumn], sample: Sample) -> SampleColumn | None:
-    """The first column that is named like an id, and differs in all rows that differ."""
-    different = len({repr(sorted(row.items())) for row in sample.rows})
-    for column in columns:
-        if (
-            _ID.search(column.words)
-            and column.type in ("string", "long")
-            and column.is_required
-            and not column.misfits
-            and column.distinct == different
-        ):
-            return column
-    return None
+    return written.fitting < MOST * len(column.values), name, written.zone is not None
 
 
 def _keys(columns: Sequence[SampleColumn], rows: int) -> list[SampleColumn]:
@@ -196,11 +179,6 @@ def _window(spread: timedelta) -> tuple[str, timedelta]:
         return "per_hour", _WINDOWS["per_hour"]
     fitting = [item for item in _WINDOWS.items() if spread >= _FEW_WINDOWS * item[1]]
     return fitting[0] if fitting else ("per_minute", _WINDOWS["per_minute"])
-
-
-def _disorder(instants: Sequence[datetime]) -> timedelta:
-    newest = accumulate(instants, max)
-    return max((so_far - time for so_far, time in zip(newest, instants, strict=True)))
 
 
 def free_name(wanted: str, taken: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from tidemark.cli.console import report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import absolute
+from tidemark.cli.spark_log import temporary_log
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.masters import check_master
@@ -68,7 +69,8 @@ def _read(request: StateRequest, settings: Settings, file: Path | None, master: 
         uri = str(Path(folder, "rows.json"))
         given = ["--settings", str(file)] if file else []
         arguments = [*request.arguments, *given, "--result", uri]
-        return run_job(StateRows, _JOB, uri, settings, master, arguments)
+        log = temporary_log()
+        return run_job(StateRows, _JOB, uri, settings, master, arguments, log=log)
 
 
 def _show(result: StateRows) -> None:

@@ -66,6 +66,8 @@ def try_pipeline(
         print(f"\nThe temporary root is kept: {root}")
     else:
         print("\nThe temporary root is removed, and nothing else was written.")
+        if code:
+            print("With --keep it stays, and Spark's own log in it.")
     raise typer.Exit(code)
 
 

@@ -26,7 +26,7 @@ class Maintenance(BaseModel):
 
     `retention`: data files that a table no longer has are kept for so long, so that readers, and
     queries that were behind, find them. `log_retention`: entries of a table's log; `ops_retention`:
-    rows of `ops/`; `result_retention`: result files.
+    rows of `ops/`; `result_retention`: result files, and Spark's logs beside them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -2,7 +2,8 @@
 
 The life of a change:
 1. nothing has run yet, or nothing differs: the run goes on;
-2. a difference that is refused: the run ends before it writes anything (PipelineChanged);
+2. a difference that is refused, or that nobody has accepted yet (`accept.py`): the run ends
+   before it writes anything (PipelineChanged);
 3. a query left a batch uncommitted and its contract differs: this whole run is one of the content
    that was recorded, so that the batch ends as it was begun; the next run takes the change;
 4. else the new contract is recorded, before the first batch that runs by it.
@@ -12,19 +13,21 @@ recorded. Where only some contracts were written, no query ran by them yet.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark.errors import PipelineChanged
+from tidemark.errors import PipelineChanged, TidemarkError
+from tidemark.gold.retention import expired_dates, rows_of_dates
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
-from tidemark.runs.contract.contract import Contract, write_contract
-from tidemark.runs.contract.ingest_changes import ingest_changes
+from tidemark.runs.contract.contract import AcceptedChange, Contract, write_contract
+from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -45,7 +48,7 @@ class Comparison:
 
     @property
     def refused(self) -> tuple[Difference, ...]:
-        return tuple(found for found in self.differences if found.verdict.refused)
+        return tuple(found for found in self.differences if found.refused)
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,17 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
 
 
 def contract_differences(recorded: Contract, asked: Contract) -> tuple[Difference, ...]:
-    """What differs for a query; none where it is the same to it. Pure."""
+    """What differs for a query, and which of it somebody accepted; none where it is the same to
+    it. Pure."""
     compare = ingest_changes if asked.query == INGEST else aggregate_changes
-    return tuple(compare(recorded, asked))
+    return tuple(_with_acceptance(recorded, found) for found in compare(recorded, asked))
+
+
+def _with_acceptance(recorded: Contract, found: Difference) -> Difference:
+    for one in recorded.accepted:
+        if found.is_to_be_accepted and one.is_of(found):
+            return replace(found, accepted=f"{one.reason} ({one.by})")
+    return found
 
 
 def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
@@ -99,13 +110,20 @@ def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
     for query in admitted.to_record:
         contract = query.asked
         if query.recorded is not None:
-            # They stay what they were with the first batch, whatever is asked for now.
-            contract = contract.model_copy(update={"settings": query.recorded.settings})
+            # Settings stay what they were with the first batch, whatever is asked for now.
+            kept = {"settings": query.recorded.settings, "taken": _taken(query.recorded, contract)}
+            contract = contract.model_copy(update=kept)
         if query.name != INGEST:
             gold = warehouse.gold(query.name).existing()
             contract = contract.with_types(column_types(gold))
         warehouse.fence()
         write_contract(query.place, contract, warehouse.options)
+
+
+def _taken(recorded: Contract, asked: Contract) -> tuple[AcceptedChange, ...]:
+    found = contract_differences(recorded, asked)
+    now = (one for one in recorded.accepted if any(one.is_of(change) for change in found))
+    return (*recorded.taken, *now)
 
 
 def contract_refusal(
@@ -131,7 +149,25 @@ def contract_refusal(
             "What is not allowed: put it back, or give the pipeline's file a new name, so that it "
             "starts from its source again."
         )
+    if any(found.is_to_be_accepted for found in refused):
+        lines.append(
+            "What needs to be accepted: put it back, or let the next run take it: "
+            f'`tidemark accept {pipeline.name} --reason "…"`.{_going(pipeline, settings, refused)}'
+        )
     return "\n".join(lines)
+
+
+def _going(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, ...]) -> str:
+    """What would go of bronze for good, where `keep` is asked about and it can be told."""
+    if not any(found.is_to_be_accepted and found.what == KEEP for found in refused):
+        return ""
+    with suppress(TidemarkError):
+        bronze = Warehouse.of(pipeline.name, settings)
+        if dates := expired_dates(pipeline, bronze):
+            rows = rows_of_dates(bronze.bronze.existing(), dates)
+            span = f"{len(dates):,} dates from {dates[0]} to {dates[-1]}"
+            return f" By the newest batch, {rows:,} rows of {span} would go from bronze."
+    return ""
 
 
 def _is_recorded(query: RecordedQuery) -> bool:

@@ -7,12 +7,14 @@ the very content that planned it.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
+from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
@@ -54,12 +56,28 @@ class MeasureColumn(_Frozen):
     type: str | None = None
 
 
+class AcceptedChange(_Frozen):
+    """A change of the file that loses or mixes something, and that somebody accepted: what, from
+    what to what, why, by whom, and when (UTC)."""
+
+    what: str
+    before: str
+    after: str
+    reason: str
+    by: str
+    at: datetime
+
+    def is_of(self, found: Difference) -> bool:
+        return (self.what, self.before, self.after) == (found.what, found.before, found.after)
+
+
 class Contract(_Frozen):
     """One query's contract: of the ingest, or of the table whose name `query` is.
 
     `keys` and `measures` stand in the order in which the state holds them; the ingest has none.
     `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`,
-    without its checks.
+    without its checks. `accepted` are changes that the next run may take, `taken` those that runs
+    took.
     """
 
     version: Literal[1] = 1
@@ -68,6 +86,8 @@ class Contract(_Frozen):
     measures: tuple[MeasureColumn, ...] = ()
     settings: dict[str, str] = {}
     pipeline: Pipeline
+    accepted: tuple[AcceptedChange, ...] = ()
+    taken: tuple[AcceptedChange, ...] = ()
 
     def with_types(self, types: dict[str, str]) -> Contract:
         """The same with the types of the table's columns, by name."""

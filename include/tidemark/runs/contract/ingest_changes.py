@@ -1,7 +1,8 @@
 """Changes of what the ingest reads, accepts and derives. Each verdict with its reason.
 
 Most are safe: a row is judged once, by the contract of its batch, and bronze keeps what came of
-it. What is not allowed would make bronze hold two sources or two times, or want rows that are gone.
+it. What needs to be accepted loses rows of bronze, or gives one of its columns a second meaning.
+What is not allowed would make bronze hold two sources or two times, or want rows that are gone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.contract import Contract
 from tidemark.sources.kinds import source_changes
 
+KEEP = "keep"
 _SAME_TYPES = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
 _SAME_TYPES |= {"real": "float", "dec": "decimal", "numeric": "decimal"}
 
@@ -83,14 +85,21 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
 def _derived(old: Source, new: Source) -> Iterator[Difference]:
     for name in old.derive | new.derive:
         before, after = old.derive.get(name), new.derive.get(name)
-        if before is None or after is None or not same_expression(before, after):
-            what = f"source.derive.{name}"
+        what = f"source.derive.{name}"
+        if before is None and name not in old.columns:
+            reason = "Rows of before have null there"
+            yield Difference(INGEST, what, "none", str(after), ChangeVerdict.SAFE, reason)
+        elif after is None and name not in new.columns:
+            reason = "Its column in bronze stays, and is null in rows from now on"
+            yield Difference(INGEST, what, str(before), "none", ChangeVerdict.SAFE, reason)
+        elif before is None or after is None or not same_expression(before, after):
             reason = (
-                f"{FROM_NOW}, with what was derived then. Windows that are open get rows of both"
+                "Bronze keeps what was derived before, beside what is derived from now on: keys "
+                "and measures over it mix both meanings, in windows that are open and in closed "
+                "ones that late rows touch"
             )
-            yield Difference(
-                INGEST, what, before or "none", after or "none", ChangeVerdict.SAFE, reason
-            )
+            verdict = ChangeVerdict.TO_ACCEPT
+            yield Difference(INGEST, what, before or "none", after or "none", verdict, reason)
 
 
 def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -98,14 +107,17 @@ def _keep(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
     if old.keep == new.keep:
         return
     if old.keep is None or (new.keep is not None and new.keep < old.keep):
-        reason = "The next publish drops the dates of bronze that are older, for good"
-        yield Difference(INGEST, "keep", before, after, ChangeVerdict.SAFE, reason)
+        reason = (
+            "The next publish drops the dates of bronze that are older, for good: their windows "
+            "can never be computed again, nor can `keep` be taken back"
+        )
+        yield Difference(INGEST, KEEP, before, after, ChangeVerdict.TO_ACCEPT, reason)
     else:
         reason = (
             "Rows older than before were dropped from bronze: a late row in a window of theirs "
             "would replace its value by what is left of it"
         )
-        yield Difference(INGEST, "keep", before, after, ChangeVerdict.NOT_ALLOWED, reason)
+        yield Difference(INGEST, KEEP, before, after, ChangeVerdict.NOT_ALLOWED, reason)
 
 
 def _safe(what: str, before: str, after: str) -> Difference:

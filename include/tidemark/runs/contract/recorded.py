@@ -64,6 +64,15 @@ def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[RecordedQuery, .
     return tuple(found)
 
 
+def with_recorded_keep(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
+    """The pipeline with the `keep` that its ingest last ran by; its own where none is recorded."""
+    place = warehouse.places.contract(INGEST, 1)
+    recorded = read_contract(place, warehouse.options)
+    if recorded is None:
+        return pipeline
+    return pipeline.model_copy(update={"keep": recorded.pipeline.keep})
+
+
 def column_types(table: DeltaTable) -> dict[str, str]:
     """A table's columns and their types as Delta writes them."""
     fields = json.loads(table.schema().to_json())["fields"]

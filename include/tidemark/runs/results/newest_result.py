@@ -40,7 +40,9 @@ def held_run(pipeline: str, settings: Settings) -> tuple[str, RunResult]:
 
 def _pinned(folder: str, settings: Settings) -> Iterator[tuple[str, RunResult]]:
     files = list_files(folder, settings.storage_options)
-    newest = sorted(files, key=lambda place: files[place].modified, reverse=True)
+    # Spark's logs lie beside them.
+    results = [place for place in files if place.endswith(".json")]
+    newest = sorted(results, key=lambda place: files[place].modified, reverse=True)
     for place in newest[:_LOOKED_AT]:
         with suppress(ResultUnreadable):
             result = read_result(RunResult, place, settings.storage_options)

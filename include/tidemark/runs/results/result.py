@@ -48,7 +48,8 @@ def repair_lines(table: TableResult) -> list[str]:
     if late.assigned:
         lines.append(
             f"{late.rows} rows came too late, and {late.partly} for some of their windows only; "
-            f"{late.recomputed} closed windows computed again, {late.corrected} of them changed"
+            f"{late.recomputed} closed windows computed again, {late.corrected} of them corrected, "
+            f"{late.first_seen} first seen"
         )
     if late.frozen:
         lines.append(f"{late.frozen} late assignments to windows older than `keep` left out")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,12 +20,17 @@ _ROWS_OF_A_RUN = 3
 
 @dataclass(frozen=True)
 class TableOfRun:
-    """What a run said of a table. Times are in UTC; None: none yet."""
+    """What a run said of a table. Times are in UTC; None: none yet.
+
+    `late_rows` are those since the publish before: of a run that published nothing, the next one
+    counts them again.
+    """
 
     watermark: datetime | None
     windows_published: int
     late_rows: int
     corrected_windows: int
+    is_published: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,28 @@ class RecentRun:
 
     @property
     def late_rows(self) -> int:
-        return sum(table.late_rows for table in self.tables.values())
+        """Of the table with the most of them. A row of the source that is late for several tables
+        is one row: so many are late at least, and nearly always so many in all, as the rows that
+        are late for one table of a batch are late for the table with the most."""
+        return max((table.late_rows for table in self.tables.values()), default=0)
 
     @property
     def corrected_windows(self) -> int:
         return sum(table.corrected_windows for table in self.tables.values())
+
+
+def counted_once(runs: Sequence[RecentRun]) -> tuple[RecentRun, ...]:
+    """The runs, newest first, without the late rows that a newer one of them counts again."""
+    newer: set[str] = set()
+    found = []
+    for run in runs:
+        tables = {
+            name: replace(told, late_rows=0) if name in newer and not told.is_published else told
+            for name, told in run.tables.items()
+        }
+        newer |= tables.keys()
+        found.append(replace(run, tables=tables))
+    return tuple(found)
 
 
 def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[RecentRun, ...]:
@@ -127,5 +149,6 @@ def _tables(recorded: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, TableO
                 table["windows_published"] or 0,
                 table["late_rows"] or 0,
                 table["corrected_windows"] or 0,
+                table["gold_version"] is not None,
             ),
         )

@@ -13,7 +13,7 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.state import PROVISIONAL, gold_state
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of
-from tidemark.runs.status.recent_runs import RecentRun
+from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.storage.delta.commits import rows_appended
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
@@ -25,7 +25,8 @@ class TableStatus:
 
     `closed_to` is gold's close frontier. `open_windows` are gold's provisional ones: in append mode
     there are none, for gold gets a window when it closes. `unpublished` counts changed windows that
-    gold does not stand for yet. `late_rows` and `corrected_windows` are those of the recent runs.
+    gold does not stand for yet. `late_rows`, each counted once, and `corrected_windows` are those
+    of the recent runs.
     """
 
     name: str
@@ -51,13 +52,14 @@ def table_status(
         return TableStatus(name)
     state = gold_state(gold)
     results = [run.tables[name] for run in runs if name in run.tables]
+    counted = counted_once(runs)
     return TableStatus(
         name,
         watermark=next((one.watermark for one in results if one.watermark), None),
         closed_to=instant_of(state.close_ms) if state.close_ms else None,
         open_windows=_open_windows(gold, operator, state),
         unpublished=rows_appended(changes, state.changes),
-        late_rows=sum(one.late_rows for one in results),
+        late_rows=sum(run.tables[name].late_rows for run in counted if name in run.tables),
         corrected_windows=sum(one.corrected_windows for one in results),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -113,15 +113,23 @@ def job_parser(prog: str, description: str) -> ArgumentParser:
 
 def add_range(parser: ArgumentParser, required: bool) -> None:
     """`--from` and `--to`, as `start` and `end`: windows with start <= window's start < end."""
-    form = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z"
+    form = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
     for name, which in (("from", "windows that start here or later"), ("to", "and before this")):
         parser.add_argument(
             f"--{name}",
             dest={"from": "start", "to": "end"}[name],
-            type=utc_instant,
+            type=instant_argument,
             required=required,
             help=f"{which}; {form}",
         )
+
+
+def instant_argument(text: str) -> datetime:
+    """`utc_instant` as an argument's type: argparse would name the function, and not the reason."""
+    try:
+        return utc_instant(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def reported(failure: Exception, progress: Progress) -> RunError:

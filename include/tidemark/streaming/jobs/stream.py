@@ -17,7 +17,6 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from tidemark.gold.published import publish_note
-from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
@@ -31,6 +30,7 @@ from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
+    instant_argument,
     job_exit_code,
     job_main,
     job_parser,
@@ -57,7 +57,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser = job_parser("stream.py", "Run a pipeline once.")
     parser.add_argument(
         "--scheduled-time",
-        type=utc_instant,
+        type=instant_argument,
         help="the time that the run stands for, ISO 8601 with a zone; default: now",
     )
     parser.add_argument("--trigger", default="manual", help="what started the run")

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.recomputed import append_recomputed, differing_rows
+from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.repaired import LATE, SEAL, Recomputed, Repaired
@@ -109,6 +109,15 @@ def _append_differing(
     differing = differing_rows(
         gold.existing(), changes.existing(), plan.gold, plan.operator, windows, covered
     )
+    known = known_to_gold(gold.existing(), plan.gold, plan.operator, differing)
     append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id)
     rows = pc.sum(windows.column("rows")).as_py() or 0
-    return Recomputed(cause, windows.num_rows, rows, rows_in_bronze, differing.num_rows)
+    return Recomputed(
+        cause,
+        windows.num_rows,
+        rows,
+        rows_in_bronze,
+        appended=differing.num_rows,
+        corrected=known.closed,
+        first_seen=differing.num_rows - known.held,
+    )

@@ -119,6 +119,8 @@ def _summary(table: TableResult) -> str:
     if table.late.assigned:
         parts.append(f"{table.late.rows + table.late.partly:,} late rows")
         parts.append(f"{table.late.corrected:,} windows corrected")
+        if table.late.first_seen:
+            parts.append(f"{table.late.first_seen:,} first seen")
     if table.sealed_to_ms > table.close_before_ms:
         parts.append(f"sealed up to {instant_text(table.sealed_to_ms)}")
     return ", ".join([*parts, f"watermark {instant_text(table.watermark_after_ms)}"])
