@@ -341,6 +341,11 @@ def test_a_capital_sigma_is_told_by_nobody() -> None:
         connection.execute(f"SELECT {condition}").fetchall()
 
 
+def test_a_long_chain_of_conditions_is_translated() -> None:
+    text = "n > 0" + " and n <> 7" * 300 + " or s = 'a'" * 300
+    assert condition_in_duckdb(text, COLUMNS).count("AND") == 300
+
+
 def test_a_column_is_found_in_gold_whatever_the_case_of_its_letters() -> None:
     assert condition_in_duckdb("É > 0", columns_of({"é": BIGINT})) == '"é" > CAST(0 AS INT)'
 

@@ -78,7 +78,7 @@ def _upper(text: exp.Expr) -> exp.Expr:
 
 @cache
 def _of_several_letters() -> dict[str, str]:
-    letters = (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    letters = (chr(code) for code in range(0x10000) if not 0xD800 <= code < 0xE000)
     return {letter: letter.upper() for letter in letters if len(letter.upper()) > 1}
 
 

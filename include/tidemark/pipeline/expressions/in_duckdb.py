@@ -151,8 +151,15 @@ def _paren(to: _Translation, node: exp.Expr) -> Value:
 
 
 def _logic(to: _Translation, node: exp.Expr) -> Value:
-    sides = [to.condition(side) for side in (node.this, node.expression)]
-    return Value(type(node)(this=sides[0], expression=sides[1]), BOOLEAN)
+    # A chain is as deep as it is long.
+    kind, chain = type(node), []
+    while type(node) is kind:
+        chain.append(node.args["expression"])
+        node = node.this
+    sql = to.condition(node)
+    for side in reversed(chain):
+        sql = kind(this=sql, expression=to.condition(side))
+    return Value(sql, BOOLEAN)
 
 
 def _not(to: _Translation, node: exp.Expr) -> Value:
