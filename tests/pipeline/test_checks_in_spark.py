@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -219,7 +220,7 @@ def answer_of_duckdb(connection: duckdb.DuckDBPyConnection, sql: str, number: in
 
 
 def test_letters_are_large_and_small_as_in_spark(spark: SparkSession) -> None:
-    """All that this Python knows, at once; of the few that Java's Unicode does not have, none."""
+    """All that this Python knows, at once, but for the few whose other case came after it."""
     letters = [chr(code) for code in range(128, 0x2FA20) if chr(code).isalpha() and code != 0x3A3]
     text = "\n".join(letters)
     (spoken,) = (
@@ -236,6 +237,6 @@ def test_letters_are_large_and_small_as_in_spark(spark: SparkSession) -> None:
             differ = [
                 (letter, one, other)
                 for letter, (one,), other in zip(letters, told, said.split("\n"), strict=True)
-                if one != other
+                if one != other and unicodedata.category(other) != "Cn"
             ]
             assert differ == []
