@@ -97,6 +97,8 @@ KILLS = [
     *both("interrupted run recorded", UNRECORDED, table="ops/runs"),
     *both("query started"),
     *both("query started", call=3),
+    *both("batch being judged"),
+    *both("batch no longer judged"),
     *both("accepted rows", table="bronze"),
     *both("rejected rows", table="rejects"),
     *each("windows of the stream", "changes"),

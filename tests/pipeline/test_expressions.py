@@ -115,7 +115,7 @@ def test_an_unknown_type_is_never_a_wrong_type() -> None:
         ("cast(s as date)", "DATE"),
         ("i / 2", "DOUBLE"),
         ("arr[0]", "INT"),
-        ("null", None),
+        ("cast(null as string)", "STRING"),
         ("hash(i)", None),
     ],
 )
@@ -123,6 +123,138 @@ def test_a_derived_column_has_the_type_of_its_expression(text: str, found: str |
     faults, derived = check_derived(text, SCOPE)
     assert faults == []
     assert (derived.sql("spark") if derived else None) == found
+
+
+NO_INTERVAL = "is an interval, which no table can keep"
+NO_TYPE = "is null in each row, so it has no type"
+NO_TYPE_WITHIN = "holds a part without a type"
+NO_VARIANT = "is a variant, which no table can keep"
+NO_ZONE = "is a timestamp without a zone"
+NO_DATE = "times without a date, a type that Spark does not support yet"
+NO_UTF8 = "takes bytes for text"
+TWICE = "Spark takes them for one"
+UNKEPT = {
+    **dict.fromkeys(
+        ("ts - ts", "dt - dt", "ts - dt", "ts - '2024-01-01'", "s - ts", "interval 1 day"),
+        NO_INTERVAL,
+    ),
+    **dict.fromkeys(
+        ("(dt - dt) * 2", "i * interval 1 day", "-(ts - ts)", "make_interval(1, 2)"), NO_INTERVAL
+    ),
+    **dict.fromkeys(
+        ("make_dt_interval(1)", "make_ym_interval(1)", "cast(s as interval day)"), NO_INTERVAL
+    ),
+    **dict.fromkeys(
+        (
+            "if(b, ts - ts, null)",
+            "array(ts - ts)",
+            "struct(i, dt - dt)",
+            "cast('1 day' as interval)",
+        ),
+        NO_INTERVAL,
+    ),
+    **dict.fromkeys(
+        ("null", "if(b, null, null)", "nullif(null, 1)", "coalesce(null, null)"), NO_TYPE
+    ),
+    **dict.fromkeys(
+        ("array()", "map()", "array(null)", "struct(i, null)", "map('a', null)", "array(array())"),
+        NO_TYPE_WITHIN,
+    ),
+    **dict.fromkeys(("named_struct('a', null)", "if(b, array(), array())"), NO_TYPE_WITHIN),
+    **dict.fromkeys(("parse_json(s)", "cast(s as variant)", "to_variant_object(st)"), NO_VARIANT),
+    **dict.fromkeys(("try_parse_json(s)", "variant_get(parse_json(s), '$.a')"), NO_VARIANT),
+    **dict.fromkeys(("to_timestamp_ntz(s)", "cast(ts as timestamp_ntz)"), NO_ZONE),
+    **dict.fromkeys(
+        ("timestamp_ntz '2024-01-01 00:00:00'", "convert_timezone('UTC', ts)"), NO_ZONE
+    ),
+    **dict.fromkeys(("make_time(1, 2, 3)", "to_time(s)", "time_trunc('hour', s)"), NO_DATE),
+    "time '10:00:00'": "has a time without a date, a type that Spark does not support yet",
+    **dict.fromkeys(
+        ("cast(bin as string)", "string(bin)", "bin::string", "upper(bin)", "concat(bin, s)"),
+        NO_UTF8,
+    ),
+    **dict.fromkeys(("bin || s", "concat_ws(',', bin)", "lpad(bin, 3, 'x')"), NO_UTF8),
+    **dict.fromkeys(("struct(i, l as I)", "named_struct('a', 1, 'A', 2)", "struct(i, i)"), TWICE),
+    "named_struct('s', 1, 'ſ', 2)": TWICE,
+    "cast(struct(i, l) as struct<a:int,A:int>)": TWICE,
+    "collate(s, 'UTF8_LCASE')": "is text with a collation",
+}
+
+
+@pytest.mark.parametrize("text", list(UNKEPT))
+def test_what_no_table_can_keep_is_refused_as_a_column_and_as_a_measure(text: str) -> None:
+    assert [UNKEPT[text] in one.message for one in check_derived(text, SCOPE)[0]] == [True]
+    # Maps have no order.
+    if not text.startswith("map"):
+        assert [UNKEPT[text] in one.message for one in check_measure(f"max({text})", SCOPE)] == [
+            True
+        ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["max(ts) - min(ts)", "max(dt) - min(dt)", "sum(interval 1 day)", "-(max(ts) - min(ts))"],
+)
+def test_a_measure_that_is_an_interval_is_refused(text: str) -> None:
+    assert [NO_INTERVAL in fault.message for fault in check_measure(text, SCOPE)] == [True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ts + interval 1 day", "dt - interval 1 month", "cast(ts - ts as bigint)", "dt - 1"),
+        *("timestampdiff(SECOND, ts, ts)", "datediff(dt, dt)", "ts - ts > interval 5 minutes"),
+        *("if(b, null, i)", "coalesce(null, s)", "coalesce(array(), arr)", "array(1, null)"),
+        *("cast(null as int)", "cast(array() as array<int>)", "struct(i, cast(null as int))"),
+        *("to_json(parse_json(s))", "variant_get(parse_json(s), '$.a', 'int')", "nullif(i, null)"),
+        *("make_valid_utf8(cast(bin as string))", "hex(bin)", "concat(bin, bin)", "lpad(bin, 3)"),
+        *("s + interval 1 day", "cast(s as int) + 1", "to_timestamp(s)", "size(array())"),
+    ],
+)
+def test_what_tables_can_keep_is_taken(text: str) -> None:
+    assert check_derived(text, SCOPE)[0] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["upper(s) + 1", "1 - s", "s * 2", "s % i", "s / 2", "-s", "abs(s)", "s + s"]
+)
+def test_text_is_no_number_until_it_is_cast(text: str) -> None:
+    assert ["needs a number, and has text" in one.message for one in check_derived(text, SCOPE)[0]]
+
+
+PATTERNS = {
+    "(": "a `(` is not closed",
+    "a)": "a `)` closes nothing",
+    "[a-z": "a `[` is not closed",
+    "*a": "a `*` repeats nothing",
+    "a**": "a `*` repeats nothing",
+    "(?a": "`(?a` begins no kind of group",
+    "a{x": "a `{` begins no repetition",
+    "a{3,2}": "`{3,2}` ends before it begins",
+    r"\\y": r"`\y` means nothing",
+    r"\\p{L": r"`\p{` is not closed",
+    "a\\\\": "it ends in the middle",
+}
+CALLS = ("s rlike '{}'", "regexp_replace(s, '{}', '')", "regexp_extract(s, '{}', 0) = ''")
+CALLS += ("split(s, '{}')", "regexp(s, '{}')", "s rlike any ('a', '{}')", "regexp_count(s, '{}')")
+
+
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+@pytest.mark.parametrize("call", CALLS)
+def test_a_pattern_that_java_cannot_read_is_refused(call: str, pattern: str) -> None:
+    (fault,) = check_derived(call.format(pattern), SCOPE)[0]
+    assert "which Java cannot read" in fault.message
+    assert PATTERNS[pattern] in fault.message
+
+
+def test_a_name_is_found_as_sparks_resolver_finds_it() -> None:
+    """The long s is the s of the resolver, but Spark looks names up in lower case first."""
+    scope = {"é": KnownName("É", spark_type("int")), "s": KnownName("ſ", spark_type("int"))}
+    assert check_measure("sum(é)", scope) == []
+    assert check_measure("sum(ſ)", scope) == []
+    assert ["is not a column" in fault.message for fault in check_measure("sum(s)", scope)] == [
+        True
+    ]
 
 
 def test_an_aggregate_derives_no_column() -> None:

@@ -52,6 +52,11 @@ OUR_RULES = re.compile(
     r"(needs a number|needs a boolean), and has (text|a date or timestamp)"
     r"|with the text '.*', which (is none|tells no day)"
 )
+# … and these too, whose values no table can keep.
+UNKEPT = re.compile(
+    r"no table (here )?can keep|so it has no type|that Spark does not support yet"
+    r"|takes bytes for text|Spark takes them for one|is text with a collation"
+)
 # What a kind-by-kind check lets pass and Spark then refuses at the run's start. Not wrong, but
 # a number that may only fall.
 MOST_MISSED = 37
@@ -70,6 +75,10 @@ bool_or({0}) | stddev({0}) | approx_count_distinct({0}) | median({0}) | count({0
 skewness({0})"""
 TWO_COLUMNS = "{0} = {1} | {0} < {1} | {0} + {1} | {0} - {1} | coalesce({0}, {1}) | {0} and {1}"
 TWO_COLUMNS += " | {0} in ({1}) | case when b then {0} else {1} end | {0} % {1}"
+
+
+def is_ours(message: str) -> bool:
+    return bool(OUR_RULES.search(message) or UNKEPT.search(message))
 
 
 def listed(text: str) -> list[str]:
@@ -114,7 +123,7 @@ def test_types_are_judged_as_spark_judges_them(rows: DataFrame) -> None:
             check_measure(expression, SCOPE) if measure else check_derived(expression, SCOPE)[0]
         )
         accepted = analyses(rows, expression)
-        if accepted and any(not OUR_RULES.search(fault.message) for fault in faults):
+        if accepted and any(not is_ours(fault.message) for fault in faults):
             too_strict.append((expression, faults[0].message))
         if not accepted and not faults:
             missed.append(expression)
@@ -167,7 +176,7 @@ def test_the_examples_of_sparks_own_documentation_are_accepted(spark: SparkSessi
                 continue
             count += 1
             faults, _ = check_derived(example, {})
-            refused += [(example, fault.message) for fault in faults]
+            refused += [(example, one.message) for one in faults if not is_ours(one.message)]
     assert count > 700
     assert refused == []
 

@@ -94,6 +94,9 @@ def test_a_type_is_read_as_spark_reads_it(text: str, type_: str, nullable: bool)
         "void",
         "map<string>",
         "struct<a: int,>",
+        "struct<a: int, A: int>",
+        "struct<s: int, `ſ`: int>",
+        "array<struct<`k`: int, K: int>>",
     ],
 )
 def test_what_json_cannot_carry_is_no_type(text: str) -> None:

@@ -58,7 +58,7 @@ def test_a_row_is_bad_where_its_condition_is_false_and_not_where_it_is_null(
 
 
 def test_a_condition_that_cannot_be_told_is_broken_and_says_why(tmp_path: Path) -> None:
-    held = Held(tmp_path, [{"fail": "cast(key as int) > 0"}, {"fail": "total > -10"}])
+    held = Held(tmp_path, [{"fail": "cast(total + 1000 as tinyint) > 0"}, {"fail": "total > -10"}])
     gated = held.gated(held.run(*bad_and_good()))
     found = verdict_of(gated, "cast")
     assert not found.passed

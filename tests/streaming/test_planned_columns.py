@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.kit.running import clicks
+from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.run import Run
 from tidemark.streaming.planned_columns import planned_columns
+from tidemark.streaming.run.ensure_tables import ensure_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +44,40 @@ def test_columns_of_a_changed_pipeline_are_planned_again(
     assert "twice" not in before.bronze.names
     assert after.bronze["twice"].dataType.simpleString() == "bigint"
     assert planned_columns(spark, run_of(tmp_path)) == before
+
+
+UNKEPT = {
+    "transform(array(1), x -> interval 1 day)": "interval day, which no table can keep",
+    "array_distinct(array(null))": "has a part without a type",
+    "from_json(key, 'a int, A int')": "the fields `a` and `A`, which are one to Spark",
+    "from_json(key, 'a variant')": "variant, which no table can keep",
+    "key rlike '\\\\p{Nowhere}'": "Java cannot read the pattern '\\p{Nowhere}': Unknown",
+}
+
+
+@pytest.mark.parametrize("sql", list(UNKEPT))
+def test_what_only_spark_can_tell_is_refused_before_a_table_is_made(
+    spark: SparkSession, tmp_path: Path, sql: str
+) -> None:
+    run = run_of(tmp_path, source={**clicks()["source"], "derive": {"odd": sql}})
+    with pytest.raises(PipelineInvalid) as refused:
+        ensure_tables(spark, run)
+    assert not refused.value.retry_can_help
+    assert UNKEPT[sql] in str(refused.value)
+    assert "source.derive.odd: `" in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_measure_that_no_table_can_keep_is_refused_by_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = {
+        **clicks()["tables"]["per_10m"],
+        "measures": {"odd": "max(array_distinct(array(null)))"},
+    }
+    with pytest.raises(PipelineInvalid, match=r"tables\.per_10m\.measures\.odd: `max"):
+        planned_columns(spark, run_of(tmp_path, tables={"per_10m": table}))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("found", ["", "{", "[]", '{"planned_from": "another version"}'])

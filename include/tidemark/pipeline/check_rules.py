@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidemark.pipeline.expectations import expectation_faults
-from tidemark.pipeline.expressions.names import KnownName, Scope, spark_type
-from tidemark.pipeline.expressions.sql import check_row, measure_type
+from tidemark.pipeline.expressions.duckdb_types import kind_of_name
+from tidemark.pipeline.expressions.duckdb_values import Kind
+from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, spark_type
+from tidemark.pipeline.expressions.sql import check_row, measure_types
+from tidemark.pipeline.names import folded
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.yaml_file import Document, KeyPath
@@ -30,29 +33,35 @@ def find_broken_checks(
     checks = table.get("checks")
     if not isinstance(checks, list) or not checks:
         return
-    gold = _gold_scope(table, scope)
+    gold, kinds = _gold(table, scope)
     for number, check in enumerate(checks):
         for kind in ("fail", "warn"):
             asked = check.get(kind) if isinstance(check, dict) else None
             place = (*path, "checks", number, kind)
             if isinstance(asked, str):
-                yield from _row(document, place, asked, gold)
+                yield from _row(document, place, asked, gold, kinds)
             elif isinstance(asked, dict) and len(asked) == 1:
                 yield from _expectation(document, place, asked, gold)
 
 
-def _gold_scope(table: Section, scope: Scope) -> dict[str, KnownName]:
+def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str, Kind]]:
+    """The names of gold's columns, and their types in Spark as far as they can be told."""
     found = {name: KnownName(name, spark_type(kind)) for name, kind in _OF_GOLD.items()}
+    kinds = {known.name: kind_of_name(known) for known in found.values()}
     for key in table.get("group_by") or ():
-        if isinstance(key, str) and (known := scope.get(key.lower())):
-            found[key.lower()] = KnownName(key, known.type)
+        if isinstance(key, str) and (known := known_name(key, scope)):
+            found[folded(key)] = KnownName(key, known.type)
+            kinds[key] = kind_of_name(known)
     for name, expression in section(table, "measures").items():
-        found[name.lower()] = KnownName(name, measure_type(expression, scope))
-    return found
+        told, kinds[name] = measure_types(expression, scope)
+        found[folded(name)] = KnownName(name, told)
+    return found, kinds
 
 
-def _row(document: Document, path: KeyPath, text: str, gold: Scope) -> Iterator[Problem]:
-    for fault in check_row(text, gold):
+def _row(
+    document: Document, path: KeyPath, text: str, gold: Scope, kinds: Mapping[str, Kind]
+) -> Iterator[Problem]:
+    for fault in check_row(text, gold, kinds):
         yield document.problem(
             path, fault.message, value=text, nearest=fault.nearest, offset=fault.offset
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from tidemark.pipeline.names import folded
 from tidemark.pipeline.problems import nearest
 
 SIMPLE = (
@@ -43,6 +45,16 @@ def parse_type(text: str) -> TypeText:
         more = " ".join(reader.tokens)
         raise ValueError(f"has `{more}` after the type; write it as in `long not null`")
     return TypeText(spark_type, nullable)
+
+
+def same_field(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two names among a struct's that Spark does not tell apart."""
+    found: dict[str, str] = {}
+    for name in names:
+        if other := found.get(folded(name.strip("`"))):
+            return other, name
+        found[folded(name.strip("`"))] = name
+    return None
 
 
 def _tokens(text: str) -> list[str]:
@@ -99,13 +111,19 @@ class _TypeReader:
         while self.tokens and self.tokens[0] == ",":
             self._take()
             fields.append(self._field())
-        return ",".join(fields)
+        names = [name for name, _ in fields]
+        if twice := same_field(names):
+            raise ValueError(
+                f"has a struct with two fields `{twice[0]}` and `{twice[1]}`; Spark takes them "
+                "for one"
+            )
+        return ",".join(f"{name}:{kind}" for name, kind in fields)
 
-    def _field(self) -> str:
+    def _field(self) -> tuple[str, str]:
         name = self._take()
         if self.tokens and self.tokens[0] == ":":
             self._take()
-        return f"{name}:{self.read_type()}"
+        return name, self.read_type()
 
     def _precision(self) -> str:
         if not self.tokens or self.tokens[0] != "(":

@@ -35,6 +35,28 @@ def find_control_character(text: str) -> str | None:
     return found[0] if found else None
 
 
+def folded(name: str) -> str:
+    """The same for names that Spark's resolver takes for one, as Java's `equalsIgnoreCase` does:
+    each character in upper case and then in lower case, one for one. So `ſ` is `s`, the sign for
+    Kelvin is `k`, and `ß` is not `ss`.
+    """
+    return "".join(map(_folded, name))
+
+
+def _folded(character: str) -> str:
+    # Python maps to several characters where Java's mapping of one has no single one.
+    upper = character.upper()
+    upper = upper if len(upper) == 1 else character.title()
+    # The first is what `İ` alone has two of: `i` and a dot above.
+    return (upper if len(upper) == 1 else character).lower()[0]
+
+
+def same_column(one: str, other: str) -> bool:
+    """Does Spark find the column `other` by the name `one`? It looks names up in lower case, and
+    then compares them as its resolver does."""
+    return folded(one) == folded(other) and one.lower() == other.lower()
+
+
 def check_folder_name(name: str, what: str) -> None:
     """ValueError when `name` cannot name a pipeline or a table."""
     if not re.match(FOLDER_NAME, name) or name.endswith("\n"):

@@ -15,6 +15,7 @@ from tidemark.pipeline.expressions.names import (
     Fault,
     KnownName,
     Scope,
+    known_name,
     listed,
     spark_type,
 )
@@ -60,13 +61,13 @@ def _scope(document: Document, source: Section) -> tuple[dict[str, KnownName], l
         path = ("source", "columns", name)
         problems += _twice(document, path, name, scope, "column")
         text = _type_text(section(source, "columns").get(name))
-        scope[name.lower()] = KnownName(name, spark_type(text) if text else None)
+        scope[names.folded(name)] = KnownName(name, spark_type(text) if text else None)
     for name, expression in section(source, "derive").items():
         path = ("source", "derive", name)
         problems += _twice(document, path, name, scope, "column or derived name")
         faults, found = check_derived(expression, scope)
         problems += [_fault(document, path, expression, fault) for fault in faults]
-        scope[name.lower()] = KnownName(name, found)
+        scope[names.folded(name)] = KnownName(name, found, derived=True)
     return scope, problems
 
 
@@ -79,9 +80,13 @@ def _type_text(column: object) -> str | None:
 def _twice(
     document: Document, path: KeyPath, name: str, scope: dict[str, KnownName], what: str
 ) -> Iterator[Problem]:
-    if other := scope.get(name.lower()):
-        message = f"has the name of the {what} `{other.name}`; Spark does not tell cases apart"
+    if other := scope.get(names.folded(name)):
+        message = f"has the name of the {what} `{other.name}`; Spark does not tell {_apart(name)}"
         yield document.problem(path, message, value=name, at_key=True)
+
+
+def _apart(name: str) -> str:
+    return "cases apart" if name.isascii() else "them apart, as it compares letters in upper case"
 
 
 def _event_time(document: Document, source: Section) -> Iterator[Problem]:
@@ -144,17 +149,17 @@ def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[
 def _key(
     document: Document, path: KeyPath, key: str, before: list[str], scope: Scope
 ) -> Iterator[Problem]:
-    if key.lower() in names.COLUMNS_IN_USE:
+    if names.folded(key) in names.COLUMNS_IN_USE:
         yield document.problem(path, _in_use(), value=key)
         return
-    if key.lower() in [other.lower() for other in before]:
+    if names.folded(key) in map(names.folded, before):
         yield document.problem(path, "stands twice among the keys", value=key)
     yield from _compared(document, path, key, scope)
 
 
 def _compared(document: Document, path: KeyPath, name: str, scope: Scope) -> Iterator[Problem]:
     """A name whose values are asked for equality, whatever its case."""
-    known = scope.get(name.lower())
+    known = known_name(name, scope)
     if known is None:
         offered = [other.name for other in scope.values()]
         message = f"is neither a column nor a derived name; known: {listed(offered)}"
@@ -172,14 +177,14 @@ def _has_map(known: KnownName) -> bool:
 def _measures(
     document: Document, path: KeyPath, table: Section, keys: list[str], scope: Scope
 ) -> Iterator[Problem]:
-    taken = {key.lower(): f"the key `{key}`" for key in keys}
+    taken = {names.folded(key): f"the key `{key}`" for key in keys}
     for name, expression in section(table, "measures").items():
-        if name.lower() in names.COLUMNS_IN_USE:
+        if names.folded(name) in names.COLUMNS_IN_USE:
             yield document.problem((*path, name), _in_use(), value=name, at_key=True)
-        if other := taken.get(name.lower()):
+        if other := taken.get(names.folded(name)):
             message = f"has the same name as {other}"
             yield document.problem((*path, name), message, value=name, at_key=True)
-        taken[name.lower()] = f"the measure `{name}`"
+        taken[names.folded(name)] = f"the measure `{name}`"
         for fault in check_measure(expression, scope):
             yield _fault(document, (*path, name), expression, fault)
 

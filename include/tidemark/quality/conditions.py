@@ -10,11 +10,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import duckdb
+import pyarrow as pa
 
 from tidemark.pipeline.checks import Severity
-from tidemark.pipeline.expressions.in_duckdb import condition_in_duckdb
+from tidemark.pipeline.expressions.duckdb_values import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    NESTED,
+    TEXT,
+    TIMESTAMP,
+    UNKNOWN,
+    Kind,
+)
+from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.quality.planned_rows import ROWS, PlannedRows
 from tidemark.quality.verdicts import CheckVerdict
+
+_OF_ARROW = (
+    (pa.types.is_int8, Kind("tinyint")),
+    (pa.types.is_int16, Kind("smallint")),
+    (pa.types.is_int32, Kind("int")),
+    (pa.types.is_int64, Kind("bigint")),
+    (pa.types.is_float32, Kind("float")),
+    (pa.types.is_float64, Kind("double")),
+    (pa.types.is_boolean, BOOLEAN),
+    (pa.types.is_string, TEXT),
+    (pa.types.is_large_string, TEXT),
+    (pa.types.is_string_view, TEXT),
+    (pa.types.is_binary, BINARY),
+    (pa.types.is_large_binary, BINARY),
+    (pa.types.is_binary_view, BINARY),
+    (pa.types.is_date32, DATE),
+    (pa.types.is_timestamp, TIMESTAMP),
+    (pa.types.is_nested, NESTED),
+)
 
 
 def judge_conditions(rows: PlannedRows) -> Iterator[CheckVerdict]:
@@ -26,11 +56,13 @@ def judge_conditions(rows: PlannedRows) -> Iterator[CheckVerdict]:
 
 
 def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> CheckVerdict:
-    bad = f"SELECT {rows.columns} FROM {ROWS} WHERE NOT ({condition_in_duckdb(text)})"
     try:
+        condition = condition_in_duckdb(text, columns_of(kinds_of(rows.schema)))
+        bad = f"SELECT {rows.columns} FROM {ROWS} WHERE NOT ({condition})"
         return rows.judged(text, bad, looked_at, "rows", severity)
-    except duckdb.Error as error:
-        # A value that cannot be cast, or a number too large: Spark would raise too.
+    except (duckdb.Error, ValueError) as error:
+        # A value that cannot be cast, or a number too large: Spark would raise too. Or the column
+        # has a type, which is known only now, that the engines compare differently.
         return CheckVerdict(
             table=rows.name,
             check=text,
@@ -39,3 +71,14 @@ def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> 
             observed=f"nobody can tell: {error}",
             rows=looked_at,
         )
+
+
+def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
+    """The types of gold's columns in Spark."""
+    return {field.name: _kind(field.type) for field in schema}
+
+
+def _kind(of: pa.DataType) -> Kind:
+    if pa.types.is_decimal(of):
+        return Kind("decimal", of.precision, of.scale)
+    return next((kind for is_kind, kind in _OF_ARROW if is_kind(of)), UNKNOWN)

@@ -29,6 +29,7 @@ from tidemark.sources.kinds import row_origin
 from tidemark.storage.files import write_bytes
 from tidemark.streaming.derive import derived
 from tidemark.streaming.inputs import with_event_time
+from tidemark.streaming.kept_types import check_kept_types, check_patterns
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.schemas import (
     bronze_schema,
@@ -69,15 +70,16 @@ def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
 
 
 def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
+    """PipelineInvalid where no table can keep a column, or a pattern is none."""
+    check_patterns(spark, pipeline)
     bronze = plan_bronze(spark, pipeline)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
-    return PlannedColumns(
-        bronze,
-        {
-            name: streamed_operator(operator_of(pipeline, name)).plan({BRONZE: accepted}).schema
-            for name in pipeline.tables
-        },
-    )
+    aggregated = {
+        name: streamed_operator(operator_of(pipeline, name)).plan({BRONZE: accepted}).schema
+        for name in pipeline.tables
+    }
+    check_kept_types(pipeline, bronze, aggregated)
+    return PlannedColumns(bronze, aggregated)
 
 
 @commit_point(

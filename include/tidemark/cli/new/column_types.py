@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from tidemark.pipeline.names import folded
+
 # Of a column's values so many are of one type that the others are taken for mistakes.
 MOST = 0.9
 _NUMBERS = ("long", "decimal(38,0)", "double")
@@ -119,6 +121,6 @@ def _ddl(kind: Kind | None) -> str:
     names = [name for name, _ in kind.fields]
     if not names:
         raise Untyped("an object without fields")
-    if len({name.lower() for name in names}) < len(names) or not all(map(_FIELD.fullmatch, names)):
+    if len(set(map(folded, names))) < len(names) or not all(map(_FIELD.fullmatch, names)):
         raise Untyped("fields inside whose names cannot be columns'")
     return f"struct<{', '.join(f'{name}: {_ddl(inner)}' for name, inner in kind.fields)}>"

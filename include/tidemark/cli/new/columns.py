@@ -11,7 +11,7 @@ from typing import Any
 from tidemark.cli.new.column_types import Untyped, family, type_of
 from tidemark.cli.new.event_times import is_date, is_instant
 from tidemark.cli.new.sample import Row
-from tidemark.pipeline.names import check_column_name
+from tidemark.pipeline.names import check_column_name, folded
 
 # A table with more is not made by a glance at a sample; what stays stands in _extra.
 MOST_COLUMNS = 200
@@ -67,7 +67,7 @@ def columns_of(rows: Sequence[Row]) -> tuple[list[SampleColumn], list[LeftOut]]:
         try:
             _check_name(name, taken, len(columns))
             columns.append(_column(name, tuple(row.get(name) for row in rows)))
-            taken.add(name.lower())
+            taken.add(folded(name))
         except (Untyped, ValueError) as why:
             left_out.append(LeftOut(name, str(why)))
     return columns, left_out
@@ -77,7 +77,7 @@ def _check_name(name: str, taken: set[str], columns: int) -> None:
     check_column_name(name)
     if not name.isprintable():
         raise ValueError("has a character that cannot be printed")
-    if name.lower() in taken:
+    if folded(name) in taken:
         raise ValueError("differs from another column by its case alone, and Spark tells no cases")
     if columns == MOST_COLUMNS:
         raise ValueError(f"comes after {MOST_COLUMNS} columns")

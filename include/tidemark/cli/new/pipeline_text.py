@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 from tidemark.cli.new.columns import SampleColumn
 from tidemark.cli.new.proposal import Proposal, free_name
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.names import COLUMNS_IN_USE
+from tidemark.pipeline.names import COLUMNS_IN_USE, folded
 
 # Names, types, paths and calls that YAML needs no quotes for.
 _PLAIN = re.compile(r"[A-Za-z][\w./*-]*(\([\w,*]+\))?( not null)?", re.ASCII)
@@ -113,7 +113,7 @@ def _unique(proposal: Proposal) -> Iterator[str]:
 def _derived(proposal: Proposal) -> dict[str, str]:
     """Keys that gold has a column of its own for, and the names that they get."""
     names = [column.name for column in proposal.columns]
-    clashing = [key.name for key in proposal.keys if key.name.lower() in COLUMNS_IN_USE]
+    clashing = [key.name for key in proposal.keys if folded(key.name) in COLUMNS_IN_USE]
     return {name: free_name(f"{name}_value", names) for name in dict.fromkeys(clashing)}
 
 

@@ -17,7 +17,7 @@ from tidemark.cli.new.ids import IdColumn, id_columns
 from tidemark.cli.new.order import Order, order_of
 from tidemark.cli.new.sample import Sample
 from tidemark.errors import SampleUnusable
-from tidemark.pipeline.names import COLUMNS_IN_USE
+from tidemark.pipeline.names import COLUMNS_IN_USE, folded
 from tidemark.pipeline.problems import nearest
 
 _MOST_KEYS = 2
@@ -183,7 +183,7 @@ def _window(spread: timedelta) -> tuple[str, timedelta]:
 
 def free_name(wanted: str, taken: Sequence[str]) -> str:
     """The name, with `_` added until it is none of these and none of the platform's."""
-    used = {*(name.lower() for name in taken), *COLUMNS_IN_USE}
-    while wanted.lower() in used:
+    used = {*map(folded, taken), *COLUMNS_IN_USE}
+    while folded(wanted) in used:
         wanted += "_"
     return wanted

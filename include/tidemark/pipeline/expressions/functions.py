@@ -32,6 +32,7 @@ _EQUAL_VALUES = "it divides by zero, and ends the run, in a window whose values 
 _PACKAGE = "it needs a package that is not part of Spark"
 _SKETCH = "a sketch depends on the order of rows, which differs from run to run"
 _FLOAT32 = "it adds in single precision, so its result depends on the order of rows"
+_TIME_OF_DAY = "it is about times without a date, a type that Spark does not support yet"
 _DUPLICATES = "the table's own windows and keys decide the groups"
 
 _REFUSED_BY_REASON: Mapping[str, str] = {
@@ -54,6 +55,8 @@ _REFUSED_BY_REASON: Mapping[str, str] = {
         tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
         tuple_union_agg_integer""",
     _FLOAT32: "vector_avg vector_sum",
+    _TIME_OF_DAY: """time make_time to_time try_to_time time_trunc time_diff time_from_micros
+        time_from_millis time_from_seconds time_to_micros time_to_millis time_to_seconds""",
     _DUPLICATES: "window session_window window_time grouping grouping_id measure",
     "it makes several columns of one": "json_tuple",
 }

@@ -18,6 +18,7 @@ from tidemark.pipeline.expressions.functions import (
     function_refusal,
     spark_functions,
 )
+from tidemark.pipeline.names import folded, same_column
 from tidemark.pipeline.problems import nearest
 
 DIALECT = "spark"
@@ -40,14 +41,22 @@ class Fault:
 
 @dataclass(frozen=True)
 class KnownName:
-    """A name that an expression can use. `type` is None where the type cannot be told."""
+    """A name that an expression can use. `type` is None where the type cannot be told; of what is
+    derived it tells the kind, but not which number or time."""
 
     name: str
     type: exp.DataType | None
+    derived: bool = False
 
 
 # By folded name: Spark finds columns whatever their case.
 Scope = Mapping[str, KnownName]
+
+
+def known_name(name: str, scope: Scope) -> KnownName | None:
+    """What Spark finds by a name."""
+    found = scope.get(folded(name))
+    return found if found and same_column(name, found.name) else None
 
 
 def spark_type(text: str) -> exp.DataType:
@@ -108,7 +117,7 @@ def column_faults(root: exp.Expr, scope: Scope) -> Iterator[Fault]:
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
         if not parts:
             continue
-        known = scope.get(parts[0].name.lower())
+        known = known_name(parts[0].name, scope)
         if known is None:
             names = [other.name for other in scope.values()]
             message = f"`{parts[0].name}` is not a column; known: {listed(names)}"
@@ -134,11 +143,11 @@ def _field(outer: exp.DataType | None, names: list[str]) -> exp.DataType | Fault
             continue
         if not outer.is_type("struct"):
             return Fault(0, f"has no field `{name}`: it is no struct")
-        fields = {field.name.lower(): field for field in outer.expressions}
-        if name.lower() not in fields:
+        fields = {folded(field.name): field for field in outer.expressions}
+        if folded(name) not in fields:
             known = [field.name for field in outer.expressions]
             return Fault(0, f"has no field `{name}`; known: {listed(known)}", nearest(name, known))
-        outer = fields[name.lower()].args.get("kind")
+        outer = fields[folded(name)].args.get("kind")
     return outer
 
 

@@ -9,7 +9,11 @@ two.
 from __future__ import annotations
 
 import re
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator
+=======
+from collections.abc import Callable, Iterator, Mapping
+>>>>>>> doors20
 from contextlib import suppress
 
 from sqlglot import exp, tokenize
@@ -18,8 +22,11 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tidemark.pipeline.expressions.duckdb_types import kind_of_measure
+from tidemark.pipeline.expressions.duckdb_values import UNKNOWN, Kind
 from tidemark.pipeline.expressions.functions import spark_functions
-from tidemark.pipeline.expressions.in_duckdb import in_duckdb
+from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
+from tidemark.pipeline.expressions.kept_types import kept_type_faults
 from tidemark.pipeline.expressions.names import (
     DIALECT,
     Fault,
@@ -30,6 +37,7 @@ from tidemark.pipeline.expressions.names import (
     offset_of,
     with_escaped_quotes,
 )
+from tidemark.pipeline.expressions.patterns import literal_patterns, pattern_faults
 from tidemark.pipeline.expressions.sizes import size_faults
 from tidemark.pipeline.expressions.types import BOOLEAN, kind_of, type_faults
 
@@ -51,6 +59,7 @@ def check_derived(text: str, scope: Scope) -> tuple[list[Fault], exp.DataType | 
     for aggregate in filter(_is_aggregate, root.walk()):
         message = "is an aggregate; a derived column is computed from one row"
         faults.append(Fault(offset_of(aggregate), f"{_named(aggregate)} {message}"))
+    faults += _unkept(root, faults)
     known = root.type if isinstance(root.type, exp.DataType) and not faults else None
     unknown = known is None or known.is_type("unknown", "null")
     return _in_order(faults), None if unknown else known
@@ -64,11 +73,14 @@ def check_measure(text: str, scope: Scope) -> list[Fault]:
     # A function that is unknown may be meant as an aggregate: one fault is enough.
     if not faults:
         faults += _aggregation_faults(root)
+    faults += _unkept(root, faults)
     return _in_order(faults)
 
 
-def check_row(text: str, gold: Scope) -> list[Fault]:
-    """The faults of a check over one row of gold: it is a condition, and DuckDB can tell it too."""
+def check_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
+    """The faults of a check over one row of gold: it is a condition, and DuckDB can tell it too.
+
+    `kinds` are the types of gold's columns, by name, as far as they can be told."""
     root, faults = _read(text, gold)
     if root is None:
         return faults
@@ -78,18 +90,34 @@ def check_row(text: str, gold: Scope) -> list[Fault]:
         faults.append(Fault(0, "is no condition: it should be true for a good row"))
     if not faults:
         try:
-            in_duckdb(root)
+            if "\\" in text:
+                raise ValueError("has a backslash, which a translation to DuckDB would lose")
+            in_duckdb(root, columns_of(kinds))
         except ValueError as error:
             faults.append(Fault(0, str(error)))
     return _in_order(faults)
 
 
-def measure_type(text: object, scope: Scope) -> exp.DataType | None:
-    """The type of a window's aggregate; None where it cannot be told."""
+def _unkept(root: exp.Expr, known: list[Fault]) -> list[Fault]:
+    """What no table can keep; the types of a faulty expression say nothing."""
+    found = [] if known else kept_type_faults(root)
+    return [Fault(offset_of(node), reason) for node, reason in found]
+
+
+def measure_types(text: object, scope: Scope) -> tuple[exp.DataType | None, Kind]:
+    """The type of a window's aggregate as sqlglot has it, None where it cannot be told; and as
+    Spark has it, as far as that is sure."""
     root, faults = _read(text, scope) if isinstance(text, str) else (None, [])
     if root is None or faults or not isinstance(root.type, exp.DataType):
-        return None
-    return None if root.type.is_type("unknown", "null") else root.type
+        return None, UNKNOWN
+    known = None if root.type.is_type("unknown", "null") else root.type
+    return known, kind_of_measure(root, scope)
+
+
+def patterns_of(text: str) -> list[str]:
+    """The regular expressions that are written out in an expression."""
+    root = _parse(text)[1]
+    return [pattern for _, pattern in literal_patterns(root)] if root is not None else []
 
 
 def columns_read(text: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -122,7 +150,7 @@ def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
         # sqlglot stumbles over calls with too few arguments; their types stay unknown.
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             annotate_types(root, dialect=DIALECT, overwrite_types=False)
-        wrong = (*type_faults(root), *size_faults(root))
+        wrong = (*type_faults(root), *size_faults(root), *pattern_faults(root))
         faults += [Fault(offset_of(node), reason) for node, reason in wrong]
     return root, faults
 

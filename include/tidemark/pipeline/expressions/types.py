@@ -3,8 +3,8 @@
 Types are compared by kind (number, text, time …), and only where the kind is known: nothing
 is refused for a type that cannot be told here. Spark converts text to numbers and booleans
 by itself (and fails on a row whose text is none); the rules of ours beyond Spark's are that
-no aggregate of numbers takes text or times, none of booleans takes text, and that a literal
-text which is compared with a number, a time or a boolean must be one.
+arithmetic takes no text, no aggregate of numbers takes text or times, none of booleans takes text,
+and that a literal text which is compared with a number, a time or a boolean must be one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlglot import exp
 
 Node = exp.Expr
 NUMBER, TEXT, BOOLEAN, TIME, BINARY = "number", "text", "boolean", "time", "binary"
-ARRAY, STRUCT, MAP = "array", "struct", "map"
+ARRAY, STRUCT, MAP, INTERVAL = "array", "struct", "map", "interval"
 _NESTED = (ARRAY, STRUCT, MAP)
 
 _KINDS: dict[exp.DType, str] = {
@@ -57,7 +57,7 @@ _OPERANDS: tuple[tuple[tuple[type[Node], ...], str, tuple[str, ...]], ...] = (
     ((exp.Min, exp.Max), "a type that has an order", (MAP,)),
     (_TEXT_FUNCTIONS, "text", _NESTED),
     (_TIME_FUNCTIONS, "a date or a timestamp", (NUMBER, BOOLEAN, BINARY, *_NESTED)),
-    (_NUMERIC_FUNCTIONS, "a number", _NOT_NUMBERS),
+    (_NUMERIC_FUNCTIONS, "a number", (TEXT, *_NOT_NUMBERS)),
 )
 _BY_NAME = {
     **dict.fromkeys(("try_sum", "try_avg"), _OPERANDS[0]),
@@ -76,11 +76,30 @@ def kind_of(node: Node | None) -> str | None:
     """The kind of a node's type; None where it is not known."""
     if node is None:
         return None
+    node = _inner(node)
+    if isinstance(node, exp.Interval):
+        return INTERVAL
+    if isinstance(node, exp.Sub) and _is_difference(node):
+        # A time less the difference of two is a time again.
+        right = _inner(node.expression)
+        return TIME if isinstance(right, exp.Sub) and _is_difference(right) else INTERVAL
+    return _annotated(node)
+
+
+def _inner(node: Node) -> Node:
     while isinstance(node, exp.Paren | exp.TsOrDsToDate):
         node = node.this
-    if node.type is None or not isinstance(node.type, exp.DataType):
-        return None
-    return _KINDS.get(node.type.this)
+    return node
+
+
+def _annotated(node: Node) -> str | None:
+    return _KINDS.get(node.type.this) if isinstance(node.type, exp.DataType) else None
+
+
+def _is_difference(node: exp.Sub) -> bool:
+    """Of two times, one of which may be text; sqlglot takes it for a time."""
+    kinds = {_annotated(_inner(node.this)), _annotated(_inner(node.expression))}
+    return TIME in kinds and kinds <= {TIME, TEXT}
 
 
 def type_faults(root: Node) -> Iterator[tuple[Node, str]]:
@@ -102,7 +121,7 @@ def _by_shape(node: Node) -> Iterator[tuple[Node, str]]:
             yield from _operand(side, node, "a boolean", (NUMBER, TIME, BINARY, *_NESTED))
     elif isinstance(node, _ARITHMETIC):
         for side in (node.this, node.expression):
-            yield from _operand(side, node, "a number", _NOT_NUMBERS)
+            yield from _operand(side, node, "a number", (TEXT, *_NOT_NUMBERS))
     elif isinstance(node, exp.Add | exp.Sub):
         yield from _sum(node)
     elif isinstance(node, _COMPARISONS):
@@ -166,11 +185,15 @@ def _sum(node: exp.Add | exp.Sub) -> Iterator[tuple[Node, str]]:
     sides = (node.this, node.expression)
     for side in sides:
         yield from _operand(side, node, "a number", (BOOLEAN, BINARY, *_NESTED))
+        # An interval can be added to the text of a time, and that be subtracted from a time.
+        kinds = {kind_of(one) for one in sides}
+        if NUMBER in kinds or kinds == {TEXT}:
+            yield from _operand(side, node, "a number", (TEXT,))
     for side, other in (sides, sides[::-1]):
         is_timestamp = isinstance(side, exp.Column) and _is_timestamp(side)
         if is_timestamp and kind_of(other) == NUMBER:
             yield node, "adds a number to a timestamp; add an interval, as in `interval 5 minutes`"
-        if isinstance(side, exp.Interval) and kind_of(other) == NUMBER:
+        if kind_of(side) == INTERVAL and kind_of(other) == NUMBER:
             yield node, "adds an interval to a number"
 
 
@@ -227,6 +250,12 @@ def _type_words(node: Node) -> str:
     """`text` or `a timestamp`: the type as Spark names it, for columns with their name."""
     kind = kind_of(node)
     words = {NUMBER: "a number", TEXT: "text", BOOLEAN: "a boolean", TIME: "a date or timestamp"}
-    words |= {BINARY: "binary", ARRAY: "an array", STRUCT: "a struct", MAP: "a map"}
+    words |= {
+        INTERVAL: "an interval",
+        BINARY: "binary",
+        ARRAY: "an array",
+        STRUCT: "a struct",
+        MAP: "a map",
+    }
     said = words[kind] if kind else "unknown"
     return f"{said} (`{node.name}`)" if isinstance(node, exp.Column) else said

@@ -32,7 +32,7 @@ def judging(checkpoint: Checkpoint, batch: int) -> Iterator[bool]:
     try:
         yield left
     finally:
-        remove_files([place], checkpoint.options)
+        _unmark(place, checkpoint)
 
 
 @commit_point(
@@ -42,3 +42,12 @@ def judging(checkpoint: Checkpoint, batch: int) -> Iterator[bool]:
 )
 def _mark(place: str, mark: bytes, checkpoint: Checkpoint) -> None:
     write_bytes(place, mark, checkpoint.options)
+
+
+@commit_point(
+    "batch no longer judged",
+    after_a_kill="before: the next try judges the batch line by line; after: as before its rows "
+    "are committed",
+)
+def _unmark(place: str, checkpoint: Checkpoint) -> None:
+    remove_files([place], checkpoint.options)

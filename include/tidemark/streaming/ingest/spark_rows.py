@@ -72,7 +72,7 @@ def judge_further(
         for rows in kept:
             rows.unpersist()
         if isinstance(lines, ManyLines):
-            remove_files([_uri(batch, file.path) for file in lines.accepted], batch.bronze.options)
+            _remove_lines(batch, lines)
 
     try:
         rows = _rows(spark, batch, lines)
@@ -102,6 +102,11 @@ def _rows(spark: SparkSession, batch: Batch, lines: FewLines | ManyLines) -> Dat
         return spark.createDataFrame([], schema)
     files = [spark_uri(_uri(batch, file.path)) for file in lines.accepted]
     return spark.read.schema(schema).parquet(*files)
+
+
+def _remove_lines(batch: Batch, lines: ManyLines) -> None:
+    """What tasks wrote for Spark to go on with; left behind by a kill, VACUUM removes it."""
+    remove_files([_uri(batch, file.path) for file in lines.accepted], batch.bronze.options)
 
 
 def _uri(batch: Batch, path: str) -> str:
