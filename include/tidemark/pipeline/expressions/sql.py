@@ -9,11 +9,7 @@ two.
 from __future__ import annotations
 
 import re
-<<<<<<< HEAD
-from collections.abc import Callable, Iterable, Iterator
-=======
-from collections.abc import Callable, Iterator, Mapping
->>>>>>> doors20
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from sqlglot import exp, tokenize
