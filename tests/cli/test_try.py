@@ -126,7 +126,8 @@ def tidemark(place: Place, *arguments: str) -> Result:
     [
         ([], "has no file with a line."),
         (["1.json"], "has no file with a line."),
-        (["1.json.bz2"], "1.json.bz2 is neither plain nor gzip, and is not read here."),
+        (["1.json.xz"], "Its name ends with .xz, which is not read"),
+        (["1.json.bz2"], "1.json.bz2 cannot be read beyond line 0"),
         (["1.json.gz"], "1.json.gz cannot be read beyond line 0"),
     ],
 )

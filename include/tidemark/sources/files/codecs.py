@@ -45,7 +45,7 @@ def unpacked(place: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
     name = place.lower()
     if not name.endswith(PACKED):
         return chunks
-    return _read(_opened(name, _Chunks(chunks)))
+    return _read(_opened(name, ChunkFile(chunks)))
 
 
 def _opened(name: str, packed: io.RawIOBase) -> BinaryIO:
@@ -65,7 +65,7 @@ def _read(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-class _Chunks(io.RawIOBase):
+class ChunkFile(io.RawIOBase):
     """A file's pieces as a stream."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
