@@ -114,7 +114,7 @@ def test_what_json_cannot_carry_is_no_type(text: str) -> None:
         "yyyy-DDD",
         "yyyyMMdd",
         "yyyy-MM-dd'T'HH:mm[:ss]XXX",
-        "EEE, d MMM yyyy h:mm a",
+        "d MMM yyyy, h:mm a",
         "dd.MM.yyyy HH:mm:ss.SSS VV",
     ],
 )

@@ -22,12 +22,14 @@ from tidemark.storage.files import stat_files
 
 CONTENTS = (
     b"", b"\n", b"\n\n", b"a", b"a\n", b"a\nbb\n\nccc", b"a\r\nb\r\n", b"\n\na", b"\xff\n\xfe\n",
+    b"\xef\xbb\xbfa\nb\n\xef\xbb\xbfc",
     "ä\n€\n😀".encode(), b"x" * 40 + b"\n" + b"y" * 3 + b"\n" + b"z" * 50,
 )  # fmt: skip
 
 
 def lines_of(content: bytes) -> list[bytes]:
-    """What a file's lines are: the last one needs no end."""
+    """What a file's lines are: the last one needs no end, a mark at its start is none of them."""
+    content = content.removeprefix(b"\xef\xbb\xbf") if len(content) > 3 else content
     return content.removesuffix(b"\n").split(b"\n") if content else []
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date, timedelta
-from zoneinfo import ZoneInfo
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
 
 from tidemark.judge.instants import (
     FIRST_MICROS,
@@ -14,7 +15,7 @@ from tidemark.judge.instants import (
     offset_micros,
     utc_micros,
 )
-from tidemark.pipeline.datetime_patterns import DAYS, MONTHS, datetime_pattern
+from tidemark.pipeline.datetime_patterns import MONTHS, datetime_pattern
 
 _PER_FRACTION = 6
 
@@ -55,17 +56,21 @@ class PatternReader:
             return None
 
     def _zone_of(self, name: str) -> ZoneInfo | None:
+        """Names of zones are read in either case, as all words are."""
         if name not in self._zones:
-            try:
-                self._zones[name] = ZoneInfo(name)
-            except (KeyError, ValueError, OSError):
-                self._zones[name] = None
+            known = _zones().get(name.lower())
+            self._zones[name] = None if known is None else ZoneInfo(known)
         return self._zones[name]
+
+
+@cache
+def _zones() -> dict[str, str]:
+    return {name.lower(): name for name in available_timezones()}
 
 
 def _local_micros(fields: Mapping[str, str]) -> int | None:
     day, hour = _day(fields), _hour(fields)
-    if day is None or hour is None or not _is_weekday(day, fields):
+    if day is None or hour is None:
         return None
     fraction = fields.get("fraction", "")[:_PER_FRACTION].ljust(_PER_FRACTION, "0")
     clock = hour, int(fields.get("minute", 0)), int(fields.get("second", 0))
@@ -90,10 +95,6 @@ def _month(fields: Mapping[str, str]) -> int:
     if not name:
         return int(fields.get("month", 1))
     return 1 + next(n for n, month in enumerate(MONTHS) if month.startswith(name))
-
-
-def _is_weekday(day: date, fields: Mapping[str, str]) -> bool:
-    return DAYS[day.weekday()].startswith(fields.get("weekday", "").lower())
 
 
 def _hour(fields: Mapping[str, str]) -> int | None:

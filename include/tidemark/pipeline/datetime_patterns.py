@@ -6,7 +6,8 @@ https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html): strict, wor
 in either case, a fraction of one digit up to as many as the pattern has, years of two digits
 from 2000. It is turned into a regular expression with a group for each field; what the fields come
 to is for the judge. Refused are the letters whose texts depend on Java's tables of names (`z`),
-eras, quarters and the week of the month (`G`, `Q`, `q`, `F`), and forms on which readers differ.
+eras, quarters and the week of the month (`G`, `Q`, `q`, `F`), the day of the week, which Spark does
+not read (`E`), and forms on which readers differ.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 # By letter, and by how often it stands in the pattern: the field, and what its text looks like.
 _FORMS: dict[str, dict[int, tuple[str, str]]] = {
@@ -36,10 +36,6 @@ _FORMS: dict[str, dict[int, tuple[str, str]]] = {
         1: ("day_of_year", "[0-9]{1,9}"),
         2: ("day_of_year", "[0-9]{2,3}"),
         3: ("day_of_year", "[0-9]{3}"),
-    },
-    "E": {
-        **dict.fromkeys((1, 2, 3), ("weekday", "|".join(name[:3] for name in DAYS))),
-        4: ("weekday", "|".join(DAYS)),
     },
     "a": {1: ("half_day", "am|pm")},
     "H": {1: ("hour", "[0-9]{1,9}"), 2: ("hour", "[0-9]{2}")},

@@ -7,6 +7,7 @@ its bytes, so that each line is in one slice wherever the cuts are.
 from __future__ import annotations
 
 import errno
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,8 +58,11 @@ class FileSlice(Slice):
             # One byte earlier: a line that begins at `start` is told by the end before it.
             opened = open_file(self.part, max(0, self.start - 1), self.options)
             self._check(opened.facts)
+            # A byte order mark at the file's start is no part of its first line.
+            mark = BOM_UTF8 if self.start == 0 else b""
             for data in self._whole_lines(opened):
-                yield split_lines(data)
+                yield split_lines(data.removeprefix(mark))
+                mark = b""
         except FileMissing as error:
             raise PartUnreadable(self.part, "It was gone between listing and reading") from error
         except FAULTS as error:
