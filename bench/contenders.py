@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
-from tidemark.pipeline.settings.jvm import jvm_variables
+from tidemark.pipeline.settings.jvm import LARGE_BYTES, jvm_variables
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RIVALS = Path(__file__).resolve().parent / "rivals"
@@ -51,6 +51,15 @@ def _tuned_environment(place: Workspace) -> dict[str, str]:
     has_run = [*place.root.glob("checkpoints"), *place.root.glob("*/checkpoints")]
     new_bytes = 0 if has_run else sum(file.stat().st_size for file in place.source.iterdir())
     return {**os.environ, **jvm_variables(os.environ, new_bytes)}
+
+
+def _one_compiler(_: Workspace) -> dict[str, str]:
+    """Set-up's, whatever there is to read: the JVM's first compiler alone."""
+    return dict(os.environ)
+
+
+def _both_compilers(_: Workspace) -> dict[str, str]:
+    return {**os.environ, **jvm_variables(os.environ, LARGE_BYTES)}
 
 
 def _default_environment(_: Workspace) -> dict[str, str]:
@@ -143,6 +152,10 @@ def _parquet(place: Workspace) -> pa.Table:
 OURS = Contender("tidemark", _ours, _tuned_environment, _our_gold)
 OUR_COMMAND = Contender("tidemark-run", _our_command, _tuned_environment, _our_gold)
 DEFAULT = Contender("default", _default, _default_environment, _rival_gold)
+OURS_C1 = Contender("tidemark, one compiler", _ours, _one_compiler, _our_gold)
+OURS_BOTH = Contender("tidemark, both compilers", _ours, _both_compilers, _our_gold)
+TUNED_C1 = Contender("tuned, one compiler", _tuned, _one_compiler, _rival_gold)
+TUNED_BOTH = Contender("tuned, both compilers", _tuned, _both_compilers, _rival_gold)
 TUNED = Contender("tuned", _tuned, _tuned_environment, _rival_gold)
 DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)
 POLARS = Contender("Polars", _batch("polars_batch.py"), _tuned_environment, _parquet)

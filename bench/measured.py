@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import statistics
 import subprocess
@@ -14,6 +15,9 @@ from pathlib import Path
 import psutil
 
 _SAMPLE_SECONDS = 0.2
+# Of prctl(2).
+_SET_CHILD_SUBREAPER = 36
+_ORPHANS_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,12 @@ class Failed(Exception):
 def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Cost:
     """Run a command to its end; its output goes to `log`. Raises Failed where it does not succeed.
 
-    CPU seconds are the operating system's own account of the ended process and its children
-    (wait4). Memory is sampled five times a second, so a short peak can be missed.
+    CPU seconds are the operating system's own account of the ended process and all that it started
+    (wait4): what outlives its parent, as Spark's Python workers outlive the JVM, becomes a child of
+    this process (PR_SET_CHILD_SUBREAPER) and is waited for too. Memory is sampled five times a second, so a short peak can be missed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    _adopt_orphans()
     with log.open("ab") as out:
         begin = time.monotonic()
         process = subprocess.Popen(
@@ -45,11 +51,33 @@ def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -
         memory = _Memory(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - begin
+        cpu = usage.ru_utime + usage.ru_stime + _cpu_of_orphans()
     process.returncode = os.waitstatus_to_exitcode(status)
     peak = memory.stop()
     if process.returncode:
         raise Failed(f"{' '.join(command)} ended with {process.returncode}; its output is in {log}")
-    return Cost(round(wall, 3), round(usage.ru_utime + usage.ru_stime, 3), round(peak, 1))
+    return Cost(round(wall, 3), round(cpu, 3), round(peak, 1))
+
+
+def _adopt_orphans() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _cpu_of_orphans() -> float:
+    """Of processes whose parent ended first; they end by themselves, for their parent is gone."""
+    cpu, deadline = 0.0, time.monotonic() + _ORPHANS_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            pid, _, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return cpu
+        if pid:
+            cpu += usage.ru_utime + usage.ru_stime
+        else:
+            time.sleep(0.05)
+    raise Failed("A process that a measured command started did not end with it")
 
 
 class _Memory:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from bench.contenders import DUCKDB, OURS, POLARS, TUNED, Workspace, check_gold
+from bench.contenders import (
+    DUCKDB,
+    OURS_BOTH,
+    OURS_C1,
+    POLARS,
+    TUNED_BOTH,
+    TUNED_C1,
+    Contender,
+    Workspace,
+    check_gold,
+)
 from bench.drawing import bars
 from bench.figure import Figure, Goal
 from bench.inputs import write_events
 from bench.measured import Cost, cost_of, median, spread
 from bench.sizes import Sizes
 
-_ALL = (OURS, TUNED, DUCKDB, POLARS)
+_OURS, _TUNED = (OURS_C1, OURS_BOTH), (TUNED_C1, TUNED_BOTH)
+_ALL = (*_OURS, *_TUNED, DUCKDB, POLARS)
 
 
 def measure(sizes: Sizes, folder: Path) -> list[Figure]:
@@ -36,6 +47,14 @@ def measure(sizes: Sizes, folder: Path) -> list[Figure]:
     return [_figure(found)]
 
 
+def _best(some: Sequence[Contender], seen: Mapping[str, float]) -> float:
+    return min(seen[one.name] for one in some)
+
+
+def _most_cpu(rows: int) -> float:
+    return 0.75 if rows < 5_000_000 else 0.6
+
+
 def _figure(found: Mapping[int, Mapping[str, list[Cost]]]) -> Figure:
     rows, told, goals = [], [], []
     rates: dict[str, dict[str, list[float]]] = {one.name: {} for one in _ALL}
@@ -53,12 +72,16 @@ def _figure(found: Mapping[int, Mapping[str, list[Cost]]]) -> Figure:
                     f"{max(cost.peak_mb for cost in some):,.0f}",
                 ]
             )
-        of_tuned = wall[TUNED.name] / wall[OURS.name]
+        cpu = {name: median([cost.cpu for cost in some]) for name, some in costs.items()}
+        # Each at its own best: which of the JVM's compilers serves it is its author's to find.
+        of_wall, of_cpu = (_best(_OURS, seen) / _best(_TUNED, seen) for seen in (wall, cpu))
         told.append(
-            f"{size:,} rows: tidemark does {of_tuned:.2f} of tuned's "
-            f"rows/s, 1/{wall[OURS.name] / wall[DUCKDB.name]:.1f} of DuckDB's."
+            f"{size:,} rows, each at its best: tidemark takes {of_cpu:.2f} of tuned's CPU seconds "
+            f"and {of_wall:.2f} of its time, {_best(_OURS, wall) / wall[DUCKDB.name]:.1f} times "
+            "DuckDB's."
         )
-        goals.append(Goal(f"{size:,} rows: rows/s, tidemark / tuned", of_tuned, 0.9, True))
+        goals.append(Goal(f"{size:,} rows: CPU s, tidemark / tuned", of_cpu, _most_cpu(size)))
+        goals.append(Goal(f"{size:,} rows: wall s, tidemark / tuned", of_wall, 1.0))
     numbers = {
         str(size): {name: [vars(cost) for cost in some] for name, some in costs.items()}
         for size, costs in found.items()

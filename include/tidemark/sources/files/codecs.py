@@ -14,15 +14,14 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
-import pyarrow as pa
-
 _CHUNK = 8 * 1024 * 1024
 # Ends of names whose packing nothing here reads.
 _NOT_READ = (".snappy", ".lzo", ".sz", ".xz", ".br", ".zip", ".7z", ".tar", ".tgz", ".z")
 _ARROW = {".zst": "zstd", ".lz4": "lz4"}
 PACKED = (".gz", ".bz2", ".deflate", *_ARROW)
 # What the readers say of bytes that are not packed as the name says, or end too early.
-FAULTS = (gzip.BadGzipFile, EOFError, zlib.error, OSError, pa.ArrowInvalid)
+# ValueError: Arrow's.
+FAULTS = (gzip.BadGzipFile, EOFError, zlib.error, OSError, ValueError)
 
 
 def is_packed(place: str) -> bool:
@@ -56,6 +55,9 @@ def _opened(name: str, packed: io.RawIOBase) -> BinaryIO:
         return cast(BinaryIO, bz2.BZ2File(buffered))
     if name.endswith(".deflate"):
         return cast(BinaryIO, io.BufferedReader(_Inflated(cast(BinaryIO, buffered)), _CHUNK))
+    # Loaded where it is needed: a Dag file reads this module too.
+    import pyarrow as pa
+
     codec: Any = next(codec for ending, codec in _ARROW.items() if name.endswith(ending))
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(buffered, "r"), codec))
 

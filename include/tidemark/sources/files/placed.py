@@ -22,7 +22,6 @@ from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.lines import read_lines
 from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.pattern import fixed_folder
-from tidemark.sources.files.slices import changed_while_read, file_slices
 from tidemark.sources.files.unread import same_place, source_files, unread_files
 from tidemark.sources.source import OriginColumn, PlacedSource, Reading, Slice
 from tidemark.storage.files import FileFacts, list_files, stat_files
@@ -81,6 +80,9 @@ class PlacedFiles(PlacedSource):
         return batch_files.repeated_reading(*self._slice(ingest, batch), committed)
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        # Arrow takes a tenth of a second to load, which a Dag file has not.
+        from tidemark.sources.files.slices import changed_while_read, file_slices
+
         files, facts = self._slice(ingest, batch)
         listed = {file.uri: reading.seen.get(file.uri, file.modified_ms) for file in files}
         # One that is gone has a slice too, which says so when it is read.

@@ -173,7 +173,7 @@ def _detail(judged: DataFrame, unique: Unique, origin: Origin) -> Column:
     # No batch in it: the same batch repeated must say the same.
     value = F.col(f"`{unique.by}`")
     # Bytes need not be text, and no reader could show such a detail.
-    is_binary = isinstance(judged.schema[unique.by].dataType, T.BinaryType)
+    is_binary = isinstance(judged.select(value).schema[0].dataType, T.BinaryType)
     text = F.hex(value) if is_binary else value.cast("string")
     found = F.substring(text, 1, _SHOWN)
     time = F.translate(F.col("_repeats.event_time").cast("string"), " ", "T")
