@@ -39,7 +39,8 @@ def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -
 
     CPU seconds are the operating system's own account of the ended process and all that it started
     (wait4): what outlives its parent, as Spark's Python workers outlive the JVM, becomes a child of
-    this process (PR_SET_CHILD_SUBREAPER) and is waited for too. Memory is sampled five times a second, so a short peak can be missed.
+    this process (PR_SET_CHILD_SUBREAPER) and is waited for too. Memory is sampled five times a
+    second, so a short peak can be missed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     _adopt_orphans()
