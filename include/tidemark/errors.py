@@ -187,6 +187,13 @@ class RunFailed(TidemarkError):
     retry_can_help: ClassVar[bool] = True
 
 
+class ExpressionFailed(TidemarkError):
+    """An expression of the pipeline's file failed in the engine; its own words come first, whole.
+
+    A retry cannot help: the same rows fail again.
+    """
+
+
 class LeaseHeld(TidemarkError):
     """Another run works on the pipeline; the message says who, where and until when."""
 

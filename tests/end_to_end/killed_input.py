@@ -58,6 +58,12 @@ def content(keep: bool = False, **columns: str) -> dict[str, Any]:
     return clicks(source=source, watermark=watermark, tables=TABLES, **kept)
 
 
+def with_measure(table: str, **measures: str) -> dict[str, Any]:
+    """The content with other measures of a table."""
+    changed = TABLES[table] | {"measures": TABLES[table]["measures"] | measures}
+    return content() | {"tables": TABLES | {table: changed}}
+
+
 def row(hour: int, minute: int, key: str | None, amount: int | str, **more: Any) -> dict[str, Any]:
     at = DAY + timedelta(hours=hour, minutes=minute)
     return {"at": at.isoformat(), "key": key, "amount": amount} | more

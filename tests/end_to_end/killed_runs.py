@@ -29,6 +29,7 @@ from tests.end_to_end.killed_input import (
     land_with_column,
     land_with_expectation,
     nothing,
+    with_measure,
 )
 from tests.kit.running import JobEnd, Place, accept_changed_file, run_job, start_job
 from tidemark.runs.results.result import RunResult
@@ -88,6 +89,7 @@ COMPACTION = Scenario("a compaction", "second", nothing, job="compact")
 LOOK = Scenario(
     "a run that finds nothing new", "second", nothing, job="look", arguments=scheduled(MORNING)
 )
+CORRECTED = Scenario("a run that corrects a measure of a first batch", "begun", nothing)
 UNRECORDED = Scenario("a run after one killed before it was recorded", "unrecorded", nothing)
 
 
@@ -157,6 +159,12 @@ class States:
             self.undisturbed(SECOND)
         elif base == "started":
             finish(self.begin(FIRST), "run-1")
+            self._keep(base)
+        elif base == "begun":
+            place = self.begin(FIRST)
+            place.content = with_measure("updated", amount="try_sum(amount)")
+            left = Kill("windows of the stream", "before", FIRST, "/updated/changes")
+            kill(place, left, "killed-begun")
             self._keep(base)
         else:
             point = {"left": "rejected rows", "unrecorded": "run recorded"}[base]

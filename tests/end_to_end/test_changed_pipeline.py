@@ -201,12 +201,12 @@ def test_a_table_under_a_new_name_begins_with_bronze(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.long
-def test_a_batch_of_ingest_that_was_left_ends_by_the_contract_that_planned_it(
+def test_a_batch_of_ingest_that_bronze_holds_ends_by_the_contract_that_planned_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1), row(None)])
-    with killed("before", "accepted rows"):
+    with killed("after", "accepted rows"):
         assert run_warm(spark, place, "failed").error is not None
     place.content = changed("source", "columns", "amount", to="long not null")
     succeed(spark, place, "finishes")
@@ -219,20 +219,35 @@ def test_a_batch_of_ingest_that_was_left_ends_by_the_contract_that_planned_it(
     assert all(one is not None and one.is_of(place.pipeline) for one in contracts(place))
 
 
-@pytest.mark.long
-def test_a_batch_of_a_table_that_was_left_ends_by_the_contract_that_planned_it(
+def test_a_batch_of_ingest_of_which_nothing_was_committed_takes_the_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = Place(tmp_path, content())
+    place.land("1.json", [row(1), row(None)])
+    with killed("before", "accepted rows"):
+        assert run_warm(spark, place, "failed").error is not None
+    place.content = changed("source", "columns", "amount", to="long not null")
+    succeed(spark, place, "takes")
+    assert [one["amount"] for one in place.bronze().to_pylist()] == [1]
+    assert place.rejects().num_rows == 1
+    assert all(one is not None and one.is_of(place.pipeline) for one in contracts(place))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("side", "takes"), [("before", True), ("after", False)])
+def test_a_batch_of_a_table_ends_by_the_contract_that_planned_it_once_changes_hold_it(
+    spark: SparkSession, tmp_path: Path, side: str, takes: bool
+) -> None:
+    place = Place(tmp_path, content())
     place.land("1.json", [row(1), row(2, at="2026-03-01T10:30:00Z")])
-    with killed("before", "windows of the stream"):
+    with killed(side, "windows of the stream"):
         assert run_warm(spark, place, "failed").error is not None
     place.content = clicks() | content() | {"watermark": {"delay": "1 minute"}}
-    first = succeed(spark, place, "finishes").tables["per_10m"].watermark_after_ms
+    first = succeed(spark, place, "first").tables["per_10m"].watermark_after_ms
     place.land("2.json", [row(4, at="2026-03-01T10:30:30Z")])
-    second = succeed(spark, place, "takes").tables["per_10m"].watermark_after_ms
-    # 10:30 less ten minutes, then 10:30:30 less one.
-    assert second - first == 570_000
+    second = succeed(spark, place, "second").tables["per_10m"].watermark_after_ms
+    # 10:30 less ten minutes or one, then 10:30:30 less one.
+    assert second - first == (30_000 if takes else 570_000)
     assert sorted(one["amount"] for one in place.gold().to_pylist()) == [1, 6]
 
 
@@ -241,6 +256,8 @@ def test_a_refused_change_is_refused_before_a_batch_that_was_left_is_touched(
 ) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1, 100)])
+    succeed(spark, place, "first")
+    place.land("2.json", [row(2, 200)])
     with killed("before", "windows of the stream"):
         assert run_warm(spark, place, "failed").error is not None
     before = files_of(place)
@@ -249,7 +266,40 @@ def test_a_refused_change_is_refused_before_a_batch_that_was_left_is_touched(
     assert files_of(place) == before
     place.content = content()
     succeed(spark, place, "as it was")
-    assert [(one["amount"], one["size"]) for one in place.gold().to_pylist()] == [(1, 100)]
+    assert [(one["amount"], one["size"]) for one in place.gold().to_pylist()] == [(3, 300)]
+
+
+MOST = 2**63 - 1
+
+
+def test_a_measure_that_fails_in_the_first_batch_is_told_and_its_correction_taken(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, content())
+    place.land("1.json", [row(MOST, 7), row(MOST, 8)])
+    error = run_warm(spark, place, "fails").error
+    assert error is not None
+    assert (error.type, error.retry_can_help) == ("ExpressionFailed", False)
+    assert error.message.startswith("[ARITHMETIC_OVERFLOW]")
+    assert "The query clicks.per_10m failed" in error.message
+    # Its state has other columns, and its table the same.
+    place.content = content(measures=MEASURES | {"amount": "try_sum(amount)"})
+    succeed(spark, place, "corrected")
+    assert [(one["amount"], one["size"]) for one in place.gold().to_pylist()] == [(None, 15)]
+
+
+def test_a_measure_that_fails_where_late_windows_are_computed_again_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, content())
+    place.land("1.json", [row(MOST), row(1, at="2026-03-01T12:00:00Z")])
+    succeed(spark, place, "first")
+    place.land("2.json", [row(MOST)])
+    error = run_warm(spark, place, "late").error
+    assert error is not None
+    assert (error.type, error.retry_can_help) == ("ExpressionFailed", False)
+    assert error.message.startswith("[ARITHMETIC_OVERFLOW]")
+    assert "Gold is as it was" in error.message
 
 
 def contracts(place: Place) -> tuple[Any, Any]:

@@ -66,6 +66,18 @@ def plan(place: Place, query: str, batch: int, committed: bool) -> None:
         (folder / log / str(batch)).touch()
 
 
+def commit(place: Place, table: str, query: str, batch: int) -> None:
+    """A table that holds something of a query's batch, and the checkpoint that says which it is."""
+    name_query(place, query)
+    named = CommitProperties(app_transactions=[Transaction(query, batch)])
+    write_deltalake(table, pa.table({"x": [1]}), mode="append", commit_properties=named)
+
+
+def name_query(place: Place, query: str) -> None:
+    folder = Path(place.places.contract(query, 1).removesuffix(".contract.json"))
+    (folder / "metadata").write_text(f'{{"id":"{query}"}}')
+
+
 def plan_all(place: Place) -> None:
     for query in ("ingest", "per_10m"):
         plan(place, query, 0, committed=True)
@@ -138,6 +150,7 @@ def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(plac
     started(place)
     plan_all(place)
     plan(place, "per_10m", 1, committed=False)
+    commit(place, place.places.changes("per_10m"), "per_10m", 1)
     before = place.pipeline
     admitted = started(place, longer("1 hour"))
     assert admitted.pipeline.model_dump_json() == before.model_dump_json()
@@ -146,6 +159,59 @@ def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(plac
     plan(place, "per_10m", 1, committed=True)
     assert started(place).pipeline == place.pipeline
     assert not compare_contracts(place.pipeline, place.settings).differences
+
+
+def test_a_change_is_taken_with_a_batch_that_was_left_before_a_table_held_it(place: Place) -> None:
+    started(place)
+    plan_all(place)
+    commit(place, place.places.changes("per_10m"), "per_10m", 0)
+    plan(place, "per_10m", 1, committed=False)
+    assert started(place, longer("1 hour")).pipeline == place.pipeline
+    assert not compare_contracts(place.pipeline, place.settings).differences
+
+
+@pytest.mark.parametrize("table", ["bronze", "rejects"])
+@pytest.mark.parametrize(("held", "takes"), [(0, True), (1, False)])
+def test_a_batch_of_ingest_is_bound_by_what_either_table_holds_of_it(
+    place: Place, table: str, held: int, takes: bool
+) -> None:
+    started(place)
+    plan_all(place)
+    commit(place, getattr(place.places, table), "ingest", held)
+    plan(place, "ingest", 1, committed=False)
+    before = place.pipeline
+    source = content()["source"] | {"unknown_fields": "reject"}
+    admitted = started(place, content(source=source))
+    expected = place.pipeline if takes else before
+    assert admitted.pipeline.source.unknown_fields == expected.source.unknown_fields
+
+
+def test_a_query_that_committed_nothing_takes_other_measures_and_loses_its_state(
+    place: Place,
+) -> None:
+    started(place)
+    plan(place, "ingest", 0, committed=True)
+    plan(place, "per_10m", 0, committed=False)
+    name_query(place, "per_10m")
+    state = Path(place.places.query_checkpoint("per_10m", 1)) / "state/0/_metadata/schema"
+    state.parent.mkdir(parents=True)
+    state.touch()
+    admitted = started(place, content(SWAPPED))
+    assert admitted.pipeline == place.pipeline
+    assert "amount, events: safe. No batch of the query was committed" in admitted.messages[0]
+    assert not state.exists()
+    contract = read_contract(place.places.contract("per_10m", 1), {})
+    assert contract is not None
+    assert [one.name for one in contract.measures] == list(SWAPPED)
+
+
+def test_a_query_whose_first_batch_a_table_holds_is_refused_other_measures(place: Place) -> None:
+    started(place)
+    plan(place, "ingest", 0, committed=True)
+    plan(place, "per_10m", 0, committed=False)
+    commit(place, place.places.changes("per_10m"), "per_10m", 0)
+    with pytest.raises(PipelineChanged, match="needs a new generation"):
+        started(place, content(SWAPPED))
 
 
 def test_a_batch_that_the_change_does_not_concern_needs_no_run_of_its_own(place: Place) -> None:

@@ -240,3 +240,15 @@ def test_what_the_engine_has_moved_of_trying_is_named(spark: SparkSession) -> No
         tried_in(spark, (*CALLED, moved))
     assert moved.summary in str(raised.value)
     assert "`derive`" in str(raised.value)
+
+
+def test_errors_of_the_engine_are_told_and_logged_as_before_once_details_were_asked_for(
+    spark: SparkSession,
+) -> None:
+    from pyspark.errors import ArithmeticException
+    from pyspark.logger import PySparkLogger
+
+    details(rows_of(spark, (0,)), source_of(q="100 / n"))
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        rows_of(spark, (0,)).selectExpr("100 / n").collect()
+    assert not PySparkLogger.getLogger("SQLQueryContextLogger").disabled

@@ -6,7 +6,6 @@ engine says of a failure is asked for few of them: the engine tells it for one r
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
@@ -15,6 +14,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -162,7 +162,8 @@ def _said_of(row: DataFrame, source: Source, name: str) -> str | None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """PySpark logs each error that it raises, with the engine's whole stack."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    # By PySpark: a logger of this name that Python made would fail on what PySpark gives it.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
         yield

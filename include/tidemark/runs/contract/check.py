@@ -4,9 +4,11 @@ The life of a change:
 1. nothing has run yet, or nothing differs: the run goes on;
 2. a difference that is refused, or that nobody has accepted yet (`accept.py`): the run ends
    before it writes anything (PipelineChanged);
-3. a query left a batch uncommitted and its contract differs: this whole run is one of the content
-   that was recorded, so that the batch ends as it was begun; the next run takes the change;
-4. else the new contract is recorded, before the first batch that runs by it.
+3. a query left a batch of which tables hold something already, and its contract differs: this whole
+   run is one of the content that was recorded, so that the batch ends as it was begun; the next run
+   takes the change;
+4. else the new contract is recorded, before the first batch that runs by it: also before one that
+   was left with nothing committed. A content that made it fail would make it fail again.
 Killed anywhere, the next run decides anew, from the same files: while a batch is left, nothing is
 recorded. Where only some contracts were written, no query ran by them yet.
 """
@@ -19,6 +21,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineChanged, TidemarkError
 from tidemark.gold.retention import expired_dates, rows_of_dates
 from tidemark.pipeline.difference import ChangeVerdict, Difference
@@ -28,8 +31,10 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
 from tidemark.runs.contract.contract import AcceptedChange, Contract, write_contract
 from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
+from tidemark.runs.contract.left import left_begun, never_committed
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.file_place import FilePlace
 from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 10
@@ -39,7 +44,8 @@ _MOST_SHOWN = 10
 class Comparison:
     """A pipeline's file beside what its queries were started with.
 
-    `unfinished` are the queries that left a batch which differs from what the file asks for.
+    `unfinished` are the queries whose tables hold part of a batch that was not committed, and which
+    differ from what the file asks for.
     """
 
     queries: tuple[RecordedQuery, ...]
@@ -62,6 +68,7 @@ class Admitted:
 
 def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
     """Compare without writing anything; of an unchanged pipeline one small file a query is read."""
+    warehouse = Warehouse.of(pipeline.name, settings)
     queries: list[RecordedQuery] = []
     found: list[Difference] = []
     unfinished: list[RecordedQuery] = []
@@ -73,8 +80,10 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
             queries.append(replace(query, recorded=None))
             continue
         queries.append(query)
+        if changes and never_committed(query, warehouse):
+            changes = tuple(_of_nothing(one) for one in changes)
         found.extend(changes)
-        if changes and query.checkpoint.restart_case().startswith("repeats"):
+        if changes and left_begun(query, warehouse):
             unfinished.append(query)
     return Comparison(tuple(queries), tuple(found), tuple(unfinished))
 
@@ -108,6 +117,8 @@ def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
     """Record the contracts behind the warehouse's fence, once the tables are there and before the
     first batch. Repeatable."""
     for query in admitted.to_record:
+        if query.recorded is not None and never_committed(query, warehouse):
+            _remove_state(query, warehouse)
         contract = query.asked
         if query.recorded is not None:
             # Settings stay what they were with the first batch, whatever is asked for now.
@@ -124,6 +135,24 @@ def _taken(recorded: Contract, asked: Contract) -> tuple[AcceptedChange, ...]:
     found = contract_differences(recorded, asked)
     now = (one for one in recorded.accepted if any(one.is_of(change) for change in found))
     return (*recorded.taken, *now)
+
+
+@commit_point(
+    "state of a query that committed nothing removed",
+    after_a_kill="before and after: its first batch is repeated, and makes its state anew",
+)
+def _remove_state(query: RecordedQuery, warehouse: Warehouse) -> None:
+    """The engine compares a changed query with the columns of state that the old one planned."""
+    checkpoint = query.checkpoint
+    state = FilePlace(checkpoint.uri, checkpoint.options, warehouse.fence).folder("state")
+    state.remove_files(list(state.files()))
+
+
+def _of_nothing(found: Difference) -> Difference:
+    if not found.refused:
+        return found
+    reason = "No batch of the query was committed, so that its state and its table hold nothing"
+    return replace(found, verdict=ChangeVerdict.SAFE, reason=reason)
 
 
 def contract_refusal(

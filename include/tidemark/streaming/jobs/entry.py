@@ -134,11 +134,21 @@ def instant_argument(text: str) -> datetime:
 
 def reported(failure: Exception, progress: Progress) -> RunError:
     """Say what went wrong; an error that nobody foresaw with its whole traceback."""
-    if not isinstance(failure, TidemarkError):
+    told = failure if isinstance(failure, TidemarkError) else _of_expression(failure)
+    if told is None:
         traceback.print_exception(failure, file=progress.out)
-    error = RunError.of(failure)
+    error = RunError.of(told or failure)
     progress.say(f"failed: {error.type}: {error.message}")
     return error
+
+
+def _of_expression(failure: Exception) -> TidemarkError | None:
+    """A batch query of ours that failed on an expression; PySpark is there once one was run."""
+    if "pyspark" not in sys.modules:
+        return None
+    from tidemark.streaming.expression_errors import expression_failure
+
+    return expression_failure(failure, "Gold is as it was.")
 
 
 def takeover_text(taken: TakenFrom | None) -> str | None:

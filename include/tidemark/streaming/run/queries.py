@@ -17,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tidemark.commit_point import commit_point
 from tidemark.errors import DataDamaged, RunFailed, TidemarkError
 from tidemark.storage.delta.damage import damage_of
+from tidemark.streaming.expression_errors import expression_failure
 
 _MESSAGE_LENGTH, _CAUSE_LENGTH = 2_000, 1_000
 
@@ -26,7 +27,7 @@ class Running:
     """A started query, and the error of the batch that stopped it."""
 
     query: StreamingQuery
-    errors: list[TidemarkError] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
 
 
 @commit_point(
@@ -37,12 +38,12 @@ class Running:
 )
 def start_query(writer: DataStreamWriter, write: Callable[[DataFrame, int], None]) -> Running:
     """Start a query that reads what is there now, batch by batch, and then ends by itself."""
-    errors: list[TidemarkError] = []
+    errors: list[Exception] = []
 
     def keep_error(rows: DataFrame, batch: int) -> None:
         try:
             write(rows, batch)
-        except TidemarkError as error:
+        except (TidemarkError, PySparkException) as error:
             errors.append(error)
             raise
 
@@ -60,10 +61,30 @@ def _end_of(running: Running) -> TidemarkError | None:
     try:
         running.query.awaitTermination()
     except PySparkException as error:
-        failure = _failure(running.query.name, error)
-        failure.__cause__ = error
-        return running.errors[0] if running.errors else failure
+        return _told(running, error)
     return None
+
+
+def _told(running: Running, error: Exception) -> TidemarkError:
+    """The error of the batch, where it is one of ours or of an expression; else the engine's."""
+    first = running.errors[0] if running.errors else error
+    if isinstance(first, TidemarkError):
+        return first
+    happened = _head(running.query.name)
+    failure: TidemarkError = (
+        expression_failure(first, happened)
+        or expression_failure(error, happened)
+        or _failure(running.query.name, error)
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _head(query: str) -> str:
+    return (
+        f"The query {query} failed. What was committed before stays; the next run repeats the "
+        "batch that failed."
+    )
 
 
 def _failure(query: str, error: Exception) -> TidemarkError:
@@ -76,10 +97,7 @@ def _failure(query: str, error: Exception) -> TidemarkError:
         text = f"{text[:_MESSAGE_LENGTH]} … (the driver's log holds the rest)"
     if cause and cause not in text:
         text = f"{text.rstrip()}\n{cause}"
-    head = (
-        f"The query {query} failed. What was committed before stays; the next run repeats the "
-        "batch that failed."
-    )
+    head = _head(query)
     if damage := damage_of(RuntimeError(cause or text)):
         return DataDamaged(f"{head} {damage}")
     return RunFailed(f"{head} The engine says: {text}")

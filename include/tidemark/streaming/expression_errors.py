@@ -1,0 +1,62 @@
+"""Errors of the engine that an expression of the pipeline file made: no retry will help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.errors import (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    PySparkException,
+)
+
+from tidemark.errors import ExpressionFailed
+
+# By the SQL standard the first two characters: an error in the data, and in the statement.
+_OF_DATA, _OF_STATEMENT = "22", "42"
+# Tables and files that are not there have states of the same class.
+_NOT_OF_AN_EXPRESSION = ("DELTA_", "PATH_", "TABLE_", "FILE_", "STATE_STORE_", "STREAMING_")
+# Raised by Java itself too, and have no state then.
+_ARITHMETIC = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+)
+
+
+def expression_failure(error: BaseException, happened: str) -> ExpressionFailed | None:
+    """The same error as one of an expression, the engine's words first and whole; None where it is
+    another. `happened` says what failed, and in which state things are."""
+    for cause in _causes(error):
+        if isinstance(cause, PySparkException) and _is_of_expression(cause):
+            return ExpressionFailed(
+                f"{_said(cause)}\n{happened} Starting again does not help. Correct the expression "
+                "in the pipeline's file: `tidemark validate` says whether its tables can follow."
+            )
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+
+
+def _is_of_expression(error: PySparkException) -> bool:
+    state, condition = error.getSqlState(), error.getCondition() or ""
+    if state is None:
+        return isinstance(error, _ARITHMETIC)
+    of_statement = state.startswith(_OF_STATEMENT)
+    return state.startswith(_OF_DATA) or (
+        of_statement and not condition.startswith(_NOT_OF_AN_EXPRESSION)
+    )
+
+
+def _said(error: PySparkException) -> str:
+    fragments = [context.fragment() for context in error.getQueryContext()]
+    where = "".join(f"\nin `{fragment}`" for fragment in fragments if fragment)
+    return f"{error.getMessage() or error}{where}"
