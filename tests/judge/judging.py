@@ -20,6 +20,7 @@ BATCH_TIME = datetime(2026, 11, 18, 11, 6, 40, tzinfo=UTC)
 def pipeline_of(
     columns: Mapping[str, Any],
     unknown_fields: str = "keep",
+    derive: Mapping[str, str] | None = None,
     keep: str | None = None,
     **event_time: Any,
 ) -> Pipeline:
@@ -28,6 +29,7 @@ def pipeline_of(
         "files": "landing/*.json*",
         "columns": {"at": "timestamp", **columns},
         "event_time": {"column": "at", **event_time},
+        "derive": dict(derive or {}),
         "unknown_fields": unknown_fields,
     }
     table = {"window": {"length": "10 minutes"}, "measures": {"rows_seen": "count(*)"}}

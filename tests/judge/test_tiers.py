@@ -124,7 +124,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     }
     unknown = draw(st.sampled_from(["keep", "keep", "ignore", "reject"]))
     keep = draw(st.sampled_from([None, "3650 days"]))
-    return pipeline_of(columns, unknown, keep, **draw(st.sampled_from(TIMES)))
+    return pipeline_of(columns, unknown, keep=keep, **draw(st.sampled_from(TIMES)))
 
 
 @st.composite

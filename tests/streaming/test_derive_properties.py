@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.streaming.judging import pipeline_of
+from tests.judge.judging import pipeline_of
 
 from tidemark.pipeline.model import Source
 
