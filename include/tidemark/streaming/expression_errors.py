@@ -16,8 +16,9 @@ from tidemark.errors import ExpressionFailed
 
 # By the SQL standard the first two characters: an error in the data, and in the statement.
 _OF_DATA, _OF_STATEMENT = "22", "42"
-# Tables and files that are not there have states of the same class.
+# The same class has files and tables that are not there, and what one may not do.
 _NOT_OF_AN_EXPRESSION = ("DELTA_", "PATH_", "TABLE_", "FILE_", "STATE_STORE_", "STREAMING_")
+_OF_PLACES = ("42K03", "42P01", "42501")
 # Raised by Java itself too, and have no state then.
 _ARITHMETIC = (
     ArithmeticException,
@@ -50,10 +51,9 @@ def _is_of_expression(error: PySparkException) -> bool:
     state, condition = error.getSqlState(), error.getCondition() or ""
     if state is None:
         return isinstance(error, _ARITHMETIC)
-    of_statement = state.startswith(_OF_STATEMENT)
-    return state.startswith(_OF_DATA) or (
-        of_statement and not condition.startswith(_NOT_OF_AN_EXPRESSION)
-    )
+    if state in _OF_PLACES or condition.startswith(_NOT_OF_AN_EXPRESSION):
+        return False
+    return state.startswith((_OF_DATA, _OF_STATEMENT))
 
 
 def _said(error: PySparkException) -> str:
