@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.judge.judging import pipeline_of
 
+from tests.judge.judging import pipeline_of
 from tidemark.errors import EngineChanged
 from tidemark.pipeline.model import Source
 

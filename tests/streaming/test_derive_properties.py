@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.judge.judging import pipeline_of
 
+from tests.judge.judging import pipeline_of
 from tidemark.pipeline.model import Source
 
 if TYPE_CHECKING:
