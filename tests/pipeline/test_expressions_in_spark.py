@@ -164,8 +164,8 @@ def test_the_list_of_functions_is_that_of_spark(spark: SparkSession) -> None:
 
 
 def test_the_examples_of_sparks_own_documentation_are_accepted(spark: SparkSession) -> None:
-    """`X '1F'` with a space and `>>>` are the ones of Spark's syntax that sqlglot cannot read. Those
-    with a path of Windows hold for another way of writing texts (escapedStringLiterals)."""
+    """`X '1F'` with a space and `>>>` are the ones of Spark's syntax that sqlglot cannot read.
+    Those with a path of Windows hold for another way of writing texts (escapedStringLiterals)."""
     unread = re.compile(r"\bX '|>>>| AS |SystemDrive")
     refused = []
     count = 0
