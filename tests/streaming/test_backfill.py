@@ -29,6 +29,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.storage.delta.notes import as_metadata
+from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -255,6 +256,11 @@ def test_open_windows_are_refused_with_the_frontier_and_the_largest_range(
     assert backfill(spark, place, at(10, 5), at(10, 40)).published_windows == 2
 
 
+def accept_by_hand(place: Place) -> None:
+    """Runs stop at a change of bronze that is not theirs until somebody accepts it."""
+    accept_changes(place.pipeline, place.settings, "accepted", "a correction", "somebody")
+
+
 @pytest.mark.long
 def test_changes_that_wait_for_their_publish_are_not_taken_along(
     spark: SparkSession, tmp_path: Path
@@ -271,6 +277,7 @@ def test_changes_that_wait_for_their_publish_are_not_taken_along(
     for table, files in before.items():
         assert files_below(tmp_path / "clicks" / table) == files
     assert held.tables["per_10m"].changes > gold_state(gold_of(place)).changes
+    accept_by_hand(place)
     succeed(spark, place, "run-3")
     assert backfill(spark, place, at(10), at(10, 40)).published_windows == 2
     assert audit(spark, place).outcome == "equal"
@@ -318,6 +325,7 @@ def test_the_next_run_publishes_what_a_killed_backfill_left(
     correct_bronze(place)
     with killed("before", "gold"):
         assert backfill_warm(spark, place, at(10), at(10, 40)).error
+    accept_by_hand(place)
     succeed(spark, place, "run-2")
     assert revisions(place) == {(10, "a"): (111, "corrected", 1)}
     assert audit(spark, place).outcome == "equal"
@@ -343,6 +351,7 @@ def test_rows_deleted_and_ingested_again_come_to_what_was_right_from_the_start(
     DeltaTable(place.places.bronze).delete("at < '2026-07-01T10:30:00Z'")
     corrected = [event(10, 0, "a", 5), event(10, 12, "new", 6)]
     place.land("again.json", corrected)
+    accept_by_hand(place)
     succeed(spark, place, "run-2")
     # Windows that the corrected rows touch are repaired as late ones; the others still stand.
     assert audit(spark, place).tables["per_10m"].found.only_in_gold == 5
@@ -364,6 +373,7 @@ def test_the_stream_goes_on_as_if_there_had_been_no_backfill(
     filled, plain = places
     for place in places:
         correct_bronze(place)
+        accept_by_hand(place)
     checkpoints = Path(filled.places.folder) / "checkpoints"
     before = files_below(checkpoints)
     backfill(spark, filled, at(10), at(10, 40))
