@@ -15,7 +15,6 @@ from tidemark.pipeline.model import EventTime
 # By format: how many powers of ten more microseconds there are.
 EPOCH_POWERS = {"epoch_seconds": 6, "epoch_millis": 3, "epoch_micros": 0}
 ISO = "iso8601"
-_UTC = ZoneInfo("UTC")
 
 
 def stated_zone(event_time: EventTime) -> ZoneInfo | None:

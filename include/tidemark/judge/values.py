@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Iterator
-from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -115,26 +114,6 @@ def _boolean(part: Any) -> bool | Wrong:
     return part if type(part) is bool else WRONG
 
 
-def _double(part: Any) -> float | Wrong:
-    value = double(part) if type(part) is Number else None
-    return WRONG if value is None else value
-
-
-def _single(part: Any) -> float | Wrong:
-    value = single(part) if type(part) is Number else None
-    return WRONG if value is None else value
-
-
-def _date(part: Any) -> date | Wrong:
-    value = iso_date(part) if type(part) is str else None
-    return WRONG if value is None else value
-
-
-def _timestamp(part: Any) -> int | Wrong:
-    value = iso_micros(part) if type(part) is str else None
-    return WRONG if value is None else value
-
-
 def _binary(part: Any) -> bytes | Wrong:
     """Base64 with its padding, without blanks (RFC 4648)."""
     try:
@@ -143,23 +122,36 @@ def _binary(part: Any) -> bytes | Wrong:
         return WRONG
 
 
-_SIMPLE: dict[str, ReadValue] = {
-    "string": _text,
-    "boolean": _boolean,
-    "double": _double,
-    "float": _single,
-    "date": _date,
-    "timestamp": _timestamp,
-    "binary": _binary,
-}
+def _of_number(read: Callable[[str], Any]) -> ReadValue:
+    """By the text of a number, of which None says that it is no such value."""
+    return _of(Number, read)
+
+
+def _of_text(read: Callable[[str], Any]) -> ReadValue:
+    return _of(str, read)
+
+
+def _of(kind: type[str], read: Callable[[str], Any]) -> ReadValue:
+    def read_part(part: Any) -> Any:
+        value = read(part) if type(part) is kind else None
+        return WRONG if value is None else value
+
+    return read_part
 
 
 def _whole(bits: int) -> ReadValue:
-    def read(part: Any) -> int | Wrong:
-        value = whole_number(part, bits) if type(part) is Number else None
-        return WRONG if value is None else value
+    return _of_number(lambda text: whole_number(text, bits))
 
-    return read
+
+_SIMPLE: dict[str, ReadValue] = {
+    "string": _text,
+    "boolean": _boolean,
+    "double": _of_number(double),
+    "float": _of_number(single),
+    "date": _of_text(iso_date),
+    "timestamp": _of_text(iso_micros),
+    "binary": _binary,
+}
 
 
 def _decimal(kind: DecimalKind) -> ReadValue:

@@ -59,7 +59,6 @@ _FORMS: dict[str, dict[int, tuple[str, str]]] = {
     "Z": {**dict.fromkeys((1, 2, 3), ("offset", "[+-][0-9]{4}"))},
 }
 _FORMS["L"] = _FORMS["M"]
-ZONE_LETTERS = "VzOXxZ"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ a file come out at once, with their places. Build a Pipeline with `load_pipeline
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
@@ -158,7 +159,7 @@ class Unique(_Model):
     )
 
 
-class Source(_Model):
+class Source(_Model, ABC):
     """What an accepted row looks like; where rows come from is for each kind to add."""
 
     columns: dict[ColumnName, Column] = Field(min_length=1)
@@ -180,9 +181,9 @@ class Source(_Model):
     )
 
     @property
+    @abstractmethod
     def told(self) -> str:
         """Where rows come from, as the file says it."""
-        raise NotImplementedError
 
 
 class FilesSource(Source):
@@ -247,7 +248,7 @@ class Window(_Model):
         return self
 
 
-class Table(_Model):
+class Table(_Model, ABC):
     """What the tables of a pipeline have in common, whichever operator makes their rows."""
 
     description: str | None = Field(default=None, description="Becomes the table's comment")
@@ -271,9 +272,9 @@ class Table(_Model):
     )
 
     @property
+    @abstractmethod
     def rows_are(self) -> str:
         """What a row of the table is made of, for people."""
-        raise NotImplementedError
 
     @property
     def names_expectations(self) -> bool:

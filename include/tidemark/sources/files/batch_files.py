@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidemark.checkpoint.log import SourceFile
+from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.source import PartVerdict, Reading
 from tidemark.storage.files import FileFacts
 
 UNREADABLE = "unreadable file"
 CHANGED = "changed file"
-MALFORMED = "malformed"
 
 _LAND_AGAIN = "None of its rows were accepted. To have it read, land it under another name."
 

@@ -42,3 +42,14 @@ def appending(table: DeltaTable, what: str) -> Iterator[None]:
             "another run take the lease over? None of them was appended. Try again: the next run "
             "appends them."
         ) from error
+
+
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in these columns; one that they do not have is null."""
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)

@@ -28,7 +28,7 @@ from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.source_files import is_uri
-from tidemark.storage.delta.append import appending
+from tidemark.storage.delta.append import appending, conformed
 from tidemark.storage.delta.commits import ROWS_ADDED
 from tidemark.storage.delta.notes import Note, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -87,7 +87,7 @@ def write_parquet(
         folders = [f"{name}={_escaped(value)}" for name, value in values.items()]
         path = "/".join([folder, *folders, f"{uuid4()}.parquet"])
         sink = pa.BufferOutputStream()
-        pq.write_table(_conformed(part, stored), sink)
+        pq.write_table(conformed(part, stored), sink)
         data = sink.getvalue()
         uri = f"{place.uri}/{quote(path) if is_uri(place.uri) else path}"
         write_bytes(uri, data.to_pybytes(), place.options)
@@ -117,16 +117,6 @@ def _partitions(
 
 def _escaped(value: str | None) -> str:
     return _NULL_PARTITION if value is None else quote(value, safe=" ")
-
-
-def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        rows[field.name].cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def add_files(

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.sources.source import Reading
+from tidemark.storage.delta.append import conformed
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.judged_slices import LINE
 from tidemark.streaming.schemas import rejects_schema
@@ -45,14 +46,7 @@ def collected_rows(judged: DataFrame, batch: Batch) -> tuple[pa.Table, pa.Table]
 
 def with_rejects_columns(rejected: pa.Table, batch: Batch) -> pa.Table:
     """Rejected lines in all columns of rejects: those that they do not have are null."""
-    schema = to_arrow_schema(rejects_schema(batch.origin), timezone="UTC")
-    columns = [
-        rejected[field.name].cast(field.type)
-        if field.name in rejected.column_names
-        else pa.nulls(rejected.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
+    return conformed(rejected, to_arrow_schema(rejects_schema(batch.origin), timezone="UTC"))
 
 
 def rejected_parts(reading: Reading, batch: Batch) -> pa.Table:

@@ -15,13 +15,9 @@ from tidemark.storage.delta.rows import Rows
 from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.batch_rows import rejected_parts, with_rejects_columns
-from tidemark.streaming.ingest.judged_lines import (
-    FewLines,
-    ManyLines,
-    files_to,
-    judge_lines,
-)
+from tidemark.streaming.ingest.judged_lines import FewLines, files_to, judge_lines
 from tidemark.streaming.ingest.spark_rows import FurtherRows, judge_further
+from tidemark.streaming.ingest.task_files import TaskFiles
 from tidemark.streaming.run.append import WrittenRows, write_rows
 
 
@@ -67,7 +63,7 @@ def _needs_spark(batch: Batch) -> bool:
 
 
 def _plain(
-    batch: Batch, reading: Reading, lines: FewLines | ManyLines, repeated: bool
+    batch: Batch, reading: Reading, lines: FewLines | TaskFiles, repeated: bool
 ) -> JudgedBatch:
     rejected = sum(lines.by_reason.values())
     counts = _rows(lines.lines, lines.lines - rejected, lines.by_reason, reading)
@@ -84,7 +80,7 @@ def _with_further(
     spark: SparkSession,
     batch: Batch,
     reading: Reading,
-    lines: FewLines | ManyLines,
+    lines: FewLines | TaskFiles,
     repeated: bool,
 ) -> JudgedBatch:
     further = judge_further(spark, batch, reading, lines, repeated)
@@ -101,7 +97,7 @@ def _with_further(
 
 
 def _rejected_of_both(
-    batch: Batch, lines: FewLines | ManyLines, further: FurtherRows, verdicts: pa.Table
+    batch: Batch, lines: FewLines | TaskFiles, further: FurtherRows, verdicts: pa.Table
 ) -> pa.Table | WrittenRows:
     if isinstance(lines, FewLines) and isinstance(further.rejected, pa.Table):
         first = _with_verdicts(batch, lines, verdicts)

@@ -17,7 +17,6 @@ from tidemark.errors import LedgerUnbalanced
 from tidemark.sources.source import Slice
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.delta.written_files import WrittenFile
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.crash_mark import judging
@@ -46,25 +45,13 @@ class FewLines:
         return Counter(str(reason) for reason in self.rejected["reason"].to_pylist())
 
 
-@dataclass(frozen=True)
-class ManyLines:
-    """In files that no commit has added: accepted rows (none where they were only counted), and
-    rejected ones."""
-
-    accepted: Sequence[WrittenFile]
-    rejected: Sequence[WrittenFile]
-    lines: int
-    by_reason: Counter[str]
-    unreadable: dict[str, str]
-
-
 def judge_lines(
     spark: SparkSession,
     batch: Batch,
     slices: Sequence[Slice],
     keeps_lines: bool,
     writes_accepted: bool,
-) -> FewLines | ManyLines:
+) -> FewLines | TaskFiles:
     """Judge the lines of all slices.
 
     `keeps_lines`: accepted rows have their line with them, and their files are not bronze's yet.
@@ -95,7 +82,7 @@ def _in_tasks(
     by: BatchRules,
     slices: Sequence[Slice],
     writes_accepted: bool,
-) -> ManyLines:
+) -> TaskFiles:
     folder = f"{batch.number}-{uuid4()}"
     accepted_to = _accepted_to(batch, by, folder) if writes_accepted else None
     rejected_to = files_to(batch.rejects, folder)
@@ -108,11 +95,7 @@ def _in_tasks(
         found = judge_in_tasks(spark, by, slices, accepted_to, rejected_to)
     if writes_accepted and not found.unreadable:
         _check_all(found.lines, sum(file.rows for file in found.accepted), found.by_reason)
-    return _many(found)
-
-
-def _many(found: TaskFiles) -> ManyLines:
-    return ManyLines(found.accepted, found.rejected, found.lines, found.by_reason, found.unreadable)
+    return found
 
 
 def _accepted_to(batch: Batch, by: BatchRules, folder: str) -> FilesTo:

@@ -31,7 +31,8 @@ from tidemark.streaming.ingest.duplicates import (
     with_position,
     without_duplicates,
 )
-from tidemark.streaming.ingest.judged_lines import FewLines, ManyLines
+from tidemark.streaming.ingest.judged_lines import FewLines
+from tidemark.streaming.ingest.task_files import TaskFiles
 from tidemark.streaming.run.append import FEW_ROWS, WrittenRows, write_rows
 from tidemark.streaming.schemas import source_schema
 
@@ -59,7 +60,7 @@ def judge_further(
     spark: SparkSession,
     batch: Batch,
     reading: Reading,
-    lines: FewLines | ManyLines,
+    lines: FewLines | TaskFiles,
     repeated: bool,
 ) -> FurtherRows:
     """Derive, and reject rows that fail on it and rows that repeat others.
@@ -71,7 +72,7 @@ def judge_further(
     def release() -> None:
         for rows in kept:
             rows.unpersist()
-        if isinstance(lines, ManyLines):
+        if isinstance(lines, TaskFiles):
             _remove_lines(batch, lines)
 
     try:
@@ -94,7 +95,7 @@ def judge_further(
         raise
 
 
-def _rows(spark: SparkSession, batch: Batch, lines: FewLines | ManyLines) -> DataFrame:
+def _rows(spark: SparkSession, batch: Batch, lines: FewLines | TaskFiles) -> DataFrame:
     schema = source_schema(batch.pipeline, batch.origin)
     if isinstance(lines, FewLines):
         return spark.createDataFrame(lines.accepted, schema)
@@ -104,7 +105,7 @@ def _rows(spark: SparkSession, batch: Batch, lines: FewLines | ManyLines) -> Dat
     return spark.read.schema(schema).parquet(*files)
 
 
-def _remove_lines(batch: Batch, lines: ManyLines) -> None:
+def _remove_lines(batch: Batch, lines: TaskFiles) -> None:
     """What tasks wrote for Spark to go on with; left behind by a kill, VACUUM removes it."""
     remove_files([_uri(batch, file.path) for file in lines.accepted], batch.bronze.options)
 
@@ -128,7 +129,7 @@ def _with_failures(rows: DataFrame, batch: Batch) -> DataFrame:
 def _of_many(
     batch: Batch,
     judged: DataFrame,
-    lines: ManyLines,
+    lines: TaskFiles,
     repeated: bool,
     kept: list[DataFrame],
     release: Callable[[], None],

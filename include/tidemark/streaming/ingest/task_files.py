@@ -44,8 +44,9 @@ class FilesTo:
 
 @dataclass
 class TaskFiles:
-    """What a task returns: files, counts, parts that cannot be read, and an error that is not a
-    part's own fault."""
+    """What tasks return: files that no commit has added (of accepted rows none where these were
+    only counted), counts, parts that cannot be read, and an error that is not a part's own fault.
+    """
 
     accepted: list[WrittenFile] = field(default_factory=list)
     rejected: list[WrittenFile] = field(default_factory=list)
