@@ -18,6 +18,8 @@ from tests.kit.windows import LENGTH, Windows, at, window
 # Windows on both sides of midnight; the frontier may stand at each of their ends.
 STARTS = [at(23, 30) + LENGTH * n for n in range(8)]
 KEYS = [None, "", "a"]
+# Stands for a measure that cannot be computed.
+FAILS = -1.0
 WINDOW_KEYS = [(start, key) for start in STARTS for key in KEYS]
 
 Key = tuple[datetime, Any]
@@ -48,6 +50,9 @@ class Model:
     def publish(self, changes: dict[Key, tuple[int, float | None]], close: datetime) -> None:
         before, self.close = self.close, max(self.close, close)
         for key, (total, average) in changes.items():
+            if average == FAILS:
+                self.gold.pop(key, None)
+                continue
             old = self.gold.get(key)
             if old is None or (old.total, old.average) != (total, average):
                 corrects = old is not None and key[0] + LENGTH <= before
@@ -64,7 +69,7 @@ steps = st.lists(
         Step,
         changed=st.dictionaries(
             st.sampled_from(WINDOW_KEYS),
-            st.tuples(st.integers(0, 2), st.sampled_from([None, 0.1, 1e9])),
+            st.tuples(st.integers(0, 2), st.sampled_from([None, 0.1, 1e9, FAILS])),
             max_size=6,
         ),
         watermark=st.integers(0, len(STARTS)),
@@ -130,10 +135,18 @@ def append(windows: Windows, run: Step) -> None:
     if run.changed:
         windows.change(
             *[
-                window(start, key=key, total=total, average=average)
+                window(start, key=key, total=total, **measured(average))
                 for (start, key), (total, average) in run.changed.items()
             ]
         )
+
+
+def measured(average: float | None) -> dict[str, Any]:
+    return (
+        {"average": None, "_failure": "average failed"}
+        if average == FAILS
+        else {"average": average}
+    )
 
 
 def highest(held: list[Any]) -> Any:

@@ -11,7 +11,7 @@ from tests.kit.windows import Windows, at, window
 from tidemark.gold.recomputed import KnownRows, differing_rows, known_to_gold
 from tidemark.gold.state import gold_state
 
-COLUMNS = ("window_start", "window_end", "key", "total", "rows")
+COLUMNS = ("window_start", "window_end", "key", "total", "rows", "_failure")
 
 
 def differing(windows: Windows, computed: pa.Table) -> list[tuple[object, ...]]:

@@ -116,7 +116,7 @@ def test_a_missing_column_is_added_with_its_comment_where_columns_may_be_added(
         more={"type": "array", "elementType": "string", "containsNull": True},
         new="long",
     )
-    grown = replace(spec, schema_json=wanted, may_add_columns=True)
+    grown = replace(spec, schema_json=wanted, may_add=None)
     table = ensure_table(place, grown)
     added = json.loads(table.schema().to_json())["fields"][-2:]
     assert added == json.loads(wanted)["fields"][-2:]
@@ -128,7 +128,7 @@ def test_a_column_that_the_pipeline_no_longer_has_stays_where_columns_may_be_add
     spec: TableSpec,
 ) -> None:
     ensure_table(place, spec)
-    fewer = replace(spec, schema_json=columns(day="date", key="string"), may_add_columns=True)
+    fewer = replace(spec, schema_json=columns(day="date", key="string"), may_add=None)
     table = ensure_table(place, fewer)
     assert [field.name for field in table.schema().fields] == ["day", "key", "price", "place", "at"]
     assert table.version() == 0
@@ -142,5 +142,5 @@ def test_a_changed_type_is_a_mismatch_also_where_columns_may_be_added(
         day="date", key="long", price=DECIMAL, place=STRUCT, at="timestamp", new="long"
     )
     with pytest.raises(TableMismatch, match="key: the table has string, the pipeline long"):
-        ensure_table(place, replace(spec, schema_json=wanted, may_add_columns=True))
+        ensure_table(place, replace(spec, schema_json=wanted, may_add=None))
     assert DeltaTable(place.uri).version() == 0

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from tests.kit.running import Place, quiet
 from tests.kit.windows import at
+from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,11 @@ def audit(
     )
     assert result.error is None, result.error
     return result
+
+
+def accept_by_hand(place: Place) -> None:
+    """Runs stop at a change of bronze that is not theirs until somebody accepts it."""
+    accept_changes(place.pipeline, place.settings, "accepted", "a correction", "somebody")
 
 
 def backfill_warm(

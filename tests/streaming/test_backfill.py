@@ -14,6 +14,7 @@ from tests.kit.killed import killed
 from tests.kit.running import Place, query, sorted_rows, succeed
 from tests.kit.windows import at
 from tests.streaming.audits import (
+    accept_by_hand,
     audit,
     backfill,
     backfill_warm,
@@ -29,7 +30,6 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.quality.acceptance import Acceptance
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.storage.delta.notes import as_metadata
-from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -254,11 +254,6 @@ def test_open_windows_are_refused_with_the_frontier_and_the_largest_range(
     assert "--from 2026-07-01T10:05:00Z --to 2026-07-01T10:40:00Z" in error.message
     assert gold_of(place).version() == version
     assert backfill(spark, place, at(10, 5), at(10, 40)).published_windows == 2
-
-
-def accept_by_hand(place: Place) -> None:
-    """Runs stop at a change of bronze that is not theirs until somebody accepts it."""
-    accept_changes(place.pipeline, place.settings, "accepted", "a correction", "somebody")
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """`tidemark status`: how pipelines stand, and what is to be done, on one screen.
 
-Exit codes, the largest of several pipelines: 0 well, working, or not run yet; 20 held, 21 killed,
+Exit codes, the largest of several pipelines: 0 well, working, or not run yet; 19 where gold lacks
+windows of which a measure fails, and all else is well; 20 held, 21 killed,
 22 failed, which the next run sets right; 23 overdue, 24 stopped, 25 an invalid file, 26 unknown,
 where somebody must act.
 """
@@ -38,7 +39,7 @@ def status(
     """Show how pipelines stand: runs, watermark, open windows, late rows, rejects, what to do.
 
     Of one pipeline, also its tables and its last ten runs. Writes nothing and starts nothing. Exits
-    with 0 where nothing is amiss, else from 20 on, by the pipeline that is worst off.
+    with 0 where nothing is amiss, else from 19 on, by the pipeline that is worst off.
     """
     # delta-rs and Arrow, which the other commands do without.
     from tidemark.cli.status_report import print_pipeline, print_status_overview, print_statuses

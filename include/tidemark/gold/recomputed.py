@@ -14,7 +14,7 @@ from tidemark.gold.row_values import dates_predicate, latest, same_value, time_l
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import changes_between, schema_of
+from tidemark.storage.delta.history import FAILURE, changes_between, schema_of
 from tidemark.storage.delta.notes import RecomputedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -38,6 +38,7 @@ def differing_rows(
 ) -> pa.Table:
     """What `changes` has to say after a computation: the rows whose value is not the newest known
     one, and of the known rows that it covered those that are gone, with `rows` 0 and null measures.
+    One that fails and stands nowhere differs.
 
     The newest known value is that in `changes` after what was published, else gold's. Values
     compare as in publish: doubles by a relative 1e-9, all else exactly.
@@ -50,11 +51,11 @@ def differing_rows(
         connection.register("changes", pending)
         connection.execute(latest(operator))
         connection.register("gold", _of_same_dates(gold, recomputed, covered))
-        columns = listed(recomputed.column_names)
+        columns = [name for name in recomputed.column_names if name != FAILURE]
         connection.execute(
             f"""
-            CREATE TEMP TABLE known AS SELECT {columns} FROM latest UNION ALL
-            SELECT {columns} FROM gold r
+            CREATE TEMP TABLE known AS SELECT {listed([*columns, FAILURE])} FROM latest UNION ALL
+            SELECT {listed(columns)}, NULL FROM gold r
             WHERE NOT EXISTS (SELECT 1 FROM latest s WHERE {same_row(operator, "r", "s")})
             """
         )
@@ -62,6 +63,7 @@ def differing_rows(
         sql = f"""
             SELECT r.* FROM recomputed r LEFT JOIN known s ON {same_row(operator, "r", "s")}
             WHERE s."rows" IS NULL OR NOT ({same})
+            OR r."{FAILURE}" IS DISTINCT FROM s."{FAILURE}"
         """
         if covered is not None:
             connection.register("touched", covered.touched)
@@ -104,9 +106,15 @@ def _gone(operator: Operator, columns: list[str], covered: Covered) -> str:
     after_a_kill="before: the next run finds the same windows; after: they do not differ any more",
 )
 def append_recomputed(
-    changes: TablePlace, windows: pa.Table, cause: str, generation: int, run_id: str
+    changes: TablePlace,
+    windows: pa.Table,
+    cause: str,
+    generation: int,
+    run_id: str,
+    batch: int | None = None,
 ) -> None:
-    """One commit of recomputed windows; none where there are none.
+    """One commit of recomputed windows; none where there are none. `batch`: that of the stream
+    which they are left out of.
 
     StorageUnavailable where the lease is taken over after the fence was asked.
     """
@@ -114,18 +122,23 @@ def append_recomputed(
         return
     table = changes.existing()
     changes.fence()
-    rows = rows_of_changes(schema_of(table), windows, cause, generation, run_id)
+    rows = rows_of_changes(schema_of(table), windows, cause, generation, run_id, batch)
     note = RecomputedNote(cause=cause, run=run_id)
     properties = CommitProperties(custom_metadata=as_metadata(note))
     append_rows(table, rows, "recomputed windows", properties)
 
 
 def rows_of_changes(
-    schema: pa.Schema, windows: pa.Table, cause: str, generation: int, run_id: str
+    schema: pa.Schema,
+    windows: pa.Table,
+    cause: str,
+    generation: int,
+    run_id: str,
+    batch: int | None = None,
 ) -> pa.Table:
     """Recomputed windows with what `changes`, whose schema is given, says of each beside its
     value."""
-    constants = {"cause": cause, "generation": generation, "run": run_id, "batch": None}
+    constants = {"cause": cause, "generation": generation, "run": run_id, "batch": batch}
     for name, value in constants.items():
         values = pa.repeat(pa.scalar(value, schema.field(name).type), windows.num_rows)
         windows = windows.append_column(name, values)

@@ -7,7 +7,8 @@ digits.
 A row that gold holds as closed and that differs is corrected. One that gold does not hold was not
 there to be corrected, however late it comes: it is final, of revision 0.
 
-A change with `rows` 0 says that no row of bronze is in it any more: it goes from gold.
+A change with `rows` 0 says that no row of bronze is in it any more, and one with a failure that a
+measure cannot be computed: either goes from gold.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import schema_of
+from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TOLERANCE = "1e-9"
@@ -133,14 +134,15 @@ def _joined(operator: Operator, schema: pa.Schema) -> str:
         for name in (*operator.identity, *operator.values)
     )
     same = same_value(operator.values, schema, "n", "b")
+    goes = f'(n."rows" = 0 OR n."{FAILURE}" IS NOT NULL)'
     return f"""
         CREATE TEMP TABLE joined AS SELECT {taken},
             b."rows" IS NOT NULL AS _known, b.status AS _old_status,
             coalesce(b.revision, 0) AS _old_revision,
-            n."rows" IS NOT NULL AND (b."rows" IS NULL OR NOT ({same})) AS _differs,
-            coalesce(n."rows" = 0, false) AS _gone
+            n."rows" IS NOT NULL AND (b."rows" IS NULL OR {goes} OR NOT ({same})) AS _differs,
+            n."rows" IS NOT NULL AND {goes} AS _gone
         FROM latest n FULL JOIN before b ON {same_row(operator, "n", "b")}
-        WHERE b."rows" IS NOT NULL OR n."rows" > 0
+        WHERE b."rows" IS NOT NULL OR NOT {goes}
     """
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from deltalake import DeltaTable
 
+from tidemark.gold.failing import failing_rows
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.operator import Equation, Operator, listed, same_row
@@ -42,7 +43,10 @@ def of_all(sums: Mapping[int, int]) -> Emitted:
 def _of_changed(
     gold: DeltaTable, changes: DeltaTable, state: GoldState, operator: Operator
 ) -> Emitted:
-    """Each window's rows less those of its emission before, or less gold's for the first one."""
+    """Each window's rows less those of its emission before, or less gold's for the first one.
+
+    Of one that failed gold has no row: less those of its newest failure that was published.
+    """
     row = operator.identity
     with duckdb_in_utc() as connection:
         connection.register("changes", changes_between(changes, state.changes, changes.version()))
@@ -51,16 +55,23 @@ def _of_changed(
         dates = tuple(sorted(day for (day,) in days))
         if not dates:
             return {}
-        known = dataset_of(gold, dates_predicate(dates))
-        connection.register("gold", known)
+        connection.register("gold", dataset_of(gold, dates_predicate(dates)))
+        connection.register("failing", failing_rows(changes, state.generation))
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE failed AS SELECT {listed(row)}, max("rows") AS "rows" FROM failing
+            WHERE cause = 'stream' AND batch NOT IN (SELECT batch FROM emitted) GROUP BY ALL
+            """
+        )
         found = connection.execute(
             f"""
             SELECT batch, sum("rows")::BIGINT, sum(_before)::BIGINT FROM (
                 SELECT c.batch, c."rows", coalesce(
                     lag(c."rows") OVER (PARTITION BY {listed(row, "c")} ORDER BY c.{VERSION}),
-                    g."rows", 0) AS _before
+                    g."rows", f."rows", 0) AS _before
                 FROM emitted c LEFT JOIN (SELECT {listed(row)}, "rows" FROM gold) g
                 ON {same_row(operator, "c", "g")}
+                LEFT JOIN failed f ON {same_row(operator, "c", "f")}
             ) GROUP BY batch
             """
         ).fetchall()

@@ -3,8 +3,9 @@
 A line stands for one batch, or for one computation from bronze. Each kind has its equation:
 - `ingest`: read at the source = appended to bronze + appended to rejects;
 - `stream`, update mode: `rows` of the emitted windows less what they were before = assigned -
-  late; complete mode: `rows` of all windows less those of the batch before = assigned; in append
-  mode a window comes out batches later, so its lines count but have no equation;
+  late - set aside (`gold/failing.py`); complete mode: `rows` of all windows less those of the batch
+  before = assigned - set aside; in append mode a window comes out batches later, so its lines count
+  but have no equation;
 - `late`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that bronze
   holds of them.
 """
@@ -54,6 +55,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("in_bronze", pa.int64()),
     pa.field("difference", pa.int64()),
     pa.field("balanced", pa.bool_()),
+    pa.field("set_aside", pa.int64()),
 ]
 SCHEMA = pa.schema(_FIELDS)
 DESCRIPTION = "Where each row went, batch by batch"
@@ -88,6 +90,7 @@ class LedgerLine:
     windows: int | None = None
     published: int | None = None
     in_bronze: int | None = None
+    set_aside: int | None = None
     expects_late: bool = True
 
     @property
@@ -107,7 +110,8 @@ class LedgerLine:
         if self.emitted is None or self.assigned is None:
             return None
         late = (self.late_assigned or 0) if self.expects_late else 0
-        return self.assigned - late - (self.emitted - (self.emitted_before or 0))
+        expected = self.assigned - late - (self.set_aside or 0)
+        return expected - (self.emitted - (self.emitted_before or 0))
 
 
 # The numbers that stand on one side or the other of an equation, in the order of the columns.
@@ -165,7 +169,7 @@ def _summary(row: Mapping[str, Any]) -> str:
     """A line for people, with its difference."""
     place = f"{row['table']}, " if row["table"] else ""
     batch = f"batch {row['batch']}" if row["batch"] is not None else "recomputed windows"
-    counts = ", ".join(f"{name} {row[name]}" for name in _COUNTS if row[name] is not None)
+    counts = ", ".join(f"{name} {row[name]}" for name in _COUNTS if row.get(name) is not None)
     return f"{place}{row['kind']}, {batch}: {counts}; difference {row['difference']}"
 
 

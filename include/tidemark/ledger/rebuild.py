@@ -18,6 +18,8 @@ from pyarrow.dataset import Dataset
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
+from tidemark.gold.failing import set_aside
+from tidemark.gold.left_out import LeftOut
 from tidemark.gold.publishes import close_before_ms, publishes
 from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
@@ -89,13 +91,17 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     query = str(checkpoint.query_id())
     copied = copied_batches(source.warehouse.batches, source.pipeline.name, query)
     frontier = _frontier(source, name, query)
+    changes, bronze = source.warehouse.changes(name).existing(), source.warehouse.bronze
+    left_out = LeftOut(
+        operator, bronze, bronze.existing(), set_aside(changes, operator, generation)
+    )
     counted = {
         number: counts
         for batch in batches_read(checkpoint, -1, frontier, copied)
         if (number := batch.number) is not None
-        for counts in _counts(source, operator, batch)
+        for counts in _counts(left_out, batch)
     }
-    emitted = _emitted(source.warehouse.changes(name).existing(), operator, generation, query)
+    emitted = _emitted(changes, operator, generation, query)
     for batch in sorted(counted.keys() | emitted.keys()):
         yield stream_line(name, operator, query, batch, counted.get(batch), emitted)
 
@@ -112,14 +118,13 @@ def _frontier(source: Ledgered, name: str, query: str) -> Frontier:
     return close_ms
 
 
-def _counts(source: Ledgered, operator: Operator, batch: BatchRead) -> tuple[BatchCounts, ...]:
+def _counts(left_out: LeftOut, batch: BatchRead) -> tuple[BatchCounts, ...]:
     """None where the log no longer tells which files the batch read."""
-    bronze = source.warehouse.bronze
     try:
-        found = operator.touched(bronze.existing(), bronze, [batch], None, 0)
+        found = left_out.operator.touched(left_out.bronze, left_out.place, [batch], None, 0)
+        return left_out.counted(found.batches)
     except StorageUnavailable:
         return ()
-    return found.batches
 
 
 def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: str) -> Emitted:

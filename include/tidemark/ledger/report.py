@@ -13,7 +13,10 @@ from tidemark.storage.delta.place import TablePlace
 
 _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
-_SUMS = ("read", "accepted", "rejected", "assigned", "late_assigned", "windows", "published")
+_SUMS = (
+    *("read", "accepted", "rejected", "assigned", "late_assigned", "set_aside"),
+    *("windows", "published"),
+)
 _LINE = ("run", "table", "kind", "batch", "account", "difference")
 
 _NAME = r"{(\w+)}"
@@ -42,6 +45,8 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
     with duckdb.connect() as connection:
         connection.register("ledger", dataset_of(table, predicate))
         connection.execute(f"CREATE TEMP TABLE lines AS SELECT * FROM ledger WHERE {predicate}")
+        # A ledger that no run of this version has written yet lacks it.
+        connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS set_aside BIGINT")
         ((count, checked, wrong),) = connection.execute(_VERDICT).fetchall()
         totals = tuple(connection.execute(_totals()).fetchall())
         newest = tuple(connection.execute(_newest(), [last]).fetchall())
@@ -61,7 +66,7 @@ def _totals() -> str:
     return f"""
         SELECT "table", kind, lines, CASE
             WHEN kind = 'ingest' THEN {_INGEST}
-            WHEN kind = 'stream' THEN {_words("{assigned} assigned, {late_assigned} late")}
+            WHEN kind = 'stream' THEN {_STREAM} || {_ASIDE}
             ELSE {_words("{windows} windows, {published} rows")} END
         FROM (SELECT kind, "table", count(*) AS lines, {sums} FROM lines GROUP BY ALL)
         ORDER BY "table" NULLS FIRST, kind
@@ -78,8 +83,8 @@ def _newest() -> str:
             WHEN kind = 'ingest' THEN {_INGEST}
             WHEN kind <> 'stream'
             THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
-            WHEN emitted IS NULL THEN {_words("{assigned} assigned, {late_assigned} late")}
-            ELSE {_words(emitted)} END, difference
+            WHEN emitted IS NULL THEN {_STREAM} || {_ASIDE}
+            ELSE {_words(emitted)} || {_ASIDE} END, difference
         FROM lines
         ORDER BY scheduled_at DESC, run DESC, "table" NULLS FIRST, kind, batch DESC LIMIT ?
     """
@@ -93,3 +98,5 @@ def _words(text: str) -> str:
 
 
 _INGEST = _words("{read} read = {accepted} accepted + {rejected} rejected")
+_ASIDE = f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END"
+_STREAM = _words("{assigned} assigned, {late_assigned} late")

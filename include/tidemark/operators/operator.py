@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     # Pins name inputs, and Dags are parsed with them: what reads tables is loaded by who does.
@@ -140,8 +140,25 @@ class Operator(ABC):
         """The same of all rows with first_end <= end <= last_end."""
 
     @abstractmethod
-    def count_touched(self, bronze: DeltaTable, closed: pa.Table) -> int:
-        """The sum of `rows` that bronze gives for what is computed again, counted without Spark."""
+    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
+        """The sum of `rows` that bronze gives for what is computed again, counted without Spark;
+        only its rows that fulfil the condition count."""
+
+    @abstractmethod
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        """When each of these ends (`Touched.closed`), at the latest."""
+
+    @abstractmethod
+    def count_in_batch(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batch: BatchRead,
+        rows: pa.Table,
+        late_ms: int,
+    ) -> int:
+        """How many assignments of a batch's rows go to these (`Touched.closed`), without those that
+        are late by this frontier; counted without Spark."""
 
     @abstractmethod
     def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:

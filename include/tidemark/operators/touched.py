@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+# A frontier that all rows end before: with it, what a batch touches is all that its rows are in.
+NEVER_MS = 253_402_300_799_000
+
 
 @dataclass(frozen=True)
 class BatchRead:
@@ -29,7 +32,9 @@ class BatchCounts:
     A row is wholly late when all its assignments are late, partly late when only some are.
     `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
     the late assignments to windows that are not repaired any more (`keep`). `closed_groups`
-    counts those windows, and those that were open to the batch and are closed now.
+    counts those windows, and those that were open to the batch and are closed now. `set_aside`
+    are the assignments to windows that the stream leaves out, late ones not among them where the
+    stream emits no late ones.
     """
 
     batch: BatchRead
@@ -41,6 +46,7 @@ class BatchCounts:
     late_groups: int
     frozen: int
     closed_groups: int
+    set_aside: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from tidemark.runs.kept_columns import is_planned_from, kept_columns
 from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
+from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.storage.delta.place import TablePlace
 
 
@@ -35,7 +36,10 @@ def why_tables_do_not_fit(run: Run) -> str | None:
 def _specs(run: Run, kept: dict[str, Any]) -> Iterator[tuple[TablePlace, TableSpec]]:
     tables = run.warehouse
     for place, schema in ((tables.bronze, kept["bronze"]), (tables.rejects, kept["rejects"])):
-        yield place, TableSpec(json.dumps(schema), may_add_columns=True)
+        yield place, TableSpec(json.dumps(schema), may_add=None)
     for name in run.pipeline.tables:
-        yield tables.changes(name), TableSpec(json.dumps(kept["changes"][name]))
+        yield (
+            tables.changes(name),
+            TableSpec(json.dumps(kept["changes"][name]), may_add=ADDED_TO_CHANGES),
+        )
         yield tables.gold(name), TableSpec(json.dumps(kept["gold"][name]))

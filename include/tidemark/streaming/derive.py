@@ -6,21 +6,20 @@ engine says of a failure is asked for few of them: the engine tells it for one r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import reduce
 from itertools import takewhile
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.model import Source
+from tidemark.streaming.engine.quiet import quiet
 from tidemark.streaming.engine.tried import tried_in
 
 EXPRESSION = "expression"
@@ -150,25 +149,13 @@ def _said_of(row: DataFrame, source: Source, name: str) -> str | None:
     for column in (*takewhile(lambda column: column != name, source.derive), name):
         row = row.withColumn(column, F.expr(source.derive[column]))
     try:
-        with _quiet():
+        with quiet():
             row.select(_column(name)).collect()
     except PySparkException as error:
         return _cut(error.getMessage() or str(error), _SHOWN_MESSAGE)
     except Py4JJavaError as error:
         return _cut(str(error.java_exception), _SHOWN_MESSAGE)
     return None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """PySpark logs each error that it raises, with the engine's whole stack."""
-    # By PySpark: a logger of this name that Python made would fail on what PySpark gives it.
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
 
 
 def _cut(text: str, length: int) -> str:

@@ -31,12 +31,19 @@ _ARITHMETIC = (
 def expression_failure(error: BaseException, happened: str) -> ExpressionFailed | None:
     """The same error as one of an expression, the engine's words first and whole; None where it is
     another. `happened` says what failed, and in which state things are."""
+    if (said := said_of_expression(error)) is None:
+        return None
+    return ExpressionFailed(
+        f"{said}\n{happened} Starting again does not help. Correct the expression in the "
+        "pipeline's file: `tidemark validate` says whether its tables can follow."
+    )
+
+
+def said_of_expression(error: BaseException) -> str | None:
+    """What the engine says of an expression that failed; None where the error is another."""
     for cause in _causes(error):
         if isinstance(cause, PySparkException) and _is_of_expression(cause):
-            return ExpressionFailed(
-                f"{_said(cause)}\n{happened} Starting again does not help. Correct the expression "
-                "in the pipeline's file: `tidemark validate` says whether its tables can follow."
-            )
+            return _said(cause)
     return None
 
 

@@ -75,7 +75,7 @@ def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     bronze = plan_bronze(spark, pipeline)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
     aggregated = {
-        name: streamed_operator(operator_of(pipeline, name)).plan({BRONZE: accepted}).schema
+        name: streamed_operator(operator_of(pipeline, name)).columns({BRONZE: accepted})
         for name in pipeline.tables
     }
     check_kept_types(pipeline, bronze, aggregated)

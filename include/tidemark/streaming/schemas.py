@@ -8,6 +8,7 @@ from pyspark.sql import types as T
 
 from tidemark.pipeline.model import Pipeline
 from tidemark.sources.source import OriginColumn
+from tidemark.storage.delta.history import FAILURE
 
 Origin = Sequence[OriginColumn]
 
@@ -16,7 +17,8 @@ _OF_BATCH = [
     T.StructField("_batch_time", T.TimestampType(), True, {"comment": "That batch's time, UTC"}),
 ]
 
-_CAUSES = "What changed the window: stream, late, seal or backfill"
+_FAILURE = "Why a measure cannot be computed; the window is not in gold then"
+_CAUSES = "What changed the window: stream, late, seal, backfill or failed"
 
 
 def origin_schema(origin: Origin) -> T.StructType:
@@ -104,6 +106,7 @@ def changes_schema(aggregated: T.StructType) -> T.StructType:
             T.StructField("generation", T.LongType(), True),
             T.StructField("run", T.StringType(), True),
             T.StructField("batch", T.LongType(), True),
+            T.StructField(FAILURE, T.StringType(), True, {"comment": _FAILURE}),
         ]
     )
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tests.operators.contract.stretches import Stretches, StretchTable
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.durations import duration_text
+from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.kinds import STREAMED
 from tidemark.streaming.operators.operator import StreamedOperator
@@ -33,7 +34,8 @@ class StreamedStretches(StreamedOperator):
     def plan(self, inputs: Inputs) -> DataFrame:
         return self._stretches(inputs[BRONZE])
 
-    def recompute(self, spark: SparkSession, inputs: Inputs, closed: pa.Table) -> DataFrame:
+    def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
+        spark = inputs[BRONZE].sparkSession
         wanted = F.broadcast(spark.createDataFrame(closed).alias("wanted"))
         rows = inputs[BRONZE].withColumn("_start", self._window()["start"]).alias("rows")
         same = [
@@ -68,6 +70,7 @@ class StreamedStretches(StreamedOperator):
             *[F.col(f"`{key}`") for key in self.table.group_by],
             F.timestamp_micros("last").alias("last"),
             "rows",
+            F.lit(None).cast("string").alias(FAILURE),
         )
 
     def _folded(self) -> Column:

@@ -19,21 +19,46 @@ _TICK = timedelta(microseconds=1)
 
 
 def count_of_windows(
-    bronze: DeltaTable, event_time: str, table: WindowTable, windows: pa.Table
+    bronze: DeltaTable,
+    event_time: str,
+    table: WindowTable,
+    windows: pa.Table,
+    condition: str = "true",
 ) -> int:
-    """The assignments of bronze's rows to these windows (`window_start` and keys)."""
+    """The assignments of bronze's rows to these windows (`window_start` and keys).
+
+    Only rows of bronze that fulfil the condition count.
+    """
     dates = dates_of(window_starts(windows), table.window.length)
+    rows = rows_of_dates(bronze, dates)
+    return count_in_windows(rows, event_time, table, windows, condition=condition)
+
+
+def count_in_windows(
+    rows: Dataset,
+    event_time: str,
+    table: WindowTable,
+    windows: pa.Table,
+    late_ms: int = 0,
+    condition: str = "true",
+) -> int:
+    """The assignments of these rows to those of the windows that end after a frontier."""
+    length = table.window.length // _TICK
     keys = "".join(f', "{key}"' for key in table.group_by)
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
     with duckdb.connect() as connection:
-        connection.register("bronze", rows_of_dates(bronze, dates))
+        connection.register("bronze", rows)
         connection.register("windows", windows)
         return _number(
             connection,
             f"""
             SELECT count(*)
-            FROM (SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze) a
+            FROM (
+                SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
+                WHERE {condition}
+            ) a
             JOIN windows w ON a._start = epoch_us(w.window_start) {same}
+            WHERE a._start + {length} > {late_ms * 1_000}
             """,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -21,6 +22,7 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Table, WindowTable
+from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -89,8 +91,24 @@ class Windows(Operator):
     def covered_ending(self, first_end: datetime, last_end: datetime) -> None:
         return None
 
-    def count_touched(self, bronze: DeltaTable, closed: pa.Table) -> int:
-        return counts.count_of_windows(bronze, self.event_time, self.table, closed)
+    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
+        return counts.count_of_windows(bronze, self.event_time, self.table, closed, condition)
+
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        starts: list[Any] = closed.column("window_start").to_pylist()
+        ends = [start + self.table.window.length for start in starts]
+        return pa.array(ends, pa.timestamp("us", "UTC"))
+
+    def count_in_batch(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batch: BatchRead,
+        rows: pa.Table,
+        late_ms: int,
+    ) -> int:
+        added = appended_rows(bronze, place, batch.first, batch.last)
+        return counts.count_in_windows(added, self.event_time, self.table, rows, late_ms)
 
     def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
         return counts.count_of_range(bronze, self.event_time, self.table, first_end, last_end)

@@ -61,6 +61,8 @@ def audit_lines(pipeline: str, name: str, audit: TableAudit) -> Iterator[str]:
     yield f"  compared: {_compared(audit)}; {found.equal:,} equal"
     if audit.frozen:
         yield f"  left out: {audit.frozen:,} windows of gold that are frozen (`keep`)"
+    if found.failing:
+        yield f"  in neither: {found.failing:,} windows of which a measure fails"
     yield from difference_lines(found, _TITLES, arrow=False)
     if found.windows:
         yield from _advice(pipeline, name, audit)

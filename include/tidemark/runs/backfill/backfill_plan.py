@@ -14,7 +14,7 @@ from tidemark.operators.operator import Operator
 from tidemark.operators.repaired import BACKFILL
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import epoch_ms, instant_text
-from tidemark.storage.delta.history import VERSION, changes_between, schema_of
+from tidemark.storage.delta.history import FAILURE, VERSION, changes_between, schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _UNTOUCHED = "Nothing was written."
@@ -101,7 +101,7 @@ def check_pending(pending: pa.Table, table_name: str) -> None:
 
 def last_pending(pending: pa.Table, operator: Operator) -> pa.Table:
     """Of windows that wait in `changes`, the newest value of each."""
-    columns = [*operator.identity, *operator.values]
+    columns = [*operator.identity, *operator.values, FAILURE]
     with duckdb_in_utc() as connection:
         connection.register("changes", pending)
         connection.execute(latest(operator))

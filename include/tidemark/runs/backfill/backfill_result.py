@@ -59,6 +59,8 @@ def backfill_lines(result: BackfillResult) -> Iterator[str]:
         f"{result.table}: {found.bronze_windows:,} windows computed from {found.bronze_rows:,} "
         f"assignments of bronze: {found.equal:,} equal in gold, {found.windows:,} windows differ"
     )
+    if found.failing:
+        yield f"  in neither: {found.failing:,} windows of which a measure fails"
     yield from difference_lines(found, _TITLES, arrow=True)
     yield from result.checks
     if result.data_docs:

@@ -19,6 +19,8 @@ DIFFERENT = "different"
 ONLY_IN_GOLD = "only_in_gold"
 ONLY_IN_BRONZE = "only_in_bronze"
 DUPLICATED = "duplicated"
+# In neither: bronze has rows of it, but a measure of them cannot be computed.
+FAILING = "failing"
 DIFFERING = (DIFFERENT, ONLY_IN_GOLD, ONLY_IN_BRONZE, DUPLICATED)
 
 
@@ -34,8 +36,9 @@ class Example(Facts):
 class Differences(Facts):
     """How many windows gold holds, how many bronze gives, and how many differ, by kind.
 
-    `duplicated` windows stand in gold more than once, whatever their values are. `bronze_rows`
-    is the sum of `rows` over bronze's windows.
+    `duplicated` windows stand in gold more than once, whatever their values are. `failing` ones are
+    not in gold, and a measure of them cannot be computed: they do not differ. `bronze_rows` is the
+    sum of `rows` over bronze's windows, failing ones among them.
     """
 
     gold_windows: int = 0
@@ -46,6 +49,7 @@ class Differences(Facts):
     only_in_gold: int = 0
     only_in_bronze: int = 0
     duplicated: int = 0
+    failing: int = 0
     examples: dict[str, list[Example]] = Field(default_factory=dict)
 
     @property

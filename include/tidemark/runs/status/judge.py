@@ -12,6 +12,7 @@ from tidemark.runs.recorded_runs import FAILED as RUN_FAILED
 from tidemark.runs.recorded_runs import HELD as RUN_HELD
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
+from tidemark.runs.status.table_status import TableStatus
 from tidemark.storage.lease.files import LeaseRecord, time_text
 from tidemark.storage.lease.rules import Act, LeaseDecision
 
@@ -53,12 +54,14 @@ def judge_pipeline(
     unpublished: int,
     due: datetime | None,
     losses: Sequence[Loss] = (),
+    tables: Sequence[TableStatus] = (),
 ) -> Standing:
     """The state of a pipeline whose file is good.
 
     `runs` are the newest ones, newest first; `unpublished` counts changed windows that no publish
     has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
-    `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell.
+    `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell. `tables`
+    say which of their windows fail.
     """
     if lease is not None and lease.at_work:
         since = time_text(lease.record.taken_at)
@@ -68,6 +71,8 @@ def judge_pipeline(
     if losses:
         return Standing(PipelineState.STOPPED, " ".join(str(loss) for loss in losses))
     found = _left_by(name, lease, runs, unpublished)
+    if found.state is PipelineState.WELL:
+        found = _failing(name, tables) or found
     missed = _missed(name, runs, due)
     if missed is None or found.state in (PipelineState.NEW, PipelineState.STOPPED):
         return found
@@ -117,6 +122,23 @@ def _failed(name: str, run: RecentRun) -> Standing:
             PipelineState.FAILED, f"{_again(name)} can mend it; the last one failed: {error}"
         )
     return Standing(PipelineState.STOPPED, f"Mend this, then `tidemark run {name}`: {error}")
+
+
+def _failing(name: str, tables: Sequence[TableStatus]) -> Standing | None:
+    """Where gold lacks windows, as a measure of them cannot be computed."""
+    failing = [table for table in tables if table.failing.windows]
+    if not failing:
+        return None
+    shown = "; ".join(
+        f"{table.failing.windows:,} windows of {table.name} fail and are not in gold, the first "
+        f"{table.failing.examples[0]}"
+        for table in failing
+    )
+    return Standing(
+        PipelineState.FAILING,
+        f"{shown}. All else is published. Mend the measure (`tidemark validate {name}` says "
+        "whether the tables can follow) or the rows of bronze.",
+    )
 
 
 def _missed(name: str, runs: Sequence[RecentRun], due: datetime | None) -> str | None:

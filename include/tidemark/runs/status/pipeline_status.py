@@ -111,7 +111,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     unpublished = sum(table.unpublished for table in tables)
-    found = judge_pipeline(name, lease, runs, unpublished, due, losses)
+    found = judge_pipeline(name, lease, runs, unpublished, due, losses, tables)
     if losses:
         return PipelineStatus(name, found.state, found.next_step, runs=runs)
     event_time = pipeline.source.event_time.column

@@ -11,6 +11,7 @@ class PipelineState(StrEnum):
     WELL = "well"
     WORKING = "working"
     NEW = "not run yet"
+    FAILING = "windows fail"
     HELD = "held"
     KILLED = "killed"
     FAILED = "failed"

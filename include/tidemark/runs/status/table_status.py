@@ -9,6 +9,7 @@ from datetime import datetime
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from tidemark.gold.failing import NONE_FAILING, Failing, failing_now
 from tidemark.gold.plan import GoldState
 from tidemark.gold.state import PROVISIONAL, gold_state
 from tidemark.operators.operator import Operator
@@ -25,8 +26,8 @@ class TableStatus:
 
     `closed_to` is gold's close frontier. `open_windows` are gold's provisional ones: in append mode
     there are none, for gold gets a window when it closes. `unpublished` counts changed windows that
-    gold does not stand for yet. `late_rows`, each counted once, and `corrected_windows` are those
-    of the recent runs.
+    gold does not stand for yet, `failing` those that it lacks as a measure of them fails.
+    `late_rows`, each counted once, and `corrected_windows` are those of the recent runs.
     """
 
     name: str
@@ -36,6 +37,7 @@ class TableStatus:
     unpublished: int = 0
     late_rows: int = 0
     corrected_windows: int = 0
+    failing: Failing = NONE_FAILING
 
 
 def table_status(
@@ -61,6 +63,7 @@ def table_status(
         unpublished=rows_appended(changes, state.changes),
         late_rows=sum(run.tables[name].late_rows for run in counted if name in run.tables),
         corrected_windows=sum(one.corrected_windows for one in results),
+        failing=failing_now(gold, changes, operator, state.generation),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ class TableSpec:
     """A Delta table as a pipeline wants it.
 
     `schema_json` is Spark's JSON of a StructType, which is Delta's own schema format.
-    `may_add_columns`: a table that lacks some columns of it gets them (null for old rows).
+    A table that lacks columns which it `may_add` gets them, null for old rows; None: any column.
     """
 
     schema_json: str
@@ -36,7 +36,7 @@ class TableSpec:
     description: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     transactions: Mapping[str, int] = field(default_factory=dict)
-    may_add_columns: bool = False
+    may_add: Collection[str] | None = ()
 
 
 def ensure_table(place: TablePlace, spec: TableSpec) -> DeltaTable:
@@ -74,9 +74,11 @@ def check_columns(place: TablePlace, table: DeltaTable, spec: TableSpec) -> None
     wanted = _columns(spec.schema_json)
     found = _columns(table.schema().to_json())
     changed = [name for name in wanted if name in found and wanted[name] != found[name]]
-    missing = [name for name in wanted if name not in found]
-    extra = [name for name in found if name not in wanted]
-    if changed or ((missing or extra) and not spec.may_add_columns):
+    added = wanted if spec.may_add is None else spec.may_add
+    missing = [name for name in wanted if name not in found and name not in added]
+    # What grows with the pipeline keeps the columns that it no longer has.
+    extra = [] if spec.may_add is None else [name for name in found if name not in wanted]
+    if changed or missing or extra:
         raise TableMismatch(_mismatch(place.uri, wanted, found, changed, missing, extra))
 
 

@@ -8,6 +8,10 @@ from deltalake import DeltaTable
 from tidemark.errors import StorageUnavailable
 
 VERSION = "_commit_version"
+# Why a measure of a row cannot be computed; null where all can.
+FAILURE = "_failure"
+# Columns that tables lack which an earlier version made.
+ADDED_TO_CHANGES = (FAILURE,)
 
 
 def changes_between(changes: DeltaTable, after: int, last: int) -> pa.Table:
@@ -19,8 +23,16 @@ def changes_between(changes: DeltaTable, after: int, last: int) -> pa.Table:
         )
     if last <= after:
         empty = schema_of(changes).empty_table()
-        return empty.append_column(VERSION, pa.array([], pa.int64()))
-    return pa.table(changes.load_cdf(starting_version=max(after + 1, 0), ending_version=last))
+        return _whole(empty.append_column(VERSION, pa.array([], pa.int64())))
+    found = changes.load_cdf(starting_version=max(after + 1, 0), ending_version=last)
+    return _whole(pa.table(found))
+
+
+def _whole(rows: pa.Table) -> pa.Table:
+    for name in ADDED_TO_CHANGES:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.string()))
+    return rows
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:

@@ -32,7 +32,7 @@ def ensure_ops_table(place: TablePlace, schema: pa.Schema, description: str) -> 
         Schema.from_arrow(schema).to_json(),
         ("pipeline",),
         description,
-        may_add_columns=True,
+        may_add=None,
     )
     return ensure_table(place, spec)
 

@@ -45,7 +45,7 @@ from tidemark.runs.backfill.backfill_plan import (
 )
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
-from tidemark.storage.delta.history import VERSION
+from tidemark.storage.delta.history import FAILURE, VERSION
 from tidemark.storage.delta.notes import PublishedNote
 from tidemark.streaming.backfill.compare import (
     compare_windows,
@@ -177,9 +177,10 @@ def _known(
     newer = spark.createDataFrame(last_pending(pending, operator)).where(
         F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
     )
+    is_shown = (F.col("rows") > 0) & F.col(FAILURE).isNull()
     same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in operator.identity]
     older = held.alias("g").join(F.broadcast(newer.alias("n")), same, "left_anti")
-    return older.select(columns).unionByName(newer.where("rows > 0").select(columns))
+    return older.select(columns).unionByName(newer.where(is_shown).select(columns))
 
 
 def _check_unique(found: Differences, name: str) -> None:

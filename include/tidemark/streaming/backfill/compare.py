@@ -21,12 +21,14 @@ from tidemark.runs.backfill.differences import (
     DUPLICATED,
     EQUAL,
     EXAMPLES,
+    FAILING,
     ONLY_IN_BRONZE,
     ONLY_IN_GOLD,
     Differences,
     Example,
     plain,
 )
+from tidemark.storage.delta.history import FAILURE
 
 _TOLERANCE = 1e-9
 
@@ -69,18 +71,19 @@ def window_differences(compared: DataFrame, operator: Operator) -> Differences:
         bronze_windows=sum(row["in_bronze"] for row in counts.values()),
         bronze_rows=sum(row["rows"] or 0 for row in counts.values()),
         **{kind: row["windows"] for kind, row in counts.items()},
-        examples=_examples(compared, operator) if counts.keys() - {EQUAL} else {},
+        examples=_examples(compared, operator) if counts.keys() & {*DIFFERING} else {},
     )
 
 
 def differing_values(compared: DataFrame, operator: Operator) -> DataFrame:
     """What gold has to become: bronze's values of the windows that differ, in gold's columns.
 
-    A window that bronze has no row of comes with `rows` 0 and null measures.
+    A window that bronze has no row of comes with `rows` 0 and null measures; one that fails with
+    FAILURE.
     """
-    return compared.where(F.col("_kind") != EQUAL).select(
+    return compared.where(F.col("_kind").isin(*DIFFERING)).select(
         *[F.col(f"`{name}`") for name in operator.identity],
-        *[_value(name) for name in operator.values],
+        *[_value(name) for name in (*operator.values, FAILURE)],
     )
 
 
@@ -94,9 +97,10 @@ def _value(name: str) -> Column:
 
 def _side(windows: DataFrame, operator: Operator, in_gold: bool) -> DataFrame:
     values = [F.col(f"`{name}`") for name in operator.values]
+    fails = F.lit(None).cast("string") if in_gold else F.col(FAILURE)
     return windows.select(
         *[F.col(f"`{name}`") for name in operator.identity],
-        F.struct(*values).alias("_values"),
+        F.struct(*values, fails.alias(FAILURE)).alias("_values"),
         F.lit(in_gold).alias("_in_gold"),
     )
 
@@ -110,6 +114,7 @@ def _kind(values: T.DataType) -> Column:
     return (
         F.when(F.col("_times") > 1, DUPLICATED)
         .when(F.col("_bronze").isNull(), ONLY_IN_GOLD)
+        .when(F.col("_gold").isNull() & F.col(f"_bronze.{FAILURE}").isNotNull(), FAILING)
         .when(F.col("_gold").isNull(), ONLY_IN_BRONZE)
         .when(same, EQUAL)
         .otherwise(DIFFERENT)
@@ -127,7 +132,7 @@ def _same(gold: Column, bronze: Column, kind: T.DataType) -> Column:
 
 
 def _examples(compared: DataFrame, operator: Operator) -> dict[str, list[Example]]:
-    differing = compared.where(F.col("_kind") != EQUAL).persist()
+    differing = compared.where(F.col("_kind").isin(*DIFFERING)).persist()
     try:
         found = {
             kind: _first(differing.where(F.col("_kind") == kind), operator) for kind in DIFFERING
@@ -143,12 +148,16 @@ def _first(windows: DataFrame, operator: Operator) -> list[Example]:
 
 
 def _example(row: Row, operator: Operator) -> Example:
+    sides = [_plain_values(row[name]) for name in ("_gold", "_bronze")]
+    if not any(values and values[FAILURE] for values in sides):
+        sides = [values and {n: v for n, v in values.items() if n != FAILURE} for values in sides]
+    gold, bronze = sides
     return Example(
         # Spark gives Python instants in the machine's own zone, without saying so.
         window_start=row["window_start"].astimezone(UTC),
         keys={name: plain(row[name]) for name in operator.identity if name != "window_start"},
-        gold=_plain_values(row["_gold"]),
-        bronze=_plain_values(row["_bronze"]),
+        gold=gold,
+        bronze=bronze,
     )
 
 

@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.gold.failing import set_aside
 from tidemark.gold.published_bronze import PublishedBronze
+from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
-from tidemark.streaming.inputs import input_at, with_event_time
+from tidemark.storage.delta.history import ADDED_TO_CHANGES
+from tidemark.streaming.inputs import Inputs, input_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.planned_columns import plan_bronze
+from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 
 def windows_by_bronze(
     spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: RowRange
 ) -> DataFrame:
-    """What a batch query over the rows that gold stands for gives for these windows."""
+    """What a batch query over the rows that gold stands for gives for these windows.
+
+    Those that would fail the query were set aside by the stream: they are computed one by one.
+    """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
-    rows = _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)
-    return streamed_operator(run.operator(name)).starting_in({BRONZE: rows}, windows)
+    inputs = {BRONZE: _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
+    aside = _set_aside(run, name)
+    computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
+    starts = pc.field("window_start")
+    alone = aside.filter((starts >= windows.first_start) & (starts <= windows.last_start))
+    if not alone.num_rows:
+        return computed
+    return computed.unionByName(_apart(run, name, inputs, bronze, alone))
+
+
+def _set_aside(run: Run, name: str) -> pa.Table:
+    gold, changes = run.warehouse.gold(name).existing(), run.warehouse.changes(name).existing()
+    operator = run.operator(name)
+    return set_aside(changes, operator, gold_state(gold).generation).drop_columns("batch")
+
+
+def _apart(
+    run: Run, name: str, inputs: Inputs, bronze: PublishedBronze, closed: pa.Table
+) -> DataFrame:
+    operator = run.operator(name)
+    streamed = streamed_operator(operator)
+    found = recomputed_apart(
+        lambda rows: streamed.recompute(inputs, rows).toArrow(), closed.slice(0, 0), closed
+    )
+    held = run.warehouse.bronze.at_version(bronze.version)
+    failed = verdict_rows(found.failed, operator, held, found.rows.schema, bronze.condition)
+    return inputs[BRONZE].sparkSession.createDataFrame(pa.concat_tables([found.rows, failed]))
 
 
 def windows_in_gold(
@@ -43,12 +77,13 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
     bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
     rows = with_event_time(bronze, run.pipeline)
-    aggregated = streamed_operator(run.operator(name)).plan({BRONZE: rows}).schema
+    aggregated = streamed_operator(run.operator(name)).columns({BRONZE: rows})
     for place, schema in (
         (run.warehouse.gold(name), gold_schema(aggregated, {})),
         (run.warehouse.changes(name), changes_schema(aggregated)),
     ):
-        check_columns(place, place.existing(), TableSpec(schema.json()))
+        spec = TableSpec(schema.json(), may_add=ADDED_TO_CHANGES)
+        check_columns(place, place.existing(), spec)
 
 
 def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:

@@ -30,9 +30,8 @@ def tried_in(spark: SparkSession, called: tuple[Called, ...] = CALLED) -> Tried:
     """
     if missing := missing_in(spark, called):
         raise EngineChanged(
-            f"Spark {spark.version} has moved what evaluates `derive` row by row in Spark 4.2: "
-            f"{'; '.join(missing)}. Nothing was written. Run with Spark 4.2, or take `derive` out "
-            "of the pipeline file."
+            f"Spark {spark.version} has moved what evaluates an expression that may fail in Spark "
+            f"4.2: {'; '.join(missing)}. Nothing was written. Run with Spark 4.2."
         )
     jvm: Any = spark.sparkContext._jvm
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils

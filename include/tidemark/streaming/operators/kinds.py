@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from tidemark.operators.operator import Operator
 from tidemark.operators.windows.windows import Windows
 from tidemark.streaming.operators.operator import StreamedOperator
@@ -10,6 +12,6 @@ from tidemark.streaming.operators.windows import StreamedWindows
 STREAMED: dict[type[Operator], type[StreamedOperator]] = {Windows: StreamedWindows}
 
 
-def streamed_operator(operator: Operator) -> StreamedOperator:
-    """The Spark half of an operator, of its kind."""
-    return STREAMED[type(operator)](operator)
+def streamed_operator(operator: Operator, aside: pa.Table | None = None) -> StreamedOperator:
+    """The Spark half of an operator, of its kind, without what is set aside."""
+    return STREAMED[type(operator)](operator, aside)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from tidemark.operators.operator import Operator
 from tidemark.operators.row_range import RowRange
+from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
 
 
@@ -18,19 +20,28 @@ from tidemark.streaming.inputs import Inputs
 class StreamedOperator(ABC):
     """The Spark half of an operator, which is the other one.
 
-    All four give rows in the columns of its identity and values; the last three are the same rows
-    that `plan` gives in a batch, and read no more of the inputs than these need. A row without any
-    input row is in none of them.
+    All four give rows in the columns of its identity and values, and FAILURE; the last three are
+    the same rows that `plan` gives in a batch, and read no more of the inputs than these need. A
+    row without any input row is in none of them. `aside`, which has the columns of
+    `Touched.closed`, is left out of all but `recompute`: input rows go into none of it.
+
+    What fails when a measure is evaluated is null, and FAILURE says so. What fails before that, on
+    an input row or while values are put together, fails the query.
     """
 
     operator: Operator
+    aside: pa.Table | None = None
+
+    def columns(self, inputs: Inputs) -> StructType:
+        """Those of the identity and values, as Spark types them."""
+        return self.plan(inputs).drop(FAILURE).schema
 
     @abstractmethod
     def plan(self, inputs: Inputs) -> DataFrame:
         """The rows of the inputs' rows: of streams and of batches alike."""
 
     @abstractmethod
-    def recompute(self, spark: SparkSession, inputs: Inputs, closed: pa.Table) -> DataFrame:
+    def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         """What was touched, computed again (`Touched.closed`)."""
 
     @abstractmethod

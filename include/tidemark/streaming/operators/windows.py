@@ -13,7 +13,7 @@ from heapq import nlargest
 from itertools import pairwise
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.operators.operator import BRONZE
@@ -23,7 +23,9 @@ from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import WindowTable
+from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
 
 # More stretches than this are joined across their smallest gaps: a filter of a thousand
@@ -52,18 +54,13 @@ class StreamedWindows(StreamedOperator):
     def plan(self, inputs: Inputs) -> DataFrame:
         return self._windows(inputs[BRONZE])
 
-    def recompute(self, spark: SparkSession, inputs: Inputs, closed: pa.Table) -> DataFrame:
-        """Null keys are keys."""
+    def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
+        """The wanted windows are taken before their measures are computed: another one of the same
+        dates may fail."""
         starts, length = window_starts(closed), self.table.window.length
         on_dates = F.col("_event_date").isin(sorted(dates_of(starts, length)))
         rows = _rows_within(inputs[BRONZE], stretches_of(starts, length), on_dates)
-        wanted = F.broadcast(spark.createDataFrame(closed).alias("wanted"))
-        computed = self._windows(rows).alias("computed")
-        same = [
-            F.col(f"computed.`{name}`").eqNullSafe(F.col(f"wanted.`{name}`"))
-            for name in ("window_start", *self.table.group_by)
-        ]
-        return computed.join(wanted, same, "left_semi")
+        return self._measured(self._in(self._assigned(rows), closed, "left_semi"))
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         stretch = Stretch(first_end - self.table.window.length, last_end)
@@ -76,19 +73,43 @@ class StreamedWindows(StreamedOperator):
         return self.ending_in(inputs, first_end, rows.last_end)
 
     def _windows(self, rows: DataFrame) -> DataFrame:
-        table = self.table
-        event_window = F.window(
-            "_event_time", duration_text(table.window.length), duration_text(table.window.slide)
+        assigned = self._assigned(rows)
+        if self.aside is not None and self.aside.num_rows:
+            assigned = self._in(assigned, self.aside, "left_anti")
+        return self._measured(assigned)
+
+    def _assigned(self, rows: DataFrame) -> DataFrame:
+        """Each row once for each window that it is in: `_window`."""
+        window = self.table.window
+        return rows.withColumn(
+            "_window",
+            F.window("_event_time", duration_text(window.length), duration_text(window.slide)),
         )
+
+    def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
+        """The rows that are in these windows, or in none of them. Null keys are keys."""
+        identity = windows.select(list(self.operator.identity))
+        listed = F.broadcast(assigned.sparkSession.createDataFrame(identity).alias("listed"))
+        same = [
+            F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
+            *[
+                F.col(f"assigned.`{key}`").eqNullSafe(F.col(f"listed.`{key}`"))
+                for key in self.table.group_by
+            ],
+        ]
+        return assigned.alias("assigned").join(listed, same, how)
+
+    def _measured(self, assigned: DataFrame) -> DataFrame:
+        table = self.table
         keys = [F.col(f"`{key}`") for key in table.group_by]
-        measures = [F.expr(sql).alias(name) for name, sql in table.measures.items()]
-        grouped = rows.groupBy(event_window.alias("_window"), *keys)
-        return grouped.agg(*measures, F.count(F.lit(1)).alias("rows")).select(
+        grouped = assigned.groupBy("_window", *keys)
+        return measured(grouped, table.measures, assigned.sparkSession).select(
             F.col("_window.start").alias("window_start"),
             F.col("_window.end").alias("window_end"),
             *keys,
             *[F.col(f"`{name}`") for name in table.measures],
             "rows",
+            FAILURE,
         )
 
 

@@ -3,7 +3,7 @@
 The life of a batch:
 1. the engine plans it from bronze's new files, and writes `offsets/N`;
 2. the windows that it emits are appended to `changes`, under the transaction (query, N), but for
-   those that are closed already: they change only by being computed again from bronze;
+   those that are closed already or set aside: they change only by being computed again from bronze;
 3. the engine commits state and `commits/N`.
 Killed between 2 and 3, the batch runs again; its append is known by its transaction and left
 out, but the batch still runs, because its tasks write the state that the next batch needs.
@@ -12,12 +12,15 @@ out, but the batch still runs, because its tasks write the state that the next b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
+from tidemark.gold.failing import set_aside
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline, Table
@@ -56,11 +59,16 @@ class Aggregate:
     def table(self) -> Table:
         return self.operator.table
 
+    @cached_property
+    def aside(self) -> pa.Table:
+        """The windows that the query leaves out, as they were when this was first asked."""
+        return set_aside(self.changes.existing(), self.operator, self.generation)
+
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
     inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline)}
-    writer = streamed_operator(plan.operator).plan(inputs).writeStream
+    writer = streamed_operator(plan.operator, plan.aside).plan(inputs).writeStream
     writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
@@ -80,20 +88,21 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
     if (appended is not None and appended >= batch) or not _may_emit(plan, batch):
         # Nothing to append, but the tasks must run: they write the batch's state.
         windows.write.format("noop").mode("append").save()
-    elif plan.table.output_mode == "update":
+        return
+    if plan.table.output_mode == "update":
         note = EmittedNote(query=query_id, batch=batch, close_ms=plan.close_ms)
         _append(plan, windows, batch, note, _emits_few(plan, batch))
-        report.windows = rows_appended(changes, changes.version())
     else:
-        report.windows = _append_emitted(plan, windows, batch)
+        _append_emitted(plan, windows, batch)
+    report.windows = rows_appended(changes, changes.version())
 
 
 def _may_emit(plan: Aggregate, batch: int) -> bool:
     return plan.operator.emits_without_input or plan.checkpoint.has_new_input(batch)
 
 
-def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
-    """Append what append or complete mode emits, also nothing; the number of windows.
+def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> None:
+    """Append what append or complete mode emits, also nothing.
 
     Kept while it is counted: the sum over all that is emitted goes into the commit for the ledger.
     A commit of no windows says that the batch is here: without it nobody could tell that `changes`
@@ -101,13 +110,11 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> int:
     """
     emitted, query_id = windows.persist(), str(plan.checkpoint.query_id())
     try:
-        is_open = _still_open(plan)
-        total, kept = emitted.agg(F.sum("rows"), F.count_if(is_open)).collect()[0]
+        total, opened = emitted.agg(F.sum("rows"), F.count_if(_is_open(plan))).collect()[0]
         note = EmittedNote(
             query=query_id, batch=batch, close_ms=plan.close_ms, emitted_rows=total or 0
         )
-        _append(plan, emitted, batch, note, kept <= FEW_ROWS)
-        return int(kept)
+        _append(plan, emitted, batch, note, opened <= FEW_ROWS)
     finally:
         emitted.unpersist()
 
@@ -129,7 +136,7 @@ def _emits_few(plan: Aggregate, batch: int) -> bool:
     "nothing",
 )
 def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, few: bool) -> None:
-    rows = windows.where(_still_open(plan)).select(
+    rows = _appended(plan, windows).select(
         "*",
         _constant("stream", "string").alias("cause"),
         _constant(plan.generation, "bigint").alias("generation"),
@@ -142,7 +149,17 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, 
     append(rows.toArrow() if few else rows, to)
 
 
-def _still_open(plan: Aggregate) -> Column:
+def _appended(plan: Aggregate, windows: DataFrame) -> DataFrame:
+    """Of what is emitted, what is still open and not set aside: the state of that is an old one."""
+    opened = windows.where(_is_open(plan))
+    if not plan.aside.num_rows:
+        return opened
+    aside = F.broadcast(windows.sparkSession.createDataFrame(plan.aside))
+    same = [opened[f"`{name}`"].eqNullSafe(aside[f"`{name}`"]) for name in plan.operator.identity]
+    return opened.join(aside, same, "left_anti")
+
+
+def _is_open(plan: Aggregate) -> Column:
     return F.col("window_end") > F.timestamp_millis(F.lit(plan.close_ms))
 
 

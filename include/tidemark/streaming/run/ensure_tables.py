@@ -10,6 +10,7 @@ from tidemark.gold.state import gold_state
 from tidemark.runs.run import GoldStates, Run
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.streaming.planned_columns import planned_columns
 from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
 
@@ -26,7 +27,7 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
             columns.bronze.json(),
             ("_event_date",),
             f"Accepted rows of {pipeline.name}",
-            may_add_columns=True,
+            may_add=None,
         ),
     )
     ensure_table(
@@ -34,7 +35,7 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
         TableSpec(
             rejects_schema(row_origin(pipeline)).json(),
             description=f"Rejected rows of {pipeline.name}",
-            may_add_columns=True,
+            may_add=None,
         ),
     )
     return {name: _ensure_gold(run, name, columns.aggregated[name]) for name in pipeline.tables}
@@ -59,6 +60,7 @@ def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
             description=f"History of the windows of {run.pipeline.name}.{name}",
             # Readers learn from the change feed in which commit a row came.
             properties={"delta.enableChangeDataFeed": "true"},
+            may_add=ADDED_TO_CHANGES,
         ),
     )
     return gold_state(gold)

@@ -52,12 +52,13 @@ def start_query(writer: DataStreamWriter, write: Callable[[DataFrame, int], None
 
 def await_all(running: Sequence[Running]) -> None:
     """Wait until every query has ended, well or badly; then raise the first failure."""
-    failures = [failure for one in running if (failure := _end_of(one))]
+    failures = [failure for one in running if (failure := end_of(one))]
     if failures:
         raise failures[0]
 
 
-def _end_of(running: Running) -> TidemarkError | None:
+def end_of(running: Running) -> TidemarkError | None:
+    """Wait until a query has ended; why it failed, None where it did not."""
     try:
         running.query.awaitTermination()
     except PySparkException as error:

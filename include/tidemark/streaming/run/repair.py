@@ -1,8 +1,9 @@
 """Repair: windows that the stream left wrong or never emitted are computed again from bronze.
 
 The life of a table's repair, after its query has ended:
-1. count the late rows of each batch since the last publish, and find the windows they touch;
-2. compute those windows again from bronze, at one version;
+1. count the late rows of each batch since the last publish, and find the windows they touch; so
+   with what the stream leaves out (`set_aside.py`);
+2. compute those windows again from bronze, at one version; what fails is known by that;
 3. append to `changes` what differs from the newest known value, cause `late`;
 4. where the source is idle, compute the windows that a seal closes, and append them likewise,
    cause `seal`.
@@ -18,8 +19,10 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from tidemark.gold.failing import other_rows, set_aside
+from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
 from tidemark.operators.kinds import operator_of
@@ -31,6 +34,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.inputs import Inputs, input_at
 from tidemark.streaming.operators.kinds import streamed_operator
+from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
 
 
 @dataclass(frozen=True)
@@ -64,37 +68,62 @@ class Repair:
     def bronze(self) -> DeltaTable:
         return self.tables.bronze.at_version(self.bronze_version)
 
+    def left_out(self) -> LeftOut:
+        """What the stream leaves out by now."""
+        changes = self.tables.changes(self.table_name).existing()
+        aside = set_aside(changes, self.operator, self.gold.generation)
+        return LeftOut(self.operator, self.tables.bronze, self.bronze(), aside)
+
 
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
     """Repair one table after its query has read bronze up to the plan's version."""
+    left_out = plan.left_out()
     counts: tuple[BatchCounts, ...] = ()
-    done = []
+    late = left_out.identities.slice(0, 0)
+    due = left_out.due(
+        batches, plan.frozen_before_ms, plan.gold.close_ms, max(plan.open_after_ms, plan.seal_ms)
+    )
     if batches:
         touched = plan.operator.touched(
-            plan.bronze(), plan.tables.bronze, batches, plan.frozen_before_ms, plan.gold.close_ms
+            left_out.bronze,
+            plan.tables.bronze,
+            batches,
+            plan.frozen_before_ms,
+            plan.gold.close_ms,
         )
-        counts = touched.batches
-        if touched.closed.num_rows:
-            done.append(_repair_late(spark, plan, touched.closed))
+        counts = left_out.counted(touched.batches)
+        late = other_rows(touched.closed, due, plan.operator)
+    done = []
+    if late.num_rows or due.num_rows:
+        done.append(_repair_late(spark, plan, late, due))
     if plan.seal_ms > plan.open_after_ms:
-        done.append(_repair_sealed(spark, plan))
+        done.append(_repair_sealed(spark, plan, left_out))
     return Repaired(counts, tuple(done), plan.seal_ms)
 
 
-def _repair_late(spark: SparkSession, plan: Repair, closed: pa.Table) -> Recomputed:
-    operator = plan.operator
-    computed = streamed_operator(operator).recompute(spark, _inputs(spark, plan), closed)
-    in_bronze = operator.count_touched(plan.bronze(), closed)
-    return _append_differing(plan, computed, operator.covered(closed), LATE, in_bronze)
+def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
+    """What late rows touch, and what of the windows that are set aside is due."""
+    operator, bronze, inputs = plan.operator, plan.bronze(), _inputs(spark, plan)
+    streamed = streamed_operator(operator)
+    found = recomputed_apart(lambda rows: streamed.recompute(inputs, rows).toArrow(), late, due)
+    closed = pa.concat_tables([late, due.cast(late.schema)])
+    failed = verdict_rows(found.failed, operator, bronze, found.rows.schema)
+    windows = pa.concat_tables([found.rows, failed])
+    in_bronze = operator.count_touched(bronze, closed)
+    return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
 
 
-def _repair_sealed(spark: SparkSession, plan: Repair) -> Recomputed:
+def _repair_sealed(spark: SparkSession, plan: Repair, left_out: LeftOut) -> Recomputed:
     # From the first end that is a microsecond after what is closed.
     ends = instant_of(plan.open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
-    operator = plan.operator
-    computed = streamed_operator(operator).ending_in(_inputs(spark, plan), *ends)
-    in_bronze = operator.count_ending(plan.bronze(), *ends)
-    return _append_differing(plan, computed, operator.covered_ending(*ends), SEAL, in_bronze)
+    operator, bronze = plan.operator, plan.bronze()
+    streamed = streamed_operator(operator, left_out.windows)
+    windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
+    # What is left out and closes now is among what was computed for late rows.
+    in_bronze = operator.count_ending(bronze, *ends) - left_out.in_range(
+        plan.open_after_ms, plan.seal_ms
+    )
+    return _append_differing(plan, windows, operator.covered_ending(*ends), SEAL, in_bronze)
 
 
 def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
@@ -102,9 +131,8 @@ def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
 
 
 def _append_differing(
-    plan: Repair, computed: DataFrame, covered: Covered | None, cause: str, rows_in_bronze: int
+    plan: Repair, windows: pa.Table, covered: Covered | None, cause: str, rows_in_bronze: int
 ) -> Recomputed:
-    windows = computed.toArrow()
     changes, gold = plan.tables.changes(plan.table_name), plan.tables.gold(plan.table_name)
     differing = differing_rows(
         gold.existing(), changes.existing(), plan.gold, plan.operator, windows, covered

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import CheckpointUnreadable, SourcePassedOver
+from tidemark.errors import (
+    CheckpointUnreadable,
+    ExpressionFailed,
+    SourcePassedOver,
+    TidemarkError,
+)
+from tidemark.gold.failing import failing_of_run
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.pipeline.instants import instant_text
@@ -17,8 +23,9 @@ from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate
 from tidemark.streaming.run.ensure_tables import ensure_tables
-from tidemark.streaming.run.queries import await_all
+from tidemark.streaming.run.queries import await_all, end_of
 from tidemark.streaming.run.repairs import repair_tables
+from tidemark.streaming.run.set_aside import set_failing_aside
 from tidemark.streaming.sources.kinds import streamed_source
 
 
@@ -50,6 +57,7 @@ def run_stream(
     for name in gold:
         outcome.tables[name] = pins_of(run, before[name], repaired[name], outcome)
         progress.say(f"{name}: {_summary(outcome.tables[name])}")
+        _say_what_fails(run, name, gold[name], progress)
     with progress.stage("ledger"):
         account(run, gold, repaired)
 
@@ -97,8 +105,33 @@ def _check_none_passed_over(run: Run, waiting: frozenset[str]) -> None:
 
 
 def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progress) -> None:
-    plans = [_query(run, name, state) for name, state in gold.items()]
-    await_all([start_aggregate(spark, plan, progress) for plan in plans])
+    """All tables side by side; those that fail on some windows again, without them."""
+    names = list(gold)
+    while names:
+        plans = [_query(run, name, gold[name]) for name in names]
+        started = [start_aggregate(spark, plan, progress) for plan in plans]
+        failed = [
+            (plan, failure)
+            for plan, running in zip(plans, started, strict=True)
+            if (failure := end_of(running))
+        ]
+        names = [
+            plan.table_name for plan, failure in failed if _mended(spark, plan, failure, progress)
+        ]
+        if lasting := [failure for plan, failure in failed if plan.table_name not in names]:
+            raise lasting[0]
+
+
+def _mended(
+    spark: SparkSession, plan: Aggregate, failure: TidemarkError, progress: Progress
+) -> bool:
+    """Can the query go on, without the windows that it failed on?"""
+    if not isinstance(failure, ExpressionFailed):
+        return False
+    windows = set_failing_aside(spark, plan)
+    if windows:
+        progress.say(f"{plan.table_name}: {windows:,} windows fail, and are set aside")
+    return windows > 0
 
 
 def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
@@ -112,6 +145,17 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         run_id=run.run_id,
         close_ms=gold.close_ms,
     )
+
+
+def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:
+    changes = run.warehouse.changes(name).existing()
+    found = failing_of_run(changes, run.operator(name), gold.generation, run.run_id)
+    if found.windows:
+        progress.say(f"{name}: {found.windows:,} windows fail, and gold has no row of them:")
+    for example in found.examples:
+        progress.say(f"  {example}")
+    if found.windows > len(found.examples):
+        progress.say(f"  … and {found.windows - len(found.examples):,} more")
 
 
 def _summary(table: TableResult) -> str:

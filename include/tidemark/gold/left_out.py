@@ -1,0 +1,88 @@
+"""What a table's stream leaves out (`gold/failing.py`), as repairs and the ledger meet it.
+
+Counted and found without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from tidemark.gold.failing import other_rows, same_rows
+from tidemark.operators.operator import Equation, Operator
+from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
+from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.place import TablePlace
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The windows that a table's stream leaves out (`set_aside`), and bronze at a version."""
+
+    operator: Operator
+    place: TablePlace
+    bronze: DeltaTable
+    windows: pa.Table
+
+    @property
+    def identities(self) -> pa.Table:
+        """The windows, without the batches."""
+        return self.windows.select(list(self.operator.identity))
+
+    def counted(self, batches: Sequence[BatchCounts]) -> tuple[BatchCounts, ...]:
+        """The same counts with what each batch's rows would have added to these windows."""
+        return tuple(replace(one, set_aside=self._assigned(one.batch)) for one in batches)
+
+    def _assigned(self, batch: BatchRead) -> int:
+        if batch.number is None or not self.windows.num_rows:
+            return 0
+        known = self.windows.filter(pc.field("batch") <= batch.number)
+        if not known.num_rows:
+            return 0
+        # Where all is emitted, late rows are too.
+        late_ms = 0 if self.operator.equation is Equation.ALL else batch.late_ms
+        return self.operator.count_in_batch(
+            self.bronze, self.place, batch, known.select(self.identities.column_names), late_ms
+        )
+
+    def due(
+        self,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_before_ms: int,
+        closed_ms: int,
+    ) -> pa.Table:
+        """Which of them are to be computed again: those that the batches touch, no frozen ones.
+
+        Where gold shows closed rows only: of those that are closed by now, `closed_ms`, and also
+        those that were open before.
+        """
+        windows = self.identities
+        if not windows.num_rows:
+            return windows
+        touched = windows.slice(0, 0)
+        if batches:
+            found = self.operator.touched(
+                self.bronze, self.place, batches, frozen_before_ms, NEVER_MS
+            )
+            touched = same_rows(windows, found.closed, self.operator)
+        if self.operator.table.output_mode != "append":
+            return touched
+        closing = self._ending(windows, closed_before_ms, closed_ms)
+        closed = self._ending(touched, 0, closed_ms)
+        return pa.concat_tables([closed, other_rows(closing, closed, self.operator)])
+
+    def in_range(self, after_ms: int, up_to_ms: int) -> int:
+        """How many assignments bronze has to those of them with after < end <= up to."""
+        windows = self._ending(self.identities, after_ms, up_to_ms)
+        return self.operator.count_touched(self.bronze, windows) if windows.num_rows else 0
+
+    def _ending(self, windows: pa.Table, after_ms: int, up_to_ms: int) -> pa.Table:
+        after, up_to = instant_of(after_ms), instant_of(up_to_ms)
+        ends: list[Any] = self.operator.ends(windows).to_pylist()
+        return windows.filter(pa.array([after < end <= up_to for end in ends], pa.bool_()))

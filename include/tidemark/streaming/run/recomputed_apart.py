@@ -1,0 +1,118 @@
+"""Compute rows of a table again from bronze, and those that fail apart from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+
+from tidemark.errors import ExpressionFailed
+from tidemark.operators.operator import Operator
+from tidemark.storage.delta.append import conformed
+from tidemark.storage.delta.history import FAILURE
+from tidemark.streaming.engine.quiet import quiet
+from tidemark.streaming.expression_errors import said_of_expression
+
+# Each costs some queries over its own rows: so many take minutes, and more say that the expression
+# is wrong and not the data.
+MOST_FAILING = 100
+_SHOWN = 600
+
+# The rows that `Touched.closed` comes to.
+Recompute = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True)
+class FailedRow:
+    """One of `Touched.closed`, which a query cannot compute, and what the engine says."""
+
+    closed: pa.Table
+    said: str
+
+
+@dataclass(frozen=True)
+class RecomputedApart:
+    """Rows in the columns of `StreamedOperator.recompute`, and what failed."""
+
+    rows: pa.Table
+    failed: Sequence[FailedRow]
+
+
+def recomputed_apart(
+    recompute: Recompute, closed: pa.Table, failed_before: pa.Table | None = None
+) -> RecomputedApart:
+    """All of `closed` at once where none fails, else in halves until each that fails is alone; and
+    one by one what `failed_before`.
+
+    ExpressionFailed where more than MOST_FAILING of `closed` do. Only reads, and gives the same for
+    the same version of bronze.
+    """
+    before = closed.slice(0, 0) if failed_before is None else failed_before
+    rows: list[pa.Table] = []
+    failed: list[FailedRow] = []
+    with quiet():
+        # What fails on one row of bronze are windows beside each other.
+        for part in _parts(recompute, closed.sort_by("window_start")) if closed.num_rows else ():
+            _add(part, rows, failed)
+            if len(failed) > MOST_FAILING:
+                raise _too_many(failed)
+        for place in range(before.num_rows):
+            for part in _parts(recompute, before.slice(place, 1)):
+                _add(part, rows, failed)
+    return RecomputedApart(pa.concat_tables(rows or [recompute(closed.slice(0, 0))]), failed)
+
+
+def _add(part: pa.Table | FailedRow, rows: list[pa.Table], failed: list[FailedRow]) -> None:
+    if isinstance(part, FailedRow):
+        failed.append(part)
+    else:
+        rows.append(part)
+
+
+def verdict_rows(
+    failed: Sequence[FailedRow],
+    operator: Operator,
+    bronze: DeltaTable,
+    schema: pa.Schema,
+    condition: str = "true",
+) -> pa.Table:
+    """What failed as rows in these columns of `changes`: no measures, `rows` as bronze has them
+    (those that fulfil the condition), and FAILURE."""
+    if not failed:
+        return schema.empty_table()
+    closed = pa.concat_tables([one.closed for one in failed])
+    values = {
+        "window_end": operator.ends(closed),
+        "rows": pa.array([operator.count_touched(bronze, one.closed, condition) for one in failed]),
+        FAILURE: pa.array([one.said for one in failed]),
+    }
+    for name, value in values.items():
+        closed = closed.append_column(name, value)
+    return conformed(closed, schema)
+
+
+def _parts(recompute: Recompute, closed: pa.Table) -> Iterator[pa.Table | FailedRow]:
+    try:
+        yield recompute(closed)
+        return
+    except PySparkException as error:
+        if (said := said_of_expression(error)) is None:
+            raise
+    if closed.num_rows == 1:
+        yield FailedRow(closed, said[:_SHOWN])
+        return
+    half = closed.num_rows // 2
+    yield from _parts(recompute, closed.slice(0, half))
+    yield from _parts(recompute, closed.slice(half))
+
+
+def _too_many(failed: Sequence[FailedRow]) -> ExpressionFailed:
+    return ExpressionFailed(
+        f"{failed[0].said}\nMore than {MOST_FAILING} windows fail like this before their measures "
+        "can be evaluated, which are too many to set them aside one by one. What was committed "
+        "before stays. Starting again does not help. Correct the expression in the pipeline's "
+        "file: `tidemark validate` says whether its tables can follow."
+    )

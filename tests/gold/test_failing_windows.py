@@ -1,0 +1,101 @@
+"""A window of which a measure fails: gold lacks it, `changes` says why, until it is mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from tests.kit.windows import Row, Windows, at, window
+from tidemark.gold.failing import NONE_FAILING, failing_now, set_aside
+from tidemark.gold.recomputed import differing_rows
+from tidemark.gold.state import gold_state
+from tidemark.storage.delta.history import FAILURE, changes_between
+
+STATE = ("key", "total", "status", "revision")
+
+
+def failing(minute: int = 0, key: str | None = "a", rows: int = 1) -> Row:
+    return window(at(10, minute), rows, key=key, total=None, **{FAILURE: "total: sum(x) failed"})
+
+
+def now(table: Windows) -> Any:
+    changes = DeltaTable(table.changes_uri)
+    return failing_now(table.gold_table(), changes, table.operator, 1)
+
+
+def test_a_window_that_fails_leaves_gold_and_comes_back_when_it_is_mended(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    table.change(window(at(10), key="a", total=1), window(at(10), key=None, total=2))
+    table.publish_at(at(9))
+    assert now(table) == NONE_FAILING
+    table.change(failing())
+    assert table.publish_at(at(9)).published_windows == 1
+    assert table.gold(*STATE) == [(None, 2, "provisional", 0)]
+    assert now(table).windows == 1
+    assert now(table).examples == ("2026-07-01T10:00:00Z key=a: total: sum(x) failed",)
+    table.change(window(at(10), 2, key="a", total=5))
+    table.publish_at(at(11))
+    assert table.gold(*STATE) == [("a", 5, "final", 0), (None, 2, "final", 0)]
+    assert now(table) == NONE_FAILING
+
+
+def test_a_window_whose_other_values_stay_as_they_are_leaves_gold_too(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    table.change(window(at(10), key="a", total=None))
+    table.publish_at(at(9))
+    table.change(failing())
+    table.publish_at(at(9))
+    assert table.gold("key") == []
+
+
+def test_what_is_computed_again_and_fails_is_appended_once(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    table.change(window(at(10), key="a", total=1))
+    table.publish_at(at(11))
+
+    def differing(*rows: Row) -> int:
+        schema = pa.schema([field for field in table.changes_schema() if field.name in rows[0]])
+        return differing_rows(
+            table.gold_table(),
+            DeltaTable(table.changes_uri),
+            gold_state(table.gold_table()),
+            table.operator,
+            pa.Table.from_pylist(list(rows), schema),
+            None,
+        ).num_rows
+
+    assert differing(failing()) == 1
+    table.change(failing(), cause="late")
+    assert differing(failing()) == 0
+    # The same values, and no failure any more.
+    assert differing(window(at(10), key="a", total=None, **{FAILURE: None})) == 1
+
+
+def test_what_the_stream_leaves_out_is_told_by_window_and_first_batch(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    table.change(failing(), failing(10, None), cause="failed")
+    table.change(failing(), cause="failed")
+    table.change(failing(20), cause="late")
+    found = set_aside(DeltaTable(table.changes_uri), table.operator, 1)
+    assert found.to_pylist() == [
+        {"window_start": at(10), "key": "a", "batch": 0},
+        {"window_start": at(10, 10), "key": None, "batch": 0},
+    ]
+    assert set_aside(DeltaTable(table.changes_uri), table.operator, 2).num_rows == 0
+
+
+def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    former = str(tmp_path / "former")
+    schema = pa.schema([field for field in table.changes_schema() if field.name != FAILURE])
+    constant = {"cause": "stream", "generation": 1, "run": "run", "batch": 0}
+    rows = pa.Table.from_pylist([window(at(10), key="a", total=1) | constant], schema)
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(former, rows, configuration=feed, commit_properties=CommitProperties())
+    changes = DeltaTable(former)
+    assert set_aside(changes, table.operator, 1).num_rows == 0
+    assert failing_now(table.gold_table(), changes, table.operator, 1) == NONE_FAILING
+    assert changes_between(changes, -1, 0).column(FAILURE).to_pylist() == [None]
