@@ -32,6 +32,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
+from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.inputs import with_event_time
 from tidemark.streaming.jobs.stream import run_once
@@ -136,6 +137,7 @@ class History:
         bronze = self.spark.read.format("delta").load(self.places.bronze)
         rows = with_event_time(bronze, self.pipeline)
         windows = streamed_operator(operator_of(self.pipeline, TABLE)).plan({"bronze": rows})
+        windows = windows.drop(FAILURE)
         windows.write.format("delta").mode("overwrite").save(str(self.root / "refreshed"))
         return time.monotonic() - begin
 

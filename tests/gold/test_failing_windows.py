@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
 
-from tests.kit.windows import Row, Windows, at, window
+from tests.kit.windows import Row, Windows, at, millis, window
 from tidemark.gold.failing import NONE_FAILING, failing_now, set_aside
 from tidemark.gold.recomputed import differing_rows
 from tidemark.gold.state import gold_state
@@ -87,6 +88,29 @@ def test_what_the_stream_leaves_out_is_told_by_window_and_first_batch(tmp_path: 
     assert set_aside(DeltaTable(table.changes_uri), table.operator, 2).num_rows == 0
 
 
+def test_a_row_by_which_the_stream_leaves_a_window_out_says_nothing_of_gold(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    table.change(window(at(10), key="a", total=1))
+    table.publish_at(at(11))
+    table.change(failing(), cause="failed")
+    table.publish_at(at(11))
+    assert table.gold(*STATE) == [("a", 1, "final", 0)]
+    assert now(table) == NONE_FAILING
+
+
+def test_a_failing_window_that_went_or_is_frozen_fails_no_more(tmp_path: Path) -> None:
+    table = Windows(tmp_path)
+    table.change(failing(), failing(10), cause="late")
+    table.publish_at(at(11))
+    assert now(table).windows == 2
+    frozen = failing_now(
+        table.gold_table(), DeltaTable(table.changes_uri), table.operator, 1, millis(at(10, 10))
+    )
+    assert frozen.windows == 1
+    table.change(window(at(10), 0, key="a", total=None), cause="backfill")
+    assert now(table).examples == ("2026-07-01T10:10:00Z key=a: total: sum(x) failed",)
+
+
 def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
     table = Windows(tmp_path)
     former = str(tmp_path / "former")
@@ -99,3 +123,14 @@ def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
     assert set_aside(changes, table.operator, 1).num_rows == 0
     assert failing_now(table.gold_table(), changes, table.operator, 1) == NONE_FAILING
     assert changes_between(changes, -1, 0).column(FAILURE).to_pylist() == [None]
+    # Nor once the column was added, whatever it is taken for where a file lacks it.
+    changes.alter.add_columns([Field(FAILURE, PrimitiveType("string"))])
+    changes = DeltaTable(former)
+    assert failing_now(table.gold_table(), changes, table.operator, 1) == NONE_FAILING
+    write_deltalake(
+        changes,
+        pa.Table.from_pylist([failing(10) | constant], table.changes_schema()),
+        mode="append",
+    )
+    assert failing_now(table.gold_table(), DeltaTable(former), table.operator, 1).windows == 1
+    assert changes_between(DeltaTable(former), -1, 2).num_rows == 2

@@ -1,24 +1,26 @@
 """Windows that fail: a measure of them cannot be computed, so gold has no row of them.
 
 A measure that fails when it is evaluated (a division by a sum that is zero) fails a window for as
-long as its rows are as they are, and the stream itself says so. One that fails before that, on a
-row or when a sum overflows, would fail the whole query: such a window is *set aside*. The stream
-leaves it out from the batch on that would have failed, and from then on it changes only by being
-computed again from bronze (`streaming/run/set_aside.py`, `repair.py`).
+long as its rows are as they are, and the stream itself says so in `changes`. One that fails before
+that, on a row or when a sum overflows, would fail the whole query: such a window is *set aside*.
+The stream leaves it out from the batch on that would have failed, and from then on it changes only
+by being computed again from bronze (`streaming/run/set_aside.py`, `repair.py`). The row of cause
+`failed` says that and no more: what becomes of gold, the repair's row does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from tidemark.gold.row_values import dates_predicate
+from tidemark.gold.row_values import dates_predicate, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import FAILED
 from tidemark.pipeline.instants import epoch_ms, instant_text
@@ -31,7 +33,7 @@ _EXAMPLES, _SHOWN_KEY = 3, 60
 
 @dataclass(frozen=True)
 class Failing:
-    """So many windows fail now; the first of them in words: their start, keys, and why."""
+    """So many windows fail; the first of them in words: their start, keys, and why."""
 
     windows: int = 0
     examples: tuple[str, ...] = ()
@@ -40,48 +42,55 @@ class Failing:
 NONE_FAILING = Failing()
 
 
-def failing_rows(changes: DeltaTable, generation: int) -> pa.Table:
-    """Every row that `changes` has of a generation with a failure, in its columns; some of them
-    are not the newest of their windows. Other files are left out by their statistics."""
+def failing_rows(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
+    """Every row that `changes` has of a generation with a failure; some of them are not the newest
+    of their windows. Identity, `rows`, `cause`, `batch`, `run` and FAILURE.
+
+    Files are left out by their statistics, and those from before there was the column by their own
+    columns.
+    """
     schema = schema_of(changes)
+    names = [*operator.identity, "rows", "cause", "batch", "run"]
     if FAILURE not in schema.names:
-        return schema.empty_table()
-    same = (ds.field("generation") == generation) & ds.field(FAILURE).is_valid()
-    return dataset_of(changes, f'"{FAILURE}" IS NOT NULL').to_table(filter=same)
+        empty = schema.empty_table().select(names)
+        return empty.append_column(FAILURE, pa.array([], pa.string()))
+    found: Any = dataset_of(changes, f'"{FAILURE}" IS NOT NULL')
+    files = [one for one in found.get_fragments() if FAILURE in one.physical_schema.names]
+    # Of a file without a failure delta-rs tells Arrow what it takes for one: so by its length.
+    fails = pc.utf8_length(ds.field(FAILURE)) >= 0
+    whole = ds.FileSystemDataset(files, found.schema, found.format, found.filesystem)
+    rows = whole.to_table(filter=fails & (ds.field("generation") == generation))
+    return rows.select([*names, FAILURE])
 
 
 def set_aside(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
     """The windows that the stream leaves out: their identity, and `batch`, the first batch of the
     query that left them out."""
-    rows = failing_rows(changes, generation)
-    with duckdb_in_utc() as connection:
-        connection.register("failing", rows)
-        found = connection.sql(
-            f"""
-            SELECT {listed(operator.identity)}, min(batch) AS batch FROM failing
-            WHERE cause = '{FAILED}' GROUP BY ALL ORDER BY ALL
-            """
-        ).to_arrow_table()
+    identity = listed(operator.identity)
+    return _of_failing(
+        changes,
+        operator,
+        generation,
+        f"""
+        SELECT {identity}, min(batch) AS batch FROM failing
+        WHERE cause = '{FAILED}' GROUP BY {identity} ORDER BY {identity}
+        """,
+    )
+
+
+def failing_when_computed(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
+    """The identity of the windows that failed when they were computed from bronze, or would have
+    failed the stream: what may fail a query over others too."""
+    sql = f"SELECT DISTINCT {listed(operator.identity)} FROM failing WHERE cause <> 'stream'"
+    return _of_failing(changes, operator, generation, sql)
+
+
+def _of_failing(changes: DeltaTable, operator: Operator, generation: int, sql: str) -> pa.Table:
     kept = schema_of(changes)
-    return pa.table(found).cast(pa.schema([kept.field(name) for name in found.column_names]))
-
-
-def failing_of_run(
-    changes: DeltaTable, operator: Operator, generation: int, run_id: str
-) -> Failing:
-    """The windows of which a run said that they fail, also where it mended them since."""
-    rows = failing_rows(changes, generation)
     with duckdb_in_utc() as connection:
-        connection.register("rows_found", rows)
-        identity = listed(operator.identity)
-        connection.execute(
-            f"""
-            CREATE TEMP TABLE now AS SELECT {identity}, any_value("{FAILURE}") AS "{FAILURE}"
-            FROM rows_found WHERE run = ? GROUP BY {identity}
-            """,
-            [run_id],
-        )
-        return _told(connection, operator)
+        connection.register("failing", failing_rows(changes, operator, generation))
+        found = connection.sql(sql).to_arrow_table()
+    return pa.table(found).cast(pa.schema([kept.field(name) for name in found.column_names]))
 
 
 def other_rows(rows: pa.Table, without: pa.Table, operator: Operator) -> pa.Table:
@@ -104,35 +113,72 @@ def _joined(rows: pa.Table, others: pa.Table, operator: Operator, how: str) -> p
     return pa.table(found).cast(rows.schema)
 
 
-def failing_now(
-    gold: DeltaTable, changes: DeltaTable, operator: Operator, generation: int
+def failing_of_run(
+    changes: DeltaTable, operator: Operator, generation: int, run_id: str
 ) -> Failing:
-    """The windows that gold lacks because they fail, as far as it is published."""
-    rows = failing_rows(changes, generation)
-    if not rows.num_rows:
-        return NONE_FAILING
-    identity = listed(operator.identity)
+    """The windows of which a run said that they fail."""
+    with duckdb_in_utc() as connection:
+        connection.register("failing", failing_rows(changes, operator, generation))
+        return _told(connection, operator, "run = ?", [run_id])
+
+
+def failing_windows(
+    gold: DeltaTable, changes: DeltaTable, operator: Operator, generation: int
+) -> pa.Table:
+    """The rows of `failing_rows` of windows that gold lacks because they fail, those that wait for
+    their publish among them; not of those that are gone since."""
+    rows = failing_rows(changes, operator, generation)
     with duckdb_in_utc() as connection:
         connection.register("failing", rows)
         days = connection.execute("SELECT DISTINCT window_start::DATE FROM failing").fetchall()
+        if not days:
+            return rows
         dates = tuple(sorted(day for (day,) in days))
         connection.register("gold", dataset_of(gold, dates_predicate(dates)))
-        connection.execute(
+        connection.register("history", dataset_of(changes, '"rows" = 0'))
+        found = connection.sql(
             f"""
-            CREATE TEMP TABLE now AS SELECT {identity}, any_value("{FAILURE}") AS "{FAILURE}"
-            FROM failing f ANTI JOIN (SELECT {identity} FROM gold) g
-            ON {same_row(operator, "f", "g")} GROUP BY {identity}
+            SELECT * FROM failing f WHERE cause <> '{FAILED}'
+            AND NOT EXISTS (FROM gold g WHERE {same_row(operator, "f", "g")})
+            AND NOT EXISTS (FROM history h WHERE "rows" = 0 AND {same_row(operator, "f", "h")})
             """
-        )
-        return _told(connection, operator)
+        ).to_arrow_table()
+    return pa.table(found).cast(rows.schema)
 
 
-def _told(connection: duckdb.DuckDBPyConnection, operator: Operator) -> Failing:
-    """Of the table `now`."""
-    ((windows,),) = connection.execute("SELECT count(*) FROM now").fetchall()
-    first = connection.sql(f"FROM now ORDER BY {listed(operator.identity)} LIMIT {_EXAMPLES}")
-    examples = tuple(_words(row) for row in first.to_arrow_table().to_pylist())
-    return Failing(int(windows), examples)
+def failing_now(
+    gold: DeltaTable,
+    changes: DeltaTable,
+    operator: Operator,
+    generation: int,
+    frozen_before_ms: int | None = None,
+) -> Failing:
+    """The same in words, without frozen ones, which nothing mends."""
+    kept = frozen_before_ms and f"window_start >= {time_literal(frozen_before_ms)}"
+    with duckdb_in_utc() as connection:
+        connection.register("failing", failing_windows(gold, changes, operator, generation))
+        return _told(connection, operator, kept or "true")
+
+
+def _told(
+    connection: duckdb.DuckDBPyConnection,
+    operator: Operator,
+    condition: str,
+    values: Sequence[Any] = (),
+) -> Failing:
+    """Of the relation `failing`, what fulfils a condition."""
+    identity = listed(operator.identity)
+    # A window's rows grow in number: its last words are those with the most of them.
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE told AS SELECT {identity}, last("{FAILURE}" ORDER BY "rows") AS
+        "{FAILURE}" FROM failing f WHERE {condition} GROUP BY {identity}
+        """,
+        values,
+    )
+    ((windows,),) = connection.execute("SELECT count(*) FROM told").fetchall()
+    first = connection.sql(f"FROM told ORDER BY {identity} LIMIT {_EXAMPLES}")
+    return Failing(int(windows), tuple(_words(row) for row in first.to_arrow_table().to_pylist()))
 
 
 def _words(row: Mapping[str, Any]) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from tidemark.gold.failing import other_rows, same_rows
+from tidemark.gold.failing import other_rows, same_rows, set_aside
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
@@ -28,6 +28,18 @@ class LeftOut:
     place: TablePlace
     bronze: DeltaTable
     windows: pa.Table
+
+    @classmethod
+    def of(
+        cls,
+        operator: Operator,
+        place: TablePlace,
+        bronze: DeltaTable,
+        changes: DeltaTable,
+        generation: int,
+    ) -> Self:
+        """What the stream leaves out by now, as `changes` says."""
+        return cls(operator, place, bronze, set_aside(changes, operator, generation))
 
     @property
     def identities(self) -> pa.Table:
@@ -77,10 +89,9 @@ class LeftOut:
         closed = self._ending(touched, 0, closed_ms)
         return pa.concat_tables([closed, other_rows(closing, closed, self.operator)])
 
-    def in_range(self, after_ms: int, up_to_ms: int) -> int:
-        """How many assignments bronze has to those of them with after < end <= up to."""
-        windows = self._ending(self.identities, after_ms, up_to_ms)
-        return self.operator.count_touched(self.bronze, windows) if windows.num_rows else 0
+    def ending_in(self, after_ms: int, up_to_ms: int) -> pa.Table:
+        """Those of them with after < end <= up to."""
+        return self._ending(self.identities, after_ms, up_to_ms)
 
     def _ending(self, windows: pa.Table, after_ms: int, up_to_ms: int) -> pa.Table:
         after, up_to = instant_of(after_ms), instant_of(up_to_ms)

@@ -27,7 +27,7 @@ from tidemark.gold.pins import Published
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import SEAL
+from tidemark.operators.repaired import FAILED, SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -102,9 +102,13 @@ def _sealed_or_not_a_seal(plan: PublishPlan) -> str:
 
 
 def latest(operator: Operator, condition: str = "true") -> str:
-    """Of the rows in `changes`, the last one of each row of gold, as the table `latest`."""
+    """Of the rows in `changes`, the last one of each row of gold, as the table `latest`.
+
+    One by which the stream leaves a window out says nothing of gold: a repair does.
+    """
     return f"""
-        CREATE TEMP TABLE latest AS SELECT * FROM changes WHERE {condition}
+        CREATE TEMP TABLE latest AS SELECT * FROM changes
+        WHERE cause <> '{FAILED}' AND ({condition})
         QUALIFY row_number() OVER (
             PARTITION BY {listed(operator.identity)} ORDER BY _commit_version DESC
         ) = 1

@@ -56,7 +56,7 @@ def _of_changed(
         if not dates:
             return {}
         connection.register("gold", dataset_of(gold, dates_predicate(dates)))
-        connection.register("failing", failing_rows(changes, state.generation))
+        connection.register("failing", failing_rows(changes, operator, state.generation))
         connection.execute(
             f"""
             CREATE TEMP TABLE failed AS SELECT {listed(row)}, max("rows") AS "rows" FROM failing

@@ -44,7 +44,9 @@ class Repaired:
         Of the batches only those that windows are repaired for: after a kill the next run's
         fence of bronze is read as a batch of no rows, and the repair repeats.
         """
-        late = (counts.batch.last for counts in self.batches if counts.closed_groups)
+        late = (
+            counts.batch.last for counts in self.batches if counts.closed_groups or counts.set_aside
+        )
         last = max(late, default=0)
         return {LATE: last, SEAL: self.sealed_to_ms}
 

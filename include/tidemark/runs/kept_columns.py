@@ -12,6 +12,7 @@ from typing import Any
 
 import tidemark
 from tidemark.pipeline.model import Pipeline
+from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.storage.files import FileMissing, read_bytes
 
 PLANNED_FROM = "planned_from"
@@ -33,5 +34,5 @@ def is_planned_from(kept: Mapping[str, Any], pipeline: Pipeline) -> bool:
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Of all that a pipeline's columns follow from, but for Spark."""
-    of = [pipeline.without_checks().model_dump_json(), tidemark.__version__]
+    of = [pipeline.without_checks().model_dump_json(), tidemark.__version__, *ADDED_TO_CHANGES]
     return hashlib.sha256("\n".join(of).encode()).hexdigest()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
@@ -92,19 +93,19 @@ def _why_unfinished(checkpoint: Checkpoint) -> str | None:
 
 def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     """What a repair finds where no window is to be computed again; else why one is."""
-    sealed_to = seal_ms(run, name, Outcome())
-    if sealed_to > max(gold.close_ms, run.closed_ms(name, gold.generation)):
+    sealed_to, closed_to = seal_ms(run, name, Outcome()), run.closed_ms(name, gold.generation)
+    closed_to = max(gold.close_ms, closed_to)
+    if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
-    batches = unpublished_batches(run, name, gold)
+    batches, operator = unpublished_batches(run, name, gold), run.operator(name)
+    place, changes = run.warehouse.bronze, run.warehouse.changes(name).existing()
+    left_out = LeftOut.of(operator, place, place.existing(), changes, gold.generation)
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    if due := left_out.due(batches, frozen, gold.close_ms, closed_to).num_rows:
+        return f"{due:,} windows that were set aside are to be computed again"
     if not batches:
         return Repaired((), (), sealed_to)
-    found = run.operator(name).touched(
-        run.warehouse.bronze.existing(),
-        run.warehouse.bronze,
-        batches,
-        frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
-        gold.close_ms,
-    )
+    found = operator.touched(left_out.bronze, place, batches, frozen, gold.close_ms)
     if found.closed.num_rows:
         return f"{found.closed.num_rows:,} closed windows have late rows"
-    return Repaired(found.batches, (), sealed_to)
+    return Repaired(left_out.counted(found.batches), (), sealed_to)

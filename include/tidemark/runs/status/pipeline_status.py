@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.retention import frozen_before_ms
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline, pipeline_files
@@ -105,8 +107,9 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     at_work = lease is not None and lease.at_work
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)
+    frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse)) if runs else None
     tables = tuple(
-        table_status(table, operator_of(pipeline, table), warehouse, runs)
+        table_status(table, operator_of(pipeline, table), warehouse, runs, frozen)
         for table in (pipeline.tables if not losses else ())
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None

@@ -45,6 +45,7 @@ def table_status(
     operator: Operator,
     warehouse: Warehouse,
     runs: Sequence[RecentRun],
+    frozen_before_ms: int | None = None,
 ) -> TableStatus:
     """The status of one table. No row of bronze is read, and of gold only the dates that can hold
     an open window."""
@@ -63,7 +64,7 @@ def table_status(
         unpublished=rows_appended(changes, state.changes),
         late_rows=sum(run.tables[name].late_rows for run in counted if name in run.tables),
         corrected_windows=sum(one.corrected_windows for one in results),
-        failing=failing_now(gold, changes, operator, state.generation),
+        failing=failing_now(gold, changes, operator, state.generation, frozen_before_ms),
     )
 
 

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import BackfillRefused
+from tidemark.gold.failing import failing_windows
 from tidemark.gold.pins import Support, TableResult
 from tidemark.gold.plan import CHANGES, GoldState
 from tidemark.gold.publish import publish_table
@@ -45,6 +48,7 @@ from tidemark.runs.backfill.backfill_plan import (
 )
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.run import Run
+from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, VERSION
 from tidemark.storage.delta.notes import PublishedNote
 from tidemark.streaming.backfill.compare import (
@@ -104,6 +108,8 @@ def plan_backfill(
     check_pipeline_columns(spark, run, name)
     bronze = published_bronze(run.warehouse.bronze.existing(), state.bronze)
     found, differing = _compared(spark, run, name, state, bronze, windows, pending)
+    gone = _failing_that_went(run, name, state, bronze, windows, differing.schema)
+    differing = pa.concat_tables([differing, gone])
     return Backfill(run, name, state, bronze, windows, pending, found, differing)
 
 
@@ -126,6 +132,32 @@ def _compared(
     known = _known(session, held, pending, operator, windows)
     differing = differing_values(compare_windows(known, computed, operator), operator)
     return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
+
+
+def _failing_that_went(
+    run: Run,
+    name: str,
+    state: GoldState,
+    bronze: PublishedBronze,
+    windows: RowRange,
+    schema: pa.Schema,
+) -> pa.Table:
+    """Windows of the range that failed and of which bronze has no row any more, with `rows` 0: they
+    stand in gold no more than by bronze, but `changes` still says that they fail."""
+    gold, changes = run.warehouse.gold(name).existing(), run.warehouse.changes(name).existing()
+    operator, held = run.operator(name), run.warehouse.bronze.at_version(bronze.version)
+    rows = failing_windows(gold, changes, operator, state.generation)
+    start = pc.field("window_start")
+    rows = rows.filter((start >= windows.first_start) & (start <= windows.last_start))
+    closed = rows.select(list(operator.identity))
+    each = {
+        str(one.to_pylist()): one for one in map(closed.slice, range(closed.num_rows), repeat(1))
+    }
+    went = [one for one in each.values() if not operator.count_touched(held, one, bronze.condition)]
+    found = pa.concat_tables([closed.slice(0, 0), *went])
+    found = found.append_column("window_end", operator.ends(found))
+    found = found.append_column("rows", pa.repeat(pa.scalar(0, pa.int64()), found.num_rows))
+    return conformed(found, schema)
 
 
 def balanced(plan: Backfill) -> Recomputed:

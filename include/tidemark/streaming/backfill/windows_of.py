@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.gold.failing import set_aside
+from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.published_bronze import PublishedBronze
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE
@@ -29,11 +29,11 @@ def windows_by_bronze(
 ) -> DataFrame:
     """What a batch query over the rows that gold stands for gives for these windows.
 
-    Those that would fail the query were set aside by the stream: they are computed one by one.
+    Those that failed so far, and would fail the query, are computed one by one.
     """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
     inputs = {BRONZE: _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
-    aside = _set_aside(run, name)
+    aside = _failed_before(run, name)
     computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
     starts = pc.field("window_start")
     alone = aside.filter((starts >= windows.first_start) & (starts <= windows.last_start))
@@ -42,10 +42,9 @@ def windows_by_bronze(
     return computed.unionByName(_apart(run, name, inputs, bronze, alone))
 
 
-def _set_aside(run: Run, name: str) -> pa.Table:
+def _failed_before(run: Run, name: str) -> pa.Table:
     gold, changes = run.warehouse.gold(name).existing(), run.warehouse.changes(name).existing()
-    operator = run.operator(name)
-    return set_aside(changes, operator, gold_state(gold).generation).drop_columns("batch")
+    return failing_when_computed(changes, run.operator(name), gold_state(gold).generation)
 
 
 def _apart(

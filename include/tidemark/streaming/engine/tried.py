@@ -19,12 +19,12 @@ CALLED = (
     Called(_UTILS, "column", (_EXPRESSION,)),
 )
 
-Tried = Callable[[Column, Column], Column]
+Tried = Callable[[Column, Column | None], Column]
 
 
 def tried_in(spark: SparkSession, called: tuple[Called, ...] = CALLED) -> Tried:
     """`tried(column, when)`: struct<value> of the column; null where evaluating it raises, and
-    where `when` is not true: there it is not evaluated.
+    where `when` is not true: there it is not evaluated (None: everywhere).
 
     EngineChanged where this Spark lacks what is called. Reads and writes nothing; milliseconds.
     """
@@ -37,10 +37,11 @@ def tried_in(spark: SparkSession, called: tuple[Called, ...] = CALLED) -> Tried:
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
     try_eval = jvm.org.apache.spark.sql.catalyst.expressions.TryEval
 
-    def tried(column: Column, when: Column) -> Column:
+    def tried(column: Column, when: Column | None) -> Column:
         value: Any = F.struct(column.alias("value"))
         guarded: Any = Column(utils.column(try_eval(utils.expression(value._jc))))
-        return F.when(_is_not_foreseen() & when, guarded)
+        known = _is_not_foreseen()
+        return F.when(known if when is None else known & when, guarded)
 
     return tried
 

@@ -25,10 +25,9 @@ def measured(grouped: GroupedData, measures: Mapping[str, str], spark: SparkSess
     aggregate that overflows while it is put together, fails the query.
     """
     tried = tried_in(spark)
-    # Of a group there is a row: the planner does not know that.
-    rows, has_rows = F.count(F.lit(1)), F.count(F.lit(1)) > 0
-    columns = [tried(F.expr(sql), has_rows).alias(name) for name, sql in measures.items()]
-    found = grouped.agg(*columns, rows.alias("rows"))
+    # The state has the aggregates in the order in which they stand here: `rows` is the last.
+    columns = [tried(F.expr(sql), None).alias(name) for name, sql in measures.items()]
+    found = grouped.agg(*columns, F.count(F.lit(1)).alias("rows"))
     failures = [
         F.when(F.col(f"`{name}`").isNull(), F.lit(f"{name}: {sql[:_SHOWN]} failed"))
         for name, sql in measures.items()

@@ -42,7 +42,7 @@ class RecomputedApart:
 
 
 def recomputed_apart(
-    recompute: Recompute, closed: pa.Table, failed_before: pa.Table | None = None
+    recompute: Recompute, closed: pa.Table, failed_before: pa.Table
 ) -> RecomputedApart:
     """All of `closed` at once where none fails, else in halves until each that fails is alone; and
     one by one what `failed_before`.
@@ -50,26 +50,37 @@ def recomputed_apart(
     ExpressionFailed where more than MOST_FAILING of `closed` do. Only reads, and gives the same for
     the same version of bronze.
     """
-    before = closed.slice(0, 0) if failed_before is None else failed_before
-    rows: list[pa.Table] = []
-    failed: list[FailedRow] = []
+    alone = [failed_before.slice(place, 1) for place in range(failed_before.num_rows)]
     with quiet():
-        # What fails on one row of bronze are windows beside each other.
-        for part in _parts(recompute, closed.sort_by("window_start")) if closed.num_rows else ():
-            _add(part, rows, failed)
+        parts = list(_halved(recompute, closed) if closed.num_rows else ())
+        parts += [part for one in alone for part in _parts(recompute, one)]
+        rows = [part for part in parts if isinstance(part, pa.Table)]
+        rows = rows or [recompute(closed.slice(0, 0))]
+    failed = [part for part in parts if isinstance(part, FailedRow)]
+    return RecomputedApart(pa.concat_tables(rows), failed)
+
+
+def failing_among(compute: Callable[[pa.Table], None], closed: pa.Table) -> Sequence[FailedRow]:
+    """Those that fail, where what the others come to is not wanted; as `recomputed_apart`."""
+
+    def nothing(rows: pa.Table) -> pa.Table:
+        compute(rows)
+        return rows
+
+    with quiet():
+        found = list(_halved(nothing, closed) if closed.num_rows else ())
+    return [part for part in found if isinstance(part, FailedRow)]
+
+
+def _halved(recompute: Recompute, closed: pa.Table) -> Iterator[pa.Table | FailedRow]:
+    # What fails on one row of bronze are windows beside each other.
+    failed = []
+    for part in _parts(recompute, closed.sort_by("window_start")):
+        if isinstance(part, FailedRow):
+            failed.append(part)
             if len(failed) > MOST_FAILING:
                 raise _too_many(failed)
-        for place in range(before.num_rows):
-            for part in _parts(recompute, before.slice(place, 1)):
-                _add(part, rows, failed)
-    return RecomputedApart(pa.concat_tables(rows or [recompute(closed.slice(0, 0))]), failed)
-
-
-def _add(part: pa.Table | FailedRow, rows: list[pa.Table], failed: list[FailedRow]) -> None:
-    if isinstance(part, FailedRow):
-        failed.append(part)
-    else:
-        rows.append(part)
+        yield part
 
 
 def verdict_rows(

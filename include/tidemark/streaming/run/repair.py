@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tidemark.gold.failing import other_rows, set_aside
+from tidemark.gold.failing import other_rows
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
@@ -71,8 +71,8 @@ class Repair:
     def left_out(self) -> LeftOut:
         """What the stream leaves out by now."""
         changes = self.tables.changes(self.table_name).existing()
-        aside = set_aside(changes, self.operator, self.gold.generation)
-        return LeftOut(self.operator, self.tables.bronze, self.bronze(), aside)
+        bronze, generation = self.bronze(), self.gold.generation
+        return LeftOut.of(self.operator, self.tables.bronze, bronze, changes, generation)
 
 
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
@@ -80,9 +80,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     left_out = plan.left_out()
     counts: tuple[BatchCounts, ...] = ()
     late = left_out.identities.slice(0, 0)
-    due = left_out.due(
-        batches, plan.frozen_before_ms, plan.gold.close_ms, max(plan.open_after_ms, plan.seal_ms)
-    )
+    due = left_out.due(batches, plan.frozen_before_ms, plan.gold.close_ms, plan.open_after_ms)
     if batches:
         touched = plan.operator.touched(
             left_out.bronze,
@@ -103,12 +101,9 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
 
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
     """What late rows touch, and what of the windows that are set aside is due."""
-    operator, bronze, inputs = plan.operator, plan.bronze(), _inputs(spark, plan)
-    streamed = streamed_operator(operator)
-    found = recomputed_apart(lambda rows: streamed.recompute(inputs, rows).toArrow(), late, due)
+    operator, bronze = plan.operator, plan.bronze()
+    windows = _computed(spark, plan, late, due)
     closed = pa.concat_tables([late, due.cast(late.schema)])
-    failed = verdict_rows(found.failed, operator, bronze, found.rows.schema)
-    windows = pa.concat_tables([found.rows, failed])
     in_bronze = operator.count_touched(bronze, closed)
     return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
 
@@ -116,14 +111,21 @@ def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Tabl
 def _repair_sealed(spark: SparkSession, plan: Repair, left_out: LeftOut) -> Recomputed:
     # From the first end that is a microsecond after what is closed.
     ends = instant_of(plan.open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
-    operator, bronze = plan.operator, plan.bronze()
+    operator, aside = plan.operator, left_out.ending_in(plan.open_after_ms, plan.seal_ms)
     streamed = streamed_operator(operator, left_out.windows)
     windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
-    # What is left out and closes now is among what was computed for late rows.
-    in_bronze = operator.count_ending(bronze, *ends) - left_out.in_range(
-        plan.open_after_ms, plan.seal_ms
-    )
+    if aside.num_rows:
+        windows = pa.concat_tables([windows, _computed(spark, plan, aside.slice(0, 0), aside)])
+    in_bronze = operator.count_ending(plan.bronze(), *ends)
     return _append_differing(plan, windows, operator.covered_ending(*ends), SEAL, in_bronze)
+
+
+def _computed(spark: SparkSession, plan: Repair, closed: pa.Table, aside: pa.Table) -> pa.Table:
+    """These windows by bronze, what fails with its verdict; one by one those that are set aside."""
+    streamed, inputs = streamed_operator(plan.operator), _inputs(spark, plan)
+    found = recomputed_apart(lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, aside)
+    failed = verdict_rows(found.failed, plan.operator, plan.bronze(), found.rows.schema)
+    return pa.concat_tables([found.rows, failed])
 
 
 def _inputs(spark: SparkSession, plan: Repair) -> Inputs:

@@ -25,7 +25,7 @@ from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.streaming.inputs import input_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.aggregate import Aggregate
-from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
+from tidemark.streaming.run.recomputed_apart import failing_among, verdict_rows
 
 
 def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
@@ -44,11 +44,10 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
     inputs = {BRONZE: input_at(spark, plan.bronze, plan.pipeline, batch.last)}
     streamed = streamed_operator(operator)
 
-    def compute(closed: pa.Table) -> pa.Table:
+    def compute(closed: pa.Table) -> None:
         streamed.recompute(inputs, closed).write.format("noop").mode("overwrite").save()
-        return pa.table({})
 
-    failed = recomputed_apart(compute, candidates).failed
+    failed = failing_among(compute, candidates)
     told = {*operator.identity, *operator.values, FAILURE}
     schema = pa.schema([field for field in schema_of(changes) if field.name in told])
     rows = verdict_rows(failed, operator, bronze, schema)

@@ -128,7 +128,10 @@ def _mended(
     """Can the query go on, without the windows that it failed on?"""
     if not isinstance(failure, ExpressionFailed):
         return False
-    windows = set_failing_aside(spark, plan)
+    try:
+        windows = set_failing_aside(spark, plan)
+    except TidemarkError as error:
+        raise error from failure
     if windows:
         progress.say(f"{plan.table_name}: {windows:,} windows fail, and are set aside")
     return windows > 0
