@@ -218,7 +218,8 @@ def kill(place: Place, at: Kill, run_id: str = "killed") -> set[str]:
     after = versions(place)
     if at.commits:
         name, number = at.commits
-        assert after.get(name, -1) - before.get(name, -1) == number, name
+        made = after.get(name, -1) - before.get(name, -1)
+        assert made == number, f"{name}: {made} commits, not {number}"
     return {name for name, version in after.items() if version > before.get(name, -1)}
 
 

@@ -17,6 +17,7 @@ from tests.streaming.audits import accept_by_hand, audit, backfill_warm
 from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
 from tidemark.streaming.run import recomputed_apart
@@ -144,8 +145,8 @@ LANDED = [
     [row(16, "a"), row(21, "c", size=5), row(23, "d"), row(24, "e", amount=0)],
     # All of these close; late rows for one that failed and one that did not.
     [row(90, "z"), row(3, "a"), row(14, "a")],
-    # A late row that fails, and one for a window that fails.
-    [row(7, "b", amount=0), row(13, "a"), row(95, "z")],
+    # Late rows that fail, on the row and in the sum, and one for a window that fails.
+    [row(7, "b", amount=0), row(7, None, size=LARGEST), row(13, "a"), row(95, "z")],
 ]
 
 
@@ -196,6 +197,22 @@ def test_a_run_that_dies_while_it_sets_windows_aside_is_ended_by_the_next(
     check(spark, place, [*GOOD, *LANDED[1]])
     aside = [one for one in place.changes().to_pylist() if one["cause"] == "failed"]
     assert len(aside) == len({(one["window_start"], one["key"]) for one in aside}) == 3
+
+
+def test_a_run_without_spark_leaves_what_is_set_aside_to_one_with_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_at(tmp_path, "append")
+    rows = [*GOOD, row(13, "a", amount=0), row(90, "z")]
+    land(place, "0.json", GOOD)
+    succeed(spark, place, "first")
+    land(place, "1.json", rows[len(GOOD) :])
+    with killed("before", "ledger"):
+        assert run_warm(spark, place, "dead").error is not None
+    assert isinstance(look(place.run("idle")), SparkNeeded)
+    succeed(spark, place, "again")
+    check(spark, place, rows)
+    assert isinstance(look(place.run("idle")), NothingNew)
 
 
 def test_a_measure_that_fails_everywhere_stops_the_run_and_no_retry_helps(

@@ -104,8 +104,11 @@ KILLS = [
     *both("accepted rows", table="bronze"),
     *both("rejected rows", table="rejects"),
     *each("windows of the stream", "changes"),
-    *each("recomputed windows", "changes", earlier=1),
-    *both("recomputed windows", SEALING, "/appended/changes", table="appended/changes"),
+    *both("recomputed windows", of="/updated/changes", table="updated/changes", earlier=1),
+    # In append mode a batch leaves a commit also where it closes no window.
+    *both("recomputed windows", of="/appended/changes", table="appended/changes", earlier=2),
+    *both("recomputed windows", of="/completed/changes", table="completed/changes", earlier=1),
+    *both("recomputed windows", SEALING, "/appended/changes", table="appended/changes", earlier=1),
     *both("ledger", table="ops/ledger"),
     *both("data docs", CHECKED),
     *both("verdicts recorded", CHECKED, table="ops/quality"),
