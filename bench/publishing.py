@@ -22,6 +22,7 @@ from tidemark.gold.published import publish_note
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
@@ -71,7 +72,8 @@ def _windows(windows: int, amount: int) -> str:
                 AS window_start,
             window_start + INTERVAL 10 minutes AS window_end, 'key' || n % {KEYS} AS key,
             n % 7 AS events, (n + 1) * {amount} AS amount, n % 7 + 1 AS rows,
-            'stream' AS cause, 1::BIGINT AS generation, 'run' AS run, 0::BIGINT AS batch
+            'stream' AS cause, 1::BIGINT AS generation, 'run' AS run, 0::BIGINT AS batch,
+            NULL::VARCHAR AS {FAILURE}
         FROM (SELECT range AS n FROM range({windows}))
     """
 

@@ -27,6 +27,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
+from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.operators.kinds import streamed_operator
 
@@ -109,7 +110,7 @@ class Query:
         events = rows.json(str(self.source)).withColumnRenamed("at", "_event_time")
         events = events.withWatermark("_event_time", "400 days")
         windows = streamed_operator(operator_of(pipeline, TABLE)).plan({"bronze": events})
-        writer = windows.writeStream.outputMode("update").trigger(availableNow=True)
+        writer = windows.drop(FAILURE).writeStream.outputMode("update").trigger(availableNow=True)
         writer = writer.foreachBatch(self._keep)
         writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
         time.sleep(self.variant.wait)
