@@ -288,20 +288,6 @@ def test_a_measure_that_fails_in_the_first_batch_is_told_and_its_correction_take
     assert [(one["amount"], one["size"]) for one in place.gold().to_pylist()] == [(None, 15)]
 
 
-def test_a_measure_that_fails_where_late_windows_are_computed_again_is_told(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    place = Place(tmp_path, content())
-    place.land("1.json", [row(MOST), row(1, at="2026-03-01T12:00:00Z")])
-    succeed(spark, place, "first")
-    place.land("2.json", [row(MOST)])
-    error = run_warm(spark, place, "late").error
-    assert error is not None
-    assert (error.type, error.retry_can_help) == ("ExpressionFailed", False)
-    assert error.message.startswith("[ARITHMETIC_OVERFLOW]")
-    assert "Gold is as it was" in error.message
-
-
 def contracts(place: Place) -> tuple[Any, Any]:
     """What is recorded of the ingest and of the table."""
     return tuple(

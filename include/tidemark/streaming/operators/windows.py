@@ -60,7 +60,8 @@ class StreamedWindows(StreamedOperator):
         starts, length = window_starts(closed), self.table.window.length
         on_dates = F.col("_event_date").isin(sorted(dates_of(starts, length)))
         rows = _rows_within(inputs[BRONZE], stretches_of(starts, length), on_dates)
-        return self._measured(self._in(self._assigned(rows), closed, "left_semi"))
+        wanted = self._in(self._assigned(rows), closed, "left_semi")
+        return self._measured(wanted, F.col("_window"))
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         stretch = Stretch(first_end - self.table.window.length, last_end)
@@ -73,18 +74,20 @@ class StreamedWindows(StreamedOperator):
         return self.ending_in(inputs, first_end, rows.last_end)
 
     def _windows(self, rows: DataFrame) -> DataFrame:
-        assigned = self._assigned(rows)
-        if self.aside is not None and self.aside.num_rows:
-            assigned = self._in(assigned, self.aside, "left_anti")
-        return self._measured(assigned)
+        if self.aside is None or not self.aside.num_rows:
+            # By the window itself: the state's column is called by what is grouped by.
+            return self._measured(rows, self._window())
+        assigned = self._in(self._assigned(rows), self.aside, "left_anti")
+        return self._measured(assigned, F.col("_window"))
+
+    def _window(self) -> Column:
+        window = self.table.window
+        length, slide = duration_text(window.length), duration_text(window.slide)
+        return F.window("_event_time", length, slide)
 
     def _assigned(self, rows: DataFrame) -> DataFrame:
         """Each row once for each window that it is in: `_window`."""
-        window = self.table.window
-        return rows.withColumn(
-            "_window",
-            F.window("_event_time", duration_text(window.length), duration_text(window.slide)),
-        )
+        return rows.withColumn("_window", self._window())
 
     def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
         """The rows that are in these windows, or in none of them. Null keys are keys."""
@@ -99,11 +102,11 @@ class StreamedWindows(StreamedOperator):
         ]
         return assigned.alias("assigned").join(listed, same, how)
 
-    def _measured(self, assigned: DataFrame) -> DataFrame:
+    def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
         table = self.table
         keys = [F.col(f"`{key}`") for key in table.group_by]
-        grouped = assigned.groupBy("_window", *keys)
-        return measured(grouped, table.measures, assigned.sparkSession).select(
+        grouped = rows.groupBy(window.alias("_window"), *keys)
+        return measured(grouped, table.measures, rows.sparkSession).select(
             F.col("_window.start").alias("window_start"),
             F.col("_window.end").alias("window_end"),
             *keys,

@@ -56,10 +56,14 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
 
 
 def _failed_batch(checkpoint: Checkpoint) -> BatchRead | None:
-    """The batch that is planned and not committed; None where there is none or it reads nothing."""
+    """The batch that is planned and not committed; None where there is none or it reads nothing.
+
+    None for the first one too: nothing rests on the measures yet, so a corrected file is taken by
+    the next run, which is better than windows that are set aside.
+    """
     batch = checkpoint.last_batch("offsets")
-    if batch is None or batch == checkpoint.last_batch("commits"):
+    if not batch or batch == checkpoint.last_batch("commits"):
         return None
-    first = checkpoint.delta_version(batch - 1) if batch else 0
+    first = checkpoint.delta_version(batch - 1)
     last = checkpoint.delta_version(batch) - 1
     return BatchRead(batch, first, last, 0) if first <= last else None
