@@ -1,9 +1,10 @@
-"""Set aside: windows on which a table's query fails are left out of it, each with a verdict.
+"""Set aside: windows on which a table's query fails are left out of it, and `changes` says so.
 
 The life of it, after the query has failed on an expression in batch N:
 1. find the windows that the rows of batch N touch, without Spark;
 2. compute these from bronze, as it is at the end of N, and find those that fail;
-3. append them to `changes`, cause `failed`, with what the engine says and no value;
+3. append them to `changes`, cause `failed`, with what the engine says: the repair of the same run
+   says what becomes of gold;
 4. the query is started again and leaves them out; the engine repeats batch N.
 What its state has of such a window stays as it was before N, and is not appended when the engine
 emits it: the window changes only by being computed again (`repair.py`). Killed before 3, batch N
