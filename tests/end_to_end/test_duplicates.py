@@ -64,6 +64,19 @@ def assert_every_reference_is_in_bronze(place: Place) -> None:
     assert all((r["repeats"] is None) == (r["reason"] != "duplicate") for r in rejects)
 
 
+def test_rows_behind_files_of_which_every_line_is_rejected_are_accepted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """PySpark takes two empty chunks of rows for the end: tidemark.streaming.arrow_rows."""
+    place = Place(tmp_path, unique())
+    for name in ("a.json", "b.json", "c.json"):
+        place.land(name, ["{"])
+    place.land("d.json", [row("one", 0)])
+    result = succeed(spark, place, "one")
+    assert (result.rows.read, result.rows.accepted) == (4, 1)
+    assert accepted(place) == [("one", 0)]
+
+
 def test_a_row_that_repeats_one_of_its_batch_or_of_another_is_rejected_with_that_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:

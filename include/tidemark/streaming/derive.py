@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 
 from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.model import Source
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.engine.quiet import quiet
 from tidemark.streaming.engine.tried import tried_in
 
@@ -138,7 +139,7 @@ def _messages(failed: DataFrame, source: Source) -> dict[int, str]:
     messages = {}
     for at, sample in enumerate(samples.select(["_column", "_kind"]).to_pylist()):
         # A few rows of Arrow are evaluated by the planner: no task fails, none is logged.
-        alone = failed.sparkSession.createDataFrame(rows.slice(at, 1), of_source)
+        alone = frame_of(failed.sparkSession, rows.slice(at, 1), of_source)
         if said := _said_of(alone, source, sample["_column"]):
             messages[sample["_kind"]] = said
     return messages

@@ -51,6 +51,7 @@ from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, VERSION
 from tidemark.storage.delta.notes import PublishedNote
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.backfill.compare import (
     compare_windows,
     differing_values,
@@ -206,7 +207,7 @@ def _known(
     if not pending.num_rows:
         return held
     columns = [f"`{column}`" for column in (*operator.identity, *operator.values)]
-    newer = spark.createDataFrame(last_pending(pending, operator)).where(
+    newer = frame_of(spark, last_pending(pending, operator)).where(
         F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
     )
     is_shown = (F.col("rows") > 0) & F.col(FAILURE).isNull()

@@ -6,6 +6,7 @@ Behind the append it would be too late: the next publish takes along all of `cha
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ from tidemark.quality.validate import (
 )
 from tidemark.quality.verdicts import failures
 from tidemark.storage.delta.history import VERSION, schema_of
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.backfill.backfill import Backfill, pins
 
 _ADVICE = (
@@ -41,7 +43,7 @@ def judge_backfill(spark: SparkSession, plan: Backfill) -> Judged:
     name, settings, publish = plan.run.pipeline.name, plan.run.settings, _publish(plan)
     judged = judge_tables(name, [publish], settings)
     if isinstance(judged, ManyRows):
-        judged = judge_tables(name, [publish], settings, spark.createDataFrame)
+        judged = judge_tables(name, [publish], settings, partial(frame_of, spark))
     assert not isinstance(judged, ManyRows)
     return judged
 

@@ -17,6 +17,7 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, input_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.planned_columns import plan_bronze
@@ -57,7 +58,7 @@ def _apart(
     )
     held = run.warehouse.bronze.at_version(bronze.version)
     failed = verdict_rows(found.failed, operator, held, found.rows.schema, bronze.condition)
-    return inputs[BRONZE].sparkSession.createDataFrame(pa.concat_tables([found.rows, failed]))
+    return frame_of(inputs[BRONZE].sparkSession, pa.concat_tables([found.rows, failed]))
 
 
 def windows_in_gold(

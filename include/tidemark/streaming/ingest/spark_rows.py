@@ -18,6 +18,7 @@ from tidemark.pipeline.model import Unique
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.sources.source import Reading
 from tidemark.storage.files import remove_files
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.derive import EXPRESSION, FAILED, derived, failure_details
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch import Batch
@@ -98,7 +99,7 @@ def judge_further(
 def _rows(spark: SparkSession, batch: Batch, lines: FewLines | TaskFiles) -> DataFrame:
     schema = source_schema(batch.pipeline, batch.origin)
     if isinstance(lines, FewLines):
-        return spark.createDataFrame(lines.accepted, schema)
+        return frame_of(spark, lines.accepted, schema)
     if not lines.accepted:
         return spark.createDataFrame([], schema)
     files = [spark_uri(_uri(batch, file.path)) for file in lines.accepted]

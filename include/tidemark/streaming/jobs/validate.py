@@ -10,6 +10,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,7 @@ from tidemark.quality.validate import ManyRows
 from tidemark.quality.verdicts import ValidationResult
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
@@ -65,7 +67,7 @@ def validate_once(
         with progress.stage("session"):
             spark = session(pipeline, settings)
         with progress.stage("validate"), progress.tasks_of(spark):
-            gated = validate_held(pipeline, run, held, settings, started, spark.createDataFrame)
+            gated = validate_held(pipeline, run, held, settings, started, partial(frame_of, spark))
         assert not isinstance(gated, ManyRows)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         return ValidationResult(

@@ -24,6 +24,7 @@ from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import WindowTable
 from tidemark.storage.delta.history import FAILURE
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
@@ -92,7 +93,7 @@ class StreamedWindows(StreamedOperator):
     def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
         """The rows that are in these windows, or in none of them. Null keys are keys."""
         identity = windows.select(list(self.operator.identity))
-        listed = F.broadcast(assigned.sparkSession.createDataFrame(identity).alias("listed"))
+        listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("listed"))
         same = [
             F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
             *[

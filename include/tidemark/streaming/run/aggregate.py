@@ -28,6 +28,7 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import input_stream
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import BatchReport, Progress
@@ -154,7 +155,7 @@ def _appended(plan: Aggregate, windows: DataFrame) -> DataFrame:
     opened = windows.where(_is_open(plan))
     if not plan.aside.num_rows:
         return opened
-    aside = F.broadcast(windows.sparkSession.createDataFrame(plan.aside))
+    aside = F.broadcast(frame_of(windows.sparkSession, plan.aside))
     same = [opened[f"`{name}`"].eqNullSafe(aside[f"`{name}`"]) for name in plan.operator.identity]
     return opened.join(aside, same, "left_anti")
 

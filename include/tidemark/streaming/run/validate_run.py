@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from tidemark.quality.validate import ManyRows, check_none_failed, validate_result
 from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.progress import Progress
 
 
@@ -21,7 +23,7 @@ def validate_run(
     found = validate_result(run.pipeline, result, run.settings, now)
     if isinstance(found, ManyRows):
         progress.say(f"expectations are told by Spark: {found}")
-        found = validate_result(run.pipeline, result, run.settings, now, spark.createDataFrame)
+        found = validate_result(run.pipeline, result, run.settings, now, partial(frame_of, spark))
     assert not isinstance(found, ManyRows)
     for warning in warnings(found.verdicts):
         progress.say(f"warning: {verdict_line(warning)}")

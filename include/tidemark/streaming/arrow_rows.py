@@ -1,0 +1,18 @@
+"""Arrow's rows as a DataFrame. The one door for them.
+
+PySpark sends each chunk of a table as a batch of its own, and the JVM takes two empty batches in
+sequence for the end: `createDataFrame` gives the rows before them, without an error (found with
+Spark 4.2.0, PythonSQLUtils.readArrowStreamFromFile; tests/streaming/test_arrow_rows.py).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+
+def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """All of the rows, in Spark's types of theirs or in those of `schema`."""
+    whole = rows.combine_chunks()
+    return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema)
