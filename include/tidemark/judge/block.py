@@ -35,8 +35,8 @@ _MOST_COLUMNS = 150
 
 @dataclass(frozen=True)
 class BlockRows:
-    """What a block came to: a row for each line, in their order, in the declared columns, and which
-    of them the exact tier has to judge."""
+    """What a block came to: a row for each line, in their order, in the declared columns and
+    `_extra`, and which of them the exact tier has to judge."""
 
     rows: pa.Table
     doubtful: Array
@@ -94,15 +94,11 @@ class BlockReader:
             if column.required:
                 masks.append(array.is_null())
             if column.name == self._rules.event_time.column:
-                masks.append(self._outside(array))
+                masks.append(self._limits.outside(array))
         doubtful = reduce(pc.or_, [pc.fill_null(mask, False) for mask in masks])
-        names = [column.name for column in self._rules.columns]
+        columns.append(pa.nulls(number, pa.string()))
+        names = [*(column.name for column in self._rules.columns), "_extra"]
         return BlockRows(pa.table(columns, names=names), doubtful)
-
-    def _outside(self, times: Array) -> Array:
-        micros = times.cast(pa.int64())
-        early = pc.less(micros, self._limits.oldest_micros)
-        return pc.or_(early, pc.greater(micros, self._limits.newest_micros))
 
 
 def block_reader(rules: Rules, limits: TimeLimits) -> BlockReader | None:

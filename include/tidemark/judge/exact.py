@@ -58,6 +58,9 @@ class RejectedLine:
     event_micros: int | None = None
 
 
+Verdict = AcceptedLine | RejectedLine
+
+
 class ExactJudge:
     """Judges lines one by one. Not to be shared by threads."""
 
@@ -70,11 +73,12 @@ class ExactJudge:
         self.readers: dict[str, ReadValue] = {
             column.name: value_reader(column.kind) for column in rules.columns
         } | {self._time.name: _time_reader(rules.event_time)}
+        self._required = [column.name for column in rules.columns if column.required]
         self._names = frozenset(self.readers)
-        finders = {column.name: unknown_finder(column.kind) for column in rules.columns}
-        self._nested = [(name, find) for name, find in finders.items() if find is not None]
+        finders = [(column, unknown_finder(column.kind)) for column in rules.columns]
+        self._nested = [(column, find) for column, find in finders if find is not None]
 
-    def judge(self, line: bytes) -> AcceptedLine | RejectedLine:
+    def judge(self, line: bytes) -> Verdict:
         """The line's verdict; `line` is without its end."""
         fields = self.read(line)
         return fields if isinstance(fields, RejectedLine) else self.verdict(fields)
@@ -86,42 +90,56 @@ class ExactJudge:
         except NotAnObject as error:
             return RejectedLine(MALFORMED, str(error))
 
-    def verdict(self, fields: Mapping[str, Any]) -> AcceptedLine | RejectedLine:
+    def verdict(self, fields: Mapping[str, Any]) -> Verdict:
         """That on a line which is not malformed."""
         time = self._value(self._time, fields)
         micros: int | None = None if time is WRONG else time
-        for column in self._rules.columns:
-            if column.required and fields.get(column.name) is None:
-                absent = "null" if column.name in fields else "missing"
-                return RejectedLine(MISSING_FIELD, f"{column.name} is {absent}", micros)
         values: list[Any] = []
+        wrong: ColumnRule | None = None
         for column in self._rules.columns:
             value = time if column is self._time else self._value(column, fields)
             if value is WRONG:
-                detail = self._wrong_detail(column, fields[column.name])
-                return RejectedLine(WRONG_TYPE, detail, micros)
+                wrong = column
+                break
             values.append(value)
-        unknown = self.unknown(fields)
-        if unknown and self._rules.unknown_fields == "reject":
+        rejected = self.rejection(fields, wrong, micros)
+        if rejected is not None:
+            return rejected
+        assert micros is not None
+        return AcceptedLine(tuple(values), self.extra(fields), micros)
+
+    def rejection(
+        self, fields: Mapping[str, Any], wrong: ColumnRule | None, micros: int | None
+    ) -> RejectedLine | None:
+        """Why a line is not accepted, by the first column with a value of a wrong type, and by the
+        event time where it is one."""
+        for name in self._required:
+            if fields.get(name) is None:
+                absent = "null" if name in fields else "missing"
+                return RejectedLine(MISSING_FIELD, f"{name} is {absent}", micros)
+        if wrong is not None:
+            return RejectedLine(WRONG_TYPE, self._wrong_detail(wrong, fields[wrong.name]), micros)
+        if self._rules.unknown_fields == "reject" and self._unknown(fields):
             names = ", ".join(self._unknown_names(fields))
             return RejectedLine(UNKNOWN_FIELD, f"unknown: {names[:SHOWN]}", micros)
         assert micros is not None
-        if (outside := self._outside(micros)) is not None:
-            return RejectedLine(*outside, micros)
-        return AcceptedLine(tuple(values), json_text(unknown) if unknown else None, micros)
+        outside = self._outside(micros)
+        return None if outside is None else RejectedLine(*outside, micros)
 
-    def unknown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Unknown fields, and those within values, by the columns' names; none where they are
-        ignored. The columns' values have to be of their types."""
+    def extra(self, fields: Mapping[str, Any]) -> str | None:
+        """The JSON of an accepted line's unknown fields, where these are kept."""
+        unknown = self._unknown(fields) if self._rules.unknown_fields == "keep" else None
+        return json_text(unknown) if unknown else None
+
+    def _unknown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Unknown fields, and those within values, by the columns' names."""
         unknown: dict[str, Any] = {}
-        if self._rules.unknown_fields == "ignore":
-            return unknown
         if not fields.keys() <= self._names:
             unknown = {name: part for name, part in fields.items() if name not in self._names}
-        for name, find in self._nested:
-            part = fields.get(name)
+        for column, find in self._nested:
+            part = fields.get(column.name)
             if part is not None and (rest := find(part)) is not None:
-                unknown[name] = rest
+                unknown[column.name] = rest
         return unknown
 
     def _value(self, column: ColumnRule, fields: Mapping[str, Any]) -> Any:
@@ -130,7 +148,7 @@ class ExactJudge:
 
     def _unknown_names(self, fields: Mapping[str, Any]) -> list[str]:
         names = [name for name in fields if name not in self._names]
-        for column in self._rules.columns:
+        for column, _ in self._nested:
             names += unknown_paths(column.kind, fields.get(column.name), column.name)
         return list(dict.fromkeys(names))
 

@@ -1,9 +1,10 @@
 """Judge lines: accepted rows and rejected ones, as Arrow tables.
 
 Three tiers with one verdict: the block tier takes what it can prove, a block that it refuses is
-halved and tried again, and what is left goes through the exact tier, line by line. The verdict on a
-line depends on nothing but the line, the rules and the batch's own time, so a batch that runs
-again judges the same.
+halved and tried again, what is left is read line by line and judged by columns; a line that is not
+accepted so, and a few lines alone, go through the exact tier. The verdict on a line depends on
+nothing but the line, the rules and the batch's own time, so a batch that runs again judges the
+same.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import pyarrow as pa
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import block_reader
-from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
+from tidemark.judge.by_columns import ColumnJudge
+from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine, Verdict
 from tidemark.judge.limits import time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, Rules
 
-# Fewer lines than this are not worth another call of the reader.
-_FEW_LINES = 32
+# Fewer lines than this are not worth what a call of Arrow costs for each column.
+_FEW_LINES = 128
+# So many lines are held as Python's objects at a time.
+_PORTION_LINES = 4_096
 # So many lines are read by one call; their texts stay far below Arrow's 2 GiB.
 _BLOCK_LINES = 65_536
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -45,13 +49,14 @@ class Judged:
 class Judge:
     """Judges the lines of one batch. Not to be shared by threads.
 
-    `by_line`: without the block tier, where it made an earlier try crash.
+    `by_line`: by the exact tier alone, where a faster one made an earlier try crash.
     """
 
     def __init__(self, rules: Rules, batch_time_ms: int, by_line: bool = False) -> None:
         limits = time_limits(rules, batch_time_ms)
         self._rules = rules
         self._exact = ExactJudge(rules, limits)
+        self._by_columns = None if by_line else ColumnJudge(rules, self._exact, limits)
         self._block = None if by_line else block_reader(rules, limits)
 
     def judge(self, lines: Array) -> Judged:
@@ -65,51 +70,54 @@ class Judge:
         return rows.judged()
 
     def _judge_block(self, lines: Array, start: int, rows: _Rows) -> None:
-        if self._block is None:
-            self._one_by_one(lines, np.arange(len(lines)), start, rows)
-            return
-        promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
-        self._one_by_one(lines, np.flatnonzero(~promising), start, rows)
-        self._together(lines, np.flatnonzero(promising), start, rows)
+        left = [np.arange(len(lines))]
+        if self._block is not None:
+            promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
+            left = [np.flatnonzero(~promising)]
+            self._together(lines, np.flatnonzero(promising), start, rows, left)
+        self._line_by_line(lines, np.concatenate(left), start, rows)
 
-    def _together(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
-        """Places of promising lines: as a block, in halves, or one by one."""
+    def _together(
+        self, lines: Array, places: Any, start: int, rows: _Rows, left: list[Any]
+    ) -> None:
+        """Places of promising lines: as a block, or in halves; those that no block takes are left.
+
+        A block that is refused is tried again without lines in which a field may stand twice, which
+        is what most refusals are for.
+        """
         if len(places) < _FEW_LINES:
-            self._one_by_one(lines, places, start, rows)
+            left.append(places)
             return
         assert self._block is not None
         chosen = lines if len(places) == len(lines) else lines.take(pa.array(places))
-        if (read := self._block.read(chosen)) is None:
-            self._apart(lines, places, chosen, start, rows)
+        if (read := self._block.read(chosen)) is not None:
+            doubtful = read.doubtful.to_numpy(zero_copy_only=False)
+            rows.add_block(read.rows.filter(pc.invert(read.doubtful)), places[~doubtful] + start)
+            left.append(places[doubtful])
             return
-        doubtful = read.doubtful.to_numpy(zero_copy_only=False)
-        if doubtful.any():
-            good = read.rows.filter(pc.invert(read.doubtful))
-            rows.add_block(good, places[~doubtful] + start)
-            self._one_by_one(lines, places[doubtful], start, rows)
-        else:
-            rows.add_block(read.rows, places + start)
-
-    def _apart(self, lines: Array, places: Any, chosen: Array, start: int, rows: _Rows) -> None:
-        """What a block that was refused comes to: without lines in which a field may stand twice,
-        which is what most refusals are for, else in halves."""
-        assert self._block is not None
         twice = self._block.may_have_twice(chosen).to_numpy(zero_copy_only=False)
         if twice.any():
-            self._one_by_one(lines, places[twice], start, rows)
-            self._together(lines, places[~twice], start, rows)
-            return
-        half = len(places) // 2
-        if half < _FEW_LINES:
-            self._one_by_one(lines, places, start, rows)
-            return
-        self._together(lines, places[:half], start, rows)
-        self._together(lines, places[half:], start, rows)
+            left.append(places[twice])
+            self._together(lines, places[~twice], start, rows, left)
+        elif len(places) < 2 * _FEW_LINES:
+            left.append(places)
+        else:
+            for half in np.array_split(places, 2):
+                self._together(lines, half, start, rows, left)
 
-    def _one_by_one(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
-        texts = lines if len(places) == len(lines) else lines.take(pa.array(places, pa.int64()))
-        for place, line in zip(places.tolist(), texts.to_pylist(), strict=True):
-            rows.add_line(self._exact.judge(line), place + start)
+    def _line_by_line(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
+        """Places of lines that no block takes."""
+        for first in range(0, len(places), _PORTION_LINES):
+            portion = places[first : first + _PORTION_LINES]
+            texts = lines.take(pa.array(portion)).to_pylist()
+            if self._by_columns is None or len(texts) < _FEW_LINES:
+                for place, line in zip(portion.tolist(), texts, strict=True):
+                    rows.add_line(self._exact.judge(line), place + start)
+                continue
+            judged = self._by_columns.judge(texts)
+            rows.add_block(judged.rows, portion[judged.places] + start)
+            for n, verdict in judged.rejected.items():
+                rows.add_line(verdict, int(portion[n]) + start)
 
 
 def _block_size(lines: Array, start: int) -> int:
@@ -136,7 +144,7 @@ class _Rows:
         self._blocks.append(rows)
         self._blocks_at.append(places)
 
-    def add_line(self, verdict: AcceptedLine | RejectedLine, place: int) -> None:
+    def add_line(self, verdict: Verdict, place: int) -> None:
         if isinstance(verdict, AcceptedLine):
             self._accepted.append(verdict)
             self._accepted_at.append(place)
@@ -162,8 +170,6 @@ class _Rows:
 
     def _of_block(self, rows: pa.Table) -> pa.Table:
         times = rows.column(self._rules.event_time.column)
-        extra = pa.nulls(rows.num_rows, pa.string())
-        rows = rows.append_column("_extra", extra)
         return rows.append_column("_event_date", times.cast(pa.date32()))
 
     def _of_lines(self, schema: pa.Schema) -> pa.Table:
