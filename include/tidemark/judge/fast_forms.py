@@ -1,9 +1,10 @@
 r"""What a column's value looks like where it can be nothing else, and how Arrow reads that.
 
 A form is narrower than what the exact tier accepts: numbers without surprises (no whole number of
-more than 18 digits, no decimal beyond its digits, none with an exponent), texts without `\u`, times
-with seconds and an offset or a stated zone. What a form leaves out goes to the exact tier, which
-decides; so a form may be too narrow, never too wide. Regular expressions are RE2's and match bytes.
+more than 18 digits, no decimal beyond its digits, none with an exponent), no half of a surrogate
+pair, times with seconds and an offset or a stated zone. What a form leaves out goes to the exact
+tier, which decides; so a form may be too narrow, never too wide. Regular expressions are RE2's and
+match bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ from tidemark.judge.rules import TIMESTAMP, ColumnRule
 from tidemark.pipeline.model import EventTime
 
 BLANKS = r"[ \t\r]*"
-_TEXT = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
+_HEX = "[0-9a-fA-F]"
+_CHARACTER = f"[0-9abcefABCEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}}"
+_SURROGATES = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
+_ESCAPE = rf'\\(?:["\\/bfnrt]|u(?:{_CHARACTER}|{_SURROGATES}))'
+_TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 _WHOLE = "-?(?:0|[1-9][0-9]{0,17})"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
