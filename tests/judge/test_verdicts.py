@@ -1,4 +1,4 @@
-"""Every listed line comes to its verdict, in the exact tier and through all tiers."""
+"""Every listed line comes to its verdict, in the exact tier, by columns and through all tiers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def _verdicts(kind: str, tier: str) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(judge, "_FEW_LINES", 20)
         patched.setattr(judge, "_PORTION_LINES", 40)
+        if tier == "by columns":
+            patched.setattr(judge, "block_reader", lambda *_: None)
         judged = judge_lines(pipeline(), [line for line in lines for _ in range(40)])
     assert all(judged[n] == judged[n - n % 40] for n in range(len(judged)))
     return [dict(judged[n * 40]) for n in range(len(lines))]
 
 
-@pytest.mark.parametrize("tier", ["exact", "all"])
+@pytest.mark.parametrize("tier", ["exact", "by columns", "all"])
 @pytest.mark.parametrize(
     ("kind", "number"),
     [
