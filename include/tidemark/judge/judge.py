@@ -181,14 +181,10 @@ class _Rows:
 
 
 def _rejected_table(lines: list[RejectedLine]) -> pa.Table:
-    columns: list[list[Any]] = [
-        [line.reason for line in lines],
-        [line.detail for line in lines],
-        [line.event_micros for line in lines],
-    ]
-    arrays = [
-        pa.array(column, field.type) for column, field in zip(columns, REJECTED_SCHEMA, strict=True)
-    ]
+    if not lines:
+        return REJECTED_SCHEMA.empty_table()
+    columns = zip(REJECTED_SCHEMA, zip(*lines, strict=True), strict=True)
+    arrays = [pa.array(column, field.type) for field, column in columns]
     return pa.table(arrays, schema=REJECTED_SCHEMA)
 
 
