@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.judge.judging import BATCH_TIME, pipeline_of
 from tidemark.judge import judge as judge_module
+from tidemark.judge.by_columns import ColumnJudge
 from tidemark.judge.judge import Judge, Judged
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.model import Pipeline
@@ -103,8 +104,9 @@ GOOD_TIMES = {
 }
 # What no column takes, or a column that stands twice then.
 FURTHER = (
-    *('"x":1.50', '"x":"\\u00e4 ä\\/"', '"x":null', '"y":{"b":[1E5,"1",{}]}', '"z":-0', '"":[]'),
-    *('"AT":1', '"x":{"b":1,"b":2}', '"at":1', '"c0":null', '"\\u0063\\u0030":1', '"x":01', ""),
+    *('"x":1.50', '"x":null', '"x":1e400', '"y" : "\\u00e4 ä\\/"', '"y":",\\"x\\":5}"', '"z":true'),
+    *('"x":{"b":[1E5,"1",{}]}', '"":[]', '"AT":-0', '"v":"\\\\"', '"y":"\\ud800"', '"x":01', ""),
+    *('"x":{"b":1,"b":2}', '"at":1', '"c0":null', '"\\u0063\\u0030":1', '"\\u0078":1', '"p":1'),
 )
 AROUND = (
     "",
@@ -152,7 +154,7 @@ def lines_of(draw: st.DrawFn, pipeline: Pipeline, drifted: bool) -> str:
                 values[name] = draw(_any_value())
     fields = [f'"{name}":{value}' for name, value in values.items()]
     if drifted:
-        fields += draw(st.lists(st.sampled_from(FURTHER[:6]), max_size=2, unique=True))
+        fields += draw(st.lists(st.sampled_from(FURTHER[:8]), max_size=2, unique=True))
     if not draw(st.integers(0, 9)):
         fields.append(draw(st.sampled_from(FURTHER)))
     fields = draw(st.permutations(fields))
@@ -236,6 +238,18 @@ def test_all_tiers_come_to_the_exact_tiers_verdict_on_100000_lines(
     case: tuple[Pipeline, list[bytes]],
 ) -> None:
     check_tiers_agree(*case)
+
+
+@pytest.mark.parametrize("unknown", ["keep", "ignore"])
+def test_lines_with_the_same_unknown_fields_are_taken_by_blocks(unknown: str) -> None:
+    line = '{"x":%d.50,"at":"2026-03-01T00:00:00Z","y" : "\\"x\\":ä","z":null}'
+    lines = [(line % number).encode() for number in range(200)]
+    with mock.patch.object(ColumnJudge, "judge") as by_columns:
+        judged = _judged(pipeline_of({}, unknown), lines, by_line=False)
+    by_columns.assert_not_called()
+    assert judged.accepted.num_rows == 200
+    kept = '{"x":7.50,"y":"\\"x\\":ä","z":null}' if unknown == "keep" else None
+    assert judged.accepted["_extra"][7].as_py() == kept
 
 
 @pytest.mark.usefixtures("small_blocks")

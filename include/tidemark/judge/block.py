@@ -10,8 +10,10 @@ pyarrow 26 crash.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +30,7 @@ from tidemark.judge.fast_forms import (
 )
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
+from tidemark.judge.usual_fields import extra_of_line
 
 # RE2 gives a program 8 MB; beyond so many columns it may refuse, or forget what it has learned.
 _MOST_COLUMNS = 150
@@ -43,15 +46,23 @@ class BlockRows:
 
 
 class BlockReader:
-    """Reads blocks of lines; without columns that have no fast form."""
+    """Reads blocks of lines; without columns that have no fast form. `usual` are unknown fields."""
 
-    def __init__(self, rules: Rules, forms: dict[str, FastForm], limits: TimeLimits) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        forms: Mapping[str, FastForm],
+        limits: TimeLimits,
+        usual: Mapping[str, FastForm],
+    ) -> None:
         self._rules = rules
-        self._forms = forms
+        self._forms = forms = {**forms, **usual}
         self._limits = limits
+        self._extra = extra_of_line(usual) if usual and rules.unknown_fields == "keep" else None
+        required = {column.name for column in rules.columns if column.required}
         nullable = {
-            column.name: form.expression if column.required else f"(?:{form.expression}|null)"
-            for column, form in zip(rules.columns, forms.values(), strict=True)
+            name: form.expression if name in required else f"(?:{form.expression}|null)"
+            for name, form in forms.items()
         }
         self._expression = f"^{BLANKS}{object_expression(nullable)}{BLANKS}$"
         self._parse = pj.ParseOptions(
@@ -72,18 +83,19 @@ class BlockReader:
 
     def read(self, lines: Array) -> BlockRows | None:
         """Lines that are promising; None where the block is refused as a whole."""
-        data = b"\n".join(lines.to_pylist())
+        texts = lines.to_pylist()
+        data = b"\n".join(texts)
         options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
         try:
             data.decode()
             buffer: Any = pa.BufferReader(data)
             table = pj.read_json(buffer, options, self._parse)
-            return self._rows(table, len(lines))
+            return self._rows(table, texts)
         except (pa.ArrowInvalid, UnicodeDecodeError, Refused):
             return None
 
-    def _rows(self, table: pa.Table, number: int) -> BlockRows | None:
-        if table.num_rows != number:
+    def _rows(self, table: pa.Table, lines: Sequence[bytes]) -> BlockRows | None:
+        if table.num_rows != len(lines):
             return None
         columns, masks = [], []
         for column in self._rules.columns:
@@ -96,12 +108,15 @@ class BlockReader:
             if column.name == self._rules.event_time.column:
                 masks.append(self._limits.outside(array))
         doubtful = reduce(pc.or_, [pc.fill_null(mask, False) for mask in masks])
-        columns.append(pa.nulls(number, pa.string()))
+        extras = None if self._extra is None else pa.array(map(self._extra, lines), pa.string())
+        columns.append(pa.nulls(len(lines), pa.string()) if extras is None else extras)
         names = [*(column.name for column in self._rules.columns), "_extra"]
         return BlockRows(pa.table(columns, names=names), doubtful)
 
 
-def block_reader(rules: Rules, limits: TimeLimits) -> BlockReader | None:
+def block_reader(
+    rules: Rules, limits: TimeLimits, usual: Mapping[str, FastForm] = MappingProxyType({})
+) -> BlockReader | None:
     """None where a column has no fast form, or the expression would be too large for RE2."""
     forms: dict[str, FastForm] = {}
     for column in rules.columns:
@@ -109,7 +124,7 @@ def block_reader(rules: Rules, limits: TimeLimits) -> BlockReader | None:
         if form is None or len(rules.columns) > _MOST_COLUMNS:
             return None
         forms[column.name] = form
-    reader = BlockReader(rules, forms, limits)
+    reader = BlockReader(rules, forms, limits, usual)
     try:
         reader.promising(pa.array([b"{}"], pa.binary()))
     except pa.ArrowInvalid:

@@ -20,11 +20,15 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import block_reader
 from tidemark.judge.by_columns import ColumnJudge
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine, Verdict
+from tidemark.judge.fast_forms import SimpleForm
 from tidemark.judge.limits import time_limits
 from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, Rules
+from tidemark.judge.usual_fields import usual_fields
 
 # Fewer lines than this are not worth what a call of Arrow costs for each column.
 _FEW_LINES = 128
+# So many lines say which unknown fields lines usually have.
+_SAMPLE_LINES = 100
 # So many lines are held as Python's objects at a time.
 _PORTION_LINES = 4_096
 # So many lines are read by one call; their texts stay far below Arrow's 2 GiB.
@@ -55,6 +59,8 @@ class Judge:
     def __init__(self, rules: Rules, batch_time_ms: int, by_line: bool = False) -> None:
         limits = time_limits(rules, batch_time_ms)
         self._rules = rules
+        self._limits = limits
+        self._usual: dict[str, SimpleForm] = {}
         self._exact = ExactJudge(rules, limits)
         self._by_columns = None if by_line else ColumnJudge(rules, self._exact, limits)
         self._block = None if by_line else block_reader(rules, limits)
@@ -73,9 +79,24 @@ class Judge:
         left = [np.arange(len(lines))]
         if self._block is not None:
             promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
+            if self._learn(lines, np.flatnonzero(~promising)):
+                promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
             left = [np.flatnonzero(~promising)]
             self._together(lines, np.flatnonzero(promising), start, rows, left)
         self._line_by_line(lines, np.concatenate(left), start, rows)
+
+    def _learn(self, lines: Array, places: Any) -> bool:
+        """Let blocks take unknown fields of lines that they did not take; were there new ones?"""
+        if len(places) < _FEW_LINES or self._rules.unknown_fields == "reject":
+            return False
+        sample = lines.take(pa.array(places[:: 1 + len(places) // _SAMPLE_LINES])).to_pylist()
+        read = [one for one in map(self._exact.read, sample) if isinstance(one, dict)]
+        usual = usual_fields(self._rules, self._usual, read)
+        if len(usual) == len(self._usual):
+            return False
+        self._usual = usual
+        self._block = block_reader(self._rules, self._limits, usual) or self._block
+        return True
 
     def _together(
         self, lines: Array, places: Any, start: int, rows: _Rows, left: list[Any]
