@@ -8,7 +8,7 @@ in the future. docs/judging.md says each in words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tidemark.judge.event_time import event_time_reader, zone_question
@@ -67,7 +67,9 @@ class ExactJudge:
         self._limits = limits
         self._lines = LineReader()
         self._time = next(one for one in rules.columns if one.name == rules.event_time.column)
-        self._lacks_zone = zone_question(rules.event_time)
+        times = [column.name for column in rules.columns if column.kind == SimpleKind("timestamp")]
+        self._lacks_zone: dict[str, Callable[[Any], bool]] = dict.fromkeys(times, _is_local_time)
+        self._lacks_zone[self._time.name] = zone_question(rules.event_time)
         self.readers: dict[str, ReadValue] = {
             column.name: value_reader(column.kind) for column in rules.columns
         } | {self._time.name: _time_reader(rules.event_time)}
@@ -152,11 +154,8 @@ class ExactJudge:
 
     def _wrong_detail(self, column: ColumnRule, part: Any) -> str:
         detail = f"{column.name} should be {column.type}, found {json_text(part)[:SHOWN]}"
-        if column is self._time:
-            lacks_zone = self._lacks_zone(part)
-        else:
-            lacks_zone = column.kind == SimpleKind("timestamp") and _is_local_time(part)
-        return f"{detail}, which tells no zone" if lacks_zone else detail
+        lacks_zone = self._lacks_zone.get(column.name)
+        return f"{detail}, which tells no zone" if lacks_zone and lacks_zone(part) else detail
 
     def _outside(self, micros: int) -> tuple[str, str] | None:
         name, limits = self._rules.event_time.column, self._limits
