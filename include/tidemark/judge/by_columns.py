@@ -27,7 +27,7 @@ Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class JudgedByColumns:
+class JudgedLines:
     """`rows` are accepted, in the declared columns and `_extra`; `places` say which lines these
     are. `rejected`: the other lines, by their places."""
 
@@ -50,7 +50,7 @@ class ColumnJudge:
             for column in rules.columns
         }
 
-    def judge(self, lines: Sequence[bytes]) -> JudgedByColumns:
+    def judge(self, lines: Sequence[bytes]) -> JudgedLines:
         """The verdicts on lines, of which there should be some hundred."""
         fields: list[Fields] = []
         places: list[int] = []
@@ -75,7 +75,7 @@ class ColumnJudge:
         rows = pa.table(columns).filter(pa.array(good))
         extras = pa.array([self._exact.extra(one) for one in accepted], pa.string())
         rows = rows.append_column("_extra", extras)
-        return JudgedByColumns(rows, np.array(places, np.int64)[good], rejected)
+        return JudgedLines(rows, np.array(places, np.int64)[good], rejected)
 
     def _columns(self, fields: Sequence[Fields]) -> tuple[dict[str, Array], dict[int, ColumnRule]]:
         """Each column's values, and of lines with one of a wrong type the first such column."""

@@ -38,14 +38,10 @@ from tidemark.pipeline.model import EventTime
 
 # Tuples, for there may be one for each line: they cost half of what a frozen dataclass does.
 class AcceptedLine(NamedTuple):
-    """A value for each declared column, in their order, and the JSON of unknown fields.
-
-    `event_micros` is the event time, which is also among the values.
-    """
+    """A value for each declared column, in their order, and the JSON of unknown fields."""
 
     values: tuple[Any, ...]
     extra: str | None
-    event_micros: int
 
 
 class RejectedLine(NamedTuple):
@@ -103,10 +99,7 @@ class ExactJudge:
                 break
             values.append(value)
         rejected = self.rejection(fields, wrong, micros)
-        if rejected is not None:
-            return rejected
-        assert micros is not None
-        return AcceptedLine(tuple(values), self.extra(fields), micros)
+        return rejected or AcceptedLine(tuple(values), self.extra(fields))
 
     def rejection(
         self, fields: Mapping[str, Any], wrong: ColumnRule | None, micros: int | None

@@ -9,6 +9,7 @@ same.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,11 @@ import pyarrow as pa
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import block_reader
-from tidemark.judge.by_columns import ColumnJudge
-from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine, Verdict
+from tidemark.judge.by_columns import ColumnJudge, JudgedLines
+from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm
 from tidemark.judge.limits import time_limits
-from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, Rules
+from tidemark.judge.rules import REJECTED_SCHEMA, Rules
 from tidemark.judge.usual_fields import usual_fields
 
 # Fewer lines than this are not worth what a call of Arrow costs for each column.
@@ -113,7 +114,7 @@ class Judge:
         chosen = lines if len(places) == len(lines) else lines.take(pa.array(places))
         if (read := self._block.read(chosen)) is not None:
             doubtful = read.doubtful.to_numpy(zero_copy_only=False)
-            rows.add_block(read.rows.filter(pc.invert(read.doubtful)), places[~doubtful] + start)
+            rows.add_accepted(read.rows.filter(pc.invert(read.doubtful)), places[~doubtful] + start)
             left.append(places[doubtful])
             return
         twice = self._block.may_have_twice(chosen).to_numpy(zero_copy_only=False)
@@ -132,13 +133,19 @@ class Judge:
             portion = places[first : first + _PORTION_LINES]
             texts = lines.take(pa.array(portion)).to_pylist()
             if self._by_columns is None or len(texts) < _FEW_LINES:
-                for place, line in zip(portion.tolist(), texts, strict=True):
-                    rows.add_line(self._exact.judge(line), place + start)
-                continue
-            judged = self._by_columns.judge(texts)
-            rows.add_block(judged.rows, portion[judged.places] + start)
-            for n, verdict in judged.rejected.items():
-                rows.add_line(verdict, int(portion[n]) + start)
+                judged = self._one_by_one(texts)
+            else:
+                judged = self._by_columns.judge(texts)
+            rows.add_accepted(judged.rows, portion[judged.places] + start)
+            rows.add_rejected(judged.rejected.values(), portion[list(judged.rejected)] + start)
+
+    def _one_by_one(self, lines: Sequence[bytes]) -> JudgedLines:
+        verdicts = list(enumerate(map(self._exact.judge, lines)))
+        accepted = {n: one for n, one in verdicts if isinstance(one, AcceptedLine)}
+        rejected = {n: one for n, one in verdicts if isinstance(one, RejectedLine)}
+        values = [(*one.values, one.extra) for one in accepted.values()]
+        schema = self._rules.accepted_schema.remove(len(self._rules.columns) + 1)
+        return JudgedLines(_table(schema, values), np.array(list(accepted), np.int64), rejected)
 
 
 def _block_size(lines: Array, start: int) -> int:
@@ -154,63 +161,33 @@ class _Rows:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._blocks: list[pa.Table] = []
-        self._blocks_at: list[Any] = []
-        self._accepted: list[AcceptedLine] = []
-        self._accepted_at: list[int] = []
-        self._rejected: list[RejectedLine] = []
-        self._rejected_at: list[int] = []
+        self._accepted: list[tuple[pa.Table, Any]] = []
+        self._rejected: list[tuple[pa.Table, Any]] = []
 
-    def add_block(self, rows: pa.Table, places: Any) -> None:
-        self._blocks.append(rows)
-        self._blocks_at.append(places)
+    def add_accepted(self, rows: pa.Table, places: Any) -> None:
+        """Rows in the declared columns and `_extra`."""
+        times = rows.column(self._rules.event_time.column)
+        rows = rows.append_column("_event_date", times.cast(pa.date32()))
+        self._accepted.append((rows.cast(self._rules.accepted_schema), places))
 
-    def add_line(self, verdict: Verdict, place: int) -> None:
-        if isinstance(verdict, AcceptedLine):
-            self._accepted.append(verdict)
-            self._accepted_at.append(place)
-        else:
-            self._rejected.append(verdict)
-            self._rejected_at.append(place)
+    def add_rejected(self, lines: Collection[RejectedLine], places: Any) -> None:
+        self._rejected.append((_table(REJECTED_SCHEMA, lines), places))
 
     def judged(self) -> Judged:
-        schema = self._rules.accepted_schema
-        tables = [self._of_block(rows).cast(schema) for rows in self._blocks]
-        places = self._blocks_at
-        if self._accepted:
-            tables.append(self._of_lines(schema))
-            places = [*places, np.array(self._accepted_at, np.int64)]
-        accepted, accepted_at = _in_order(
-            pa.concat_tables(tables) if tables else schema.empty_table(),
-            np.concatenate(places) if places else np.array([], np.int64),
-        )
-        rejected, rejected_at = _in_order(
-            _rejected_table(self._rejected), np.array(self._rejected_at, np.int64)
-        )
-        return Judged(accepted, accepted_at, rejected, rejected_at)
-
-    def _of_block(self, rows: pa.Table) -> pa.Table:
-        times = rows.column(self._rules.event_time.column)
-        return rows.append_column("_event_date", times.cast(pa.date32()))
-
-    def _of_lines(self, schema: pa.Schema) -> pa.Table:
-        columns = list(zip(*(line.values for line in self._accepted), strict=True))
-        arrays = [pa.array(column, schema.field(n).type) for n, column in enumerate(columns)]
-        times = pa.array([line.event_micros for line in self._accepted], TIMESTAMP)
-        extra = pa.array([line.extra for line in self._accepted], pa.string())
-        return pa.table([*arrays, extra, times.cast(pa.date32())], schema=schema)
+        accepted = _in_order(self._accepted, self._rules.accepted_schema)
+        return Judged(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
 
 
-def _rejected_table(lines: list[RejectedLine]) -> pa.Table:
-    if not lines:
-        return REJECTED_SCHEMA.empty_table()
-    columns = zip(REJECTED_SCHEMA, zip(*lines, strict=True), strict=True)
-    arrays = [pa.array(column, field.type) for field, column in columns]
-    return pa.table(arrays, schema=REJECTED_SCHEMA)
+def _table(schema: pa.Schema, rows: Collection[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
-def _in_order(rows: pa.Table, places: Any) -> tuple[pa.Table, Array]:
+def _in_order(found: list[tuple[pa.Table, Any]], schema: pa.Schema) -> tuple[pa.Table, Array]:
     """Rows in the order of their lines."""
+    rows = pa.concat_tables([schema.empty_table(), *(rows for rows, _ in found)])
+    places = np.concatenate([np.array([], np.int64), *(places for _, places in found)])
     if (places[1:] < places[:-1]).any():
         order: Any = np.argsort(places)
         rows, places = rows.take(order), places[order]
