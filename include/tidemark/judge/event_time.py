@@ -39,9 +39,14 @@ def text_reader(event_time: EventTime) -> Callable[[str], int | None]:
 def event_time_reader(event_time: EventTime) -> Callable[[Any], int | None]:
     """The same from a part of a line: a number stands for an epoch only."""
     read = text_reader(event_time)
-    if event_time.format in EPOCH_POWERS:
-        return lambda part: read(part) if type(part) in (Number, str) else None
-    return lambda part: read(part) if type(part) is str else None
+    takes_numbers = event_time.format in EPOCH_POWERS
+
+    def read_part(part: Any) -> int | None:
+        if takes_numbers and type(part) is Number:
+            return read(part.decode())
+        return read(part) if type(part) is str else None
+
+    return read_part
 
 
 def zone_question(event_time: EventTime) -> Callable[[Any], bool]:

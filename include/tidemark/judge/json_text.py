@@ -25,10 +25,9 @@ _BLANKS = b" \t\n\x0b\f\r"
 _JSON_BLANKS = " \t\n\r"
 
 
-class Number(str):
-    """A number, as its text in the line."""
-
-    __slots__ = ()
+# A number, as its text in the line; no other part is of this type. The garbage collector follows
+# each object of a class of one's own, and none of these.
+Number = bytes
 
 
 class NotAnObject(ValueError):
@@ -42,8 +41,8 @@ class LineReader:
         self._twice: list[bool] = []
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object,
-            parse_int=Number,
-            parse_float=Number,
+            parse_int=str.encode,
+            parse_float=str.encode,
             parse_constant=_refuse,
         )
 
@@ -89,7 +88,7 @@ def json_text(value: Any) -> str:
     """A value of a line as JSON again, without blanks; numbers as they stood there."""
     kind = type(value)
     if kind is Number:
-        return str(value)
+        return str(value, "utf-8")
     if kind is str:
         return encode_basestring(value)
     if kind is dict:

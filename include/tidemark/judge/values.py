@@ -141,14 +141,14 @@ def _binary(part: Any) -> bytes | Wrong:
 
 def _of_number(read: Callable[[str], Any]) -> ReadValue:
     """By the text of a number, of which None says that it is no such value."""
-    return _of(Number, read)
+    return _of(Number, lambda number: read(number.decode()))
 
 
 def _of_text(read: Callable[[str], Any]) -> ReadValue:
     return _of(str, read)
 
 
-def _of(kind: type[str], read: Callable[[str], Any]) -> ReadValue:
+def _of(kind: type, read: Callable[[Any], Any]) -> ReadValue:
     def read_part(part: Any) -> Any:
         value = read(part) if type(part) is kind else None
         return WRONG if value is None else value
@@ -175,7 +175,9 @@ def _decimal(kind: DecimalKind) -> ReadValue:
     """Of a number, or of one in quotes, as careful senders write money."""
 
     def read(part: Any) -> Decimal | Wrong:
-        if type(part) is not Number and not (type(part) is str and is_quoted_number(part)):
+        if type(part) is Number:
+            part = part.decode()
+        elif type(part) is not str or not is_quoted_number(part):
             return WRONG
         value = decimal(part, kind.precision, kind.scale)
         return WRONG if value is None else value
