@@ -74,12 +74,13 @@ class BlockReader:
         """Which lines the reader may be given: as booleans."""
         return pc.match_substring_regex(lines, self._expression)
 
-    def may_have_twice(self, lines: Array) -> Array:
-        """Lines in which some column's name stands twice in quotes: all where a field does, and a
-        few others."""
+    def suspicious(self, lines: Array) -> Array:
+        """Promising lines for which a block is refused, and a few others: those in which a field's
+        name stands twice in quotes, and those that are not UTF-8."""
         names = [json.dumps(name, ensure_ascii=False) for name in self._forms]
-        counts = [pc.count_substring(lines, name) for name in names]
-        return reduce(pc.or_, [pc.greater(count, 1) for count in counts])
+        twice = [pc.greater(pc.count_substring(lines, name), 1) for name in names]
+        odd = pa.array([not _is_utf8(line) for line in lines.to_pylist()], pa.bool_())
+        return reduce(pc.or_, [*twice, odd])
 
     def read(self, lines: Array) -> BlockRows | None:
         """Lines that are promising; None where the block is refused as a whole."""
@@ -112,6 +113,14 @@ class BlockReader:
         columns.append(pa.nulls(len(lines), pa.string()) if extras is None else extras)
         names = [*(column.name for column in self._rules.columns), "_extra"]
         return BlockRows(pa.table(columns, names=names), doubtful)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def block_reader(

@@ -1,8 +1,8 @@
 """Judge lines: accepted rows and rejected ones, as Arrow tables.
 
 Three tiers with one verdict: the block tier takes what it can prove, a block that it refuses is
-halved and tried again, what is left is read line by line and judged by columns; a line that is not
-accepted so, and a few lines alone, go through the exact tier. The verdict on a line depends on
+tried again in portions, what is left is read line by line and judged by columns; a line that may
+be rejected so, and a few lines alone, go through the exact tier. The verdict on a line depends on
 nothing but the line, the rules and the batch's own time, so a batch that runs again judges the
 same.
 """
@@ -30,7 +30,7 @@ from tidemark.judge.usual_fields import usual_fields
 _FEW_LINES = 128
 # So many lines say which unknown fields lines usually have.
 _SAMPLE_LINES = 100
-# So many lines are held as Python's objects at a time.
+# So many lines are held as Python's objects at a time, and read again where a block is refused.
 _PORTION_LINES = 4_096
 # So many lines are read by one call; their texts stay far below Arrow's 2 GiB.
 _BLOCK_LINES = 65_536
@@ -83,7 +83,7 @@ class Judge:
             if self._learn(lines, np.flatnonzero(~promising)):
                 promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
             left = [np.flatnonzero(~promising)]
-            self._together(lines, np.flatnonzero(promising), start, rows, left)
+            self._in_blocks(lines, np.flatnonzero(promising), start, rows, left)
         self._line_by_line(lines, np.concatenate(left), start, rows)
 
     def _learn(self, lines: Array, places: Any) -> bool:
@@ -99,33 +99,35 @@ class Judge:
         self._block = block_reader(self._rules, self._limits, usual) or self._block
         return True
 
-    def _together(
+    def _in_blocks(
         self, lines: Array, places: Any, start: int, rows: _Rows, left: list[Any]
     ) -> None:
-        """Places of promising lines: as a block, or in halves; those that no block takes are left.
-
-        A block that is refused is tried again without lines in which a field may stand twice, which
-        is what most refusals are for.
-        """
-        if len(places) < _FEW_LINES:
-            left.append(places)
+        """Places of promising lines: as one block; if that is refused, without suspicious lines and
+        in portions. What no block takes is left."""
+        if self._taken(lines, places, start, rows, left):
             return
         assert self._block is not None
+        suspicious = self._block.suspicious(lines.take(pa.array(places)))
+        suspicious = suspicious.to_numpy(zero_copy_only=False)
+        left.append(places[suspicious])
+        places = places[~suspicious]
+        for first in range(0, len(places), _PORTION_LINES):
+            portion = places[first : first + _PORTION_LINES]
+            if not self._taken(lines, portion, start, rows, left):
+                left.append(portion)
+
+    def _taken(self, lines: Array, places: Any, start: int, rows: _Rows, left: list[Any]) -> bool:
+        """Does a block take these lines? Of those that it takes some may be left."""
+        if len(places) < _FEW_LINES:
+            return False
+        assert self._block is not None
         chosen = lines if len(places) == len(lines) else lines.take(pa.array(places))
-        if (read := self._block.read(chosen)) is not None:
-            doubtful = read.doubtful.to_numpy(zero_copy_only=False)
-            rows.add_accepted(read.rows.filter(pc.invert(read.doubtful)), places[~doubtful] + start)
-            left.append(places[doubtful])
-            return
-        twice = self._block.may_have_twice(chosen).to_numpy(zero_copy_only=False)
-        if twice.any():
-            left.append(places[twice])
-            self._together(lines, places[~twice], start, rows, left)
-        elif len(places) < 2 * _FEW_LINES:
-            left.append(places)
-        else:
-            for half in np.array_split(places, 2):
-                self._together(lines, half, start, rows, left)
+        if (read := self._block.read(chosen)) is None:
+            return False
+        doubtful = read.doubtful.to_numpy(zero_copy_only=False)
+        rows.add_accepted(read.rows.filter(pc.invert(read.doubtful)), places[~doubtful] + start)
+        left.append(places[doubtful])
+        return True
 
     def _line_by_line(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
         """Places of lines that no block takes."""
