@@ -39,10 +39,10 @@ _MOST_COLUMNS = 150
 @dataclass(frozen=True)
 class BlockRows:
     """What a block came to: a row for each line, in their order, in the declared columns and
-    `_extra`, and which of them the exact tier has to judge."""
+    `_extra`, and which of them the exact tier has to judge, as NumPy's booleans."""
 
     rows: pa.Table
-    doubtful: Array
+    doubtful: Any
 
 
 class BlockReader:
@@ -70,17 +70,17 @@ class BlockReader:
             unexpected_field_behavior="error",
         )
 
-    def promising(self, lines: Array) -> Array:
-        """Which lines the reader may be given: as booleans."""
-        return pc.match_substring_regex(lines, self._expression)
+    def promising(self, lines: Array) -> Any:
+        """Which lines the reader may be given: as NumPy's booleans."""
+        return _mask(pc.match_substring_regex(lines, self._expression))
 
-    def suspicious(self, lines: Array) -> Array:
+    def suspicious(self, lines: Array) -> Any:
         """Promising lines for which a block is refused, and a few others: those in which a field's
         name stands twice in quotes, and those that are not UTF-8."""
         names = [json.dumps(name, ensure_ascii=False) for name in self._forms]
         twice = [pc.greater(pc.count_substring(lines, name), 1) for name in names]
         odd = pa.array([not _is_utf8(line) for line in lines.to_pylist()], pa.bool_())
-        return reduce(pc.or_, [*twice, odd])
+        return _mask(reduce(pc.or_, [*twice, odd]))
 
     def read(self, lines: Array) -> BlockRows | None:
         """Lines that are promising; None where the block is refused as a whole."""
@@ -112,7 +112,11 @@ class BlockReader:
         extras = None if self._extra is None else pa.array(map(self._extra, lines), pa.string())
         columns.append(pa.nulls(len(lines), pa.string()) if extras is None else extras)
         names = [*(column.name for column in self._rules.columns), "_extra"]
-        return BlockRows(pa.table(columns, names=names), doubtful)
+        return BlockRows(pa.table(columns, names=names), _mask(doubtful))
+
+
+def _mask(flags: Array) -> Any:
+    return flags.to_numpy(zero_copy_only=False)
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -52,30 +52,17 @@ class ColumnJudge:
 
     def judge(self, lines: Sequence[bytes]) -> JudgedLines:
         """The verdicts on lines, of which there should be some hundred."""
-        fields: list[Fields] = []
-        places: list[int] = []
-        rejected: dict[int, RejectedLine] = {}
-        for place, line in enumerate(lines):
-            read = self._exact.read(line)
-            if isinstance(read, RejectedLine):
-                rejected[place] = read
-            else:
-                fields.append(read)
-                places.append(place)
-        columns, wrong = self._columns(fields)
-        good = np.ones(len(fields), np.bool_)
-        doubtful = np.flatnonzero(self._doubtful(columns, wrong))
-        times = columns[self._rules.event_time.column].cast(pa.int64()).take(pa.array(doubtful))
-        for n, micros in zip(doubtful.tolist(), times.to_pylist(), strict=True):
-            why = self._exact.rejection(fields[n], wrong.get(n), micros)
-            if why is not None:
-                rejected[places[n]] = why
-                good[n] = False
-        accepted = [one for one, is_good in zip(fields, good.tolist(), strict=True) if is_good]
+        read = dict(enumerate(map(self._exact.read, lines)))
+        rejected = {place: one for place, one in read.items() if isinstance(one, RejectedLine)}
+        fields = {place: one for place, one in read.items() if isinstance(one, dict)}
+        places = np.array(list(fields), np.int64)
+        columns, wrong = self._columns(list(fields.values()))
+        rejected |= self._rejected(fields, columns, wrong)
+        good = np.array([place not in rejected for place in fields], np.bool_)
+        extras = [self._exact.extra(fields[place]) for place in places[good].tolist()]
         rows = pa.table(columns).filter(pa.array(good))
-        extras = pa.array([self._exact.extra(one) for one in accepted], pa.string())
-        rows = rows.append_column("_extra", extras)
-        return JudgedLines(rows, np.array(places, np.int64)[good], rejected)
+        rows = rows.append_column("_extra", pa.array(extras, pa.string()))
+        return JudgedLines(rows, places[good], rejected)
 
     def _columns(self, fields: Sequence[Fields]) -> tuple[dict[str, Array], dict[int, ColumnRule]]:
         """Each column's values, and of lines with one of a wrong type the first such column."""
@@ -86,14 +73,32 @@ class ColumnJudge:
             try:
                 columns[column.name] = self._readers[column.name](parts)
             except (Refused, pa.ArrowInvalid):
-                read = self._exact.readers[column.name]
-                values = [None if part is None else read(part) for part in parts]
-                for n, value in enumerate(values):
-                    if value is WRONG:
-                        wrong.setdefault(n, column)
-                        values[n] = None
-                columns[column.name] = pa.array(values, arrow_type(column.kind))
+                columns[column.name] = self._one_by_one(column, parts, wrong)
         return columns, wrong
+
+    def _one_by_one(
+        self, column: ColumnRule, parts: Sequence[Any], wrong: dict[int, ColumnRule]
+    ) -> Array:
+        read = self._exact.readers[column.name]
+        values = [None if part is None else read(part) for part in parts]
+        for n, value in enumerate(values):
+            if value is WRONG:
+                wrong.setdefault(n, column)
+                values[n] = None
+        return pa.array(values, arrow_type(column.kind))
+
+    def _rejected(
+        self, fields: dict[int, Fields], columns: dict[str, Array], wrong: dict[int, ColumnRule]
+    ) -> dict[int, RejectedLine]:
+        """Lines that the exact tier rejects by their fields, by their places."""
+        doubtful = np.flatnonzero(self._doubtful(columns, wrong))
+        times = columns[self._rules.event_time.column].cast(pa.int64()).take(pa.array(doubtful))
+        lines, rejected = list(fields.items()), {}
+        for n, micros in zip(doubtful.tolist(), times.to_pylist(), strict=True):
+            place, one = lines[n]
+            if (why := self._exact.rejection(one, wrong.get(n), micros)) is not None:
+                rejected[place] = why
+        return rejected
 
     def _doubtful(self, columns: dict[str, Array], wrong: dict[int, ColumnRule]) -> Any:
         """Which lines may be rejected."""

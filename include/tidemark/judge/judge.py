@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
-from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import block_reader
 from tidemark.judge.by_columns import ColumnJudge, JudgedLines
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
@@ -71,75 +70,65 @@ class Judge:
         rows = _Rows(self._rules)
         start = 0
         while start < len(lines):
-            number = _block_size(lines, start)
-            self._judge_block(lines.slice(start, number), start, rows)
-            start += number
+            places = np.arange(start, start + _block_size(lines, start))
+            left = places if self._block is None else self._in_blocks(lines, places, rows)
+            self._line_by_line(lines, left, rows)
+            start += len(places)
         return rows.judged()
 
-    def _judge_block(self, lines: Array, start: int, rows: _Rows) -> None:
-        left = [np.arange(len(lines))]
-        if self._block is not None:
-            promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
-            if self._learn(lines, np.flatnonzero(~promising)):
-                promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
-            left = [np.flatnonzero(~promising)]
-            self._in_blocks(lines, np.flatnonzero(promising), start, rows, left)
-        self._line_by_line(lines, np.concatenate(left), start, rows)
-
-    def _learn(self, lines: Array, places: Any) -> bool:
-        """Let blocks take unknown fields of lines that they did not take; were there new ones?"""
-        if len(places) < _FEW_LINES or self._rules.unknown_fields == "reject":
-            return False
-        sample = lines.take(pa.array(places[:: 1 + len(places) // _SAMPLE_LINES])).to_pylist()
-        read = [one for one in map(self._exact.read, sample) if isinstance(one, dict)]
-        usual = usual_fields(self._rules, self._usual, read)
-        if len(usual) == len(self._usual):
-            return False
-        self._usual = usual
-        self._block = block_reader(self._rules, self._limits, usual) or self._block
-        return True
-
-    def _in_blocks(
-        self, lines: Array, places: Any, start: int, rows: _Rows, left: list[Any]
-    ) -> None:
-        """Places of promising lines: as one block; if that is refused, without suspicious lines and
-        in portions. What no block takes is left."""
-        if self._taken(lines, places, start, rows, left):
-            return
+    def _in_blocks(self, lines: Array, places: Any, rows: _Rows) -> Any:
+        """Lines at these places as one block; where that is refused, without suspicious ones, in
+        portions. Returns the places of the lines that no block takes."""
+        promising = self._promising(lines.slice(places[0], len(places)))
+        left, places = [places[~promising]], places[promising]
+        rest = self._in_block(lines, places, rows)
+        if rest is not None:
+            return np.concatenate([*left, rest])
         assert self._block is not None
         suspicious = self._block.suspicious(lines.take(pa.array(places)))
-        suspicious = suspicious.to_numpy(zero_copy_only=False)
         left.append(places[suspicious])
-        places = places[~suspicious]
-        for first in range(0, len(places), _PORTION_LINES):
-            portion = places[first : first + _PORTION_LINES]
-            if not self._taken(lines, portion, start, rows, left):
-                left.append(portion)
+        for portion in _portions(places[~suspicious]):
+            rest = self._in_block(lines, portion, rows)
+            left.append(portion if rest is None else rest)
+        return np.concatenate(left)
 
-    def _taken(self, lines: Array, places: Any, start: int, rows: _Rows, left: list[Any]) -> bool:
-        """Does a block take these lines? Of those that it takes some may be left."""
+    def _in_block(self, lines: Array, places: Any, rows: _Rows) -> Any | None:
+        """The places of lines that a block of these leaves; None where it is refused."""
         if len(places) < _FEW_LINES:
-            return False
+            return None
         assert self._block is not None
         chosen = lines if len(places) == len(lines) else lines.take(pa.array(places))
         if (read := self._block.read(chosen)) is None:
-            return False
-        doubtful = read.doubtful.to_numpy(zero_copy_only=False)
-        rows.add_accepted(read.rows.filter(pc.invert(read.doubtful)), places[~doubtful] + start)
-        left.append(places[doubtful])
-        return True
+            return None
+        rows.add_accepted(read.rows.filter(pa.array(~read.doubtful)), places[~read.doubtful])
+        return places[read.doubtful]
 
-    def _line_by_line(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
-        """Places of lines that no block takes."""
-        for first in range(0, len(places), _PORTION_LINES):
-            portion = places[first : first + _PORTION_LINES]
+    def _promising(self, lines: Array) -> Any:
+        """Which of these lines a block may be given; unknown fields of the others are learned."""
+        assert self._block is not None
+        promising = self._block.promising(lines)
+        others = np.flatnonzero(~promising)
+        if len(others) < _FEW_LINES or self._rules.unknown_fields == "reject":
+            return promising
+        sample = lines.take(pa.array(others[:: 1 + len(others) // _SAMPLE_LINES])).to_pylist()
+        read = [one for one in map(self._exact.read, sample) if isinstance(one, dict)]
+        usual = usual_fields(self._rules, self._usual, read)
+        if len(usual) == len(self._usual):
+            return promising
+        self._usual = usual
+        self._block = block_reader(self._rules, self._limits, usual) or self._block
+        return self._block.promising(lines)
+
+    def _line_by_line(self, lines: Array, places: Any, rows: _Rows) -> None:
+        """Lines that no block takes."""
+        for portion in _portions(places):
             texts = lines.take(pa.array(portion)).to_pylist()
             if self._by_columns is None or len(texts) < _FEW_LINES:
                 judged = self._one_by_one(texts)
             else:
                 judged = self._by_columns.judge(texts)
-            rows.add_accepted(judged.rows, portion[judged.places] + start)
-            rows.add_rejected(judged.rejected.values(), portion[list(judged.rejected)] + start)
+            rows.add_accepted(judged.rows, portion[judged.places])
+            rows.add_rejected(judged.rejected.values(), portion[list(judged.rejected)])
 
     def _one_by_one(self, lines: Sequence[bytes]) -> JudgedLines:
         verdicts = list(enumerate(map(self._exact.judge, lines)))
@@ -156,6 +145,11 @@ def _block_size(lines: Array, start: int) -> int:
     while number > 1 and lines.slice(start, number).nbytes > _BLOCK_BYTES:
         number = (number + 1) // 2
     return number
+
+
+def _portions(places: Any) -> list[Any]:
+    starts = range(0, len(places), _PORTION_LINES)
+    return [places[start : start + _PORTION_LINES] for start in starts]
 
 
 class _Rows:
