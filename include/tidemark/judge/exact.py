@@ -56,7 +56,10 @@ Verdict = AcceptedLine | RejectedLine
 
 
 class ExactJudge:
-    """Judges lines one by one. Not to be shared by threads."""
+    """Judges lines one by one. Not to be shared by threads.
+
+    `readers`: of each column a function from a part, which is not null, to its value or WRONG.
+    """
 
     def __init__(self, rules: Rules, limits: TimeLimits) -> None:
         self._rules = rules
