@@ -31,6 +31,7 @@ class Sizes:
     published_windows: int
     checkpoint_files: int
     checked_state: tuple[int, int]  # partitions, versions
+    judged_lines: int  # of each kind
 
 
 USUAL = Sizes(
@@ -52,6 +53,7 @@ USUAL = Sizes(
     published_windows=5_000_000,
     checkpoint_files=100_000,
     checked_state=(1_000, 100),
+    judged_lines=100_000,
 )
 LONG = replace(
     USUAL,
@@ -86,4 +88,5 @@ SMALLEST = Sizes(
     published_windows=2_000,
     checkpoint_files=2_000,
     checked_state=(20, 30),
+    judged_lines=500,
 )

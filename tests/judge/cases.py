@@ -77,6 +77,7 @@ COLUMNS = {
     "texts": "array<string>", "times": "array<timestamp>", "days": "map<string,date>",
     "bytes": "array<byte>", "floats": "array<float>", "price": "struct<net:decimal(5,2)>",
     "deep": "array<struct<p:string,q:map<string,string>>>",
+    "within": "struct<r:struct<p:int>,z:int>", "each": "map<string,struct<p:int>>",
 }  # fmt: skip
 # Without those that have no fast form, so that blocks are read too.
 FLAT_COLUMNS = {name: kind for name, kind in COLUMNS.items() if "map<" not in kind}
@@ -214,6 +215,16 @@ NESTED = [
         '"deep":[{"p":"x"},null,{"z":{"y":1.50},"q":{}}]',
         deep=[{"p": "x", "q": None}, None, {"p": None, "q": []}],
         _extra='{"deep":[null,null,{"z":{"y":1.50}}]}',
+    ),
+    good(
+        '"within":{"z":3,"r":{"z":2,"p":1}}',
+        within={"r": {"p": 1}, "z": 3},
+        _extra='{"within":{"r":{"z":2}}}',
+    ),
+    good(
+        '"each":{"x":{"z":null},"y":{"p":1},"n":null}',
+        each=[("x", {"p": None}), ("y", {"p": 1}), ("n", None)],
+        _extra='{"each":{"x":{"z":null}}}',
     ),
     good('"r":{}', r={"p": None, "q": None}),
     broken_in('"r":{"p":1,"p":2}', "a field stands twice in a nested object"),
@@ -486,7 +497,7 @@ KINDS: dict[str, tuple[Callable[[], Pipeline], list[Case]]] = {
     "nested": (lambda: pipeline_of(COLUMNS), NESTED),
     "nested without maps": (
         lambda: pipeline_of(FLAT_COLUMNS),
-        [case for case in NESTED if not {"k", "days", "deep"} & json_names(case)],
+        [case for case in NESTED if not {"k", "days", "deep", "each"} & json_names(case)],
     ),
     "flat": (lambda: pipeline_of({"t": "string"}), HALF_ALIKE),
     "lines": (lambda: pipeline_of({"l": "long", "d": "double", "t": "string"}), LINES),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.judge.judging import BATCH_TIME, pipeline_of
 from tidemark.judge import judge as judge_module
+from tidemark.judge.by_columns import ColumnJudge
 from tidemark.judge.judge import Judge, Judged
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.model import Pipeline
@@ -24,6 +27,7 @@ TYPES = (
     *("binary", "decimal(10,2)", "decimal(38,18)", "decimal(2,2)", "decimal(5,0)", "array<int>"),
     *("array<string>", "struct<p:int,q:string>", "array<struct<p:double,q:array<date>>>"),
     *("struct<t:timestamp,d:decimal(4,1)>", "array<array<byte>>", "map<string,int>"),
+    *("map<string,struct<p:int>>", "map<string,array<string>>", "struct<s:struct<p:int>>"),
 )
 # Values as they stand in a line: good ones for some types, nearly good ones, and nonsense.
 VALUES = (
@@ -33,9 +37,12 @@ VALUES = (
     *("16777217", "0.99", "1.00", "12345678.99", "123456789", "1.105", "01", "1.", ".5", "+1", "-"),
     *("true", "false", "null", "NaN", "Infinity", "nul", "True", "[]", "{}", "[1,2]", "[null]"),
     *('[1,"x"]', '{"p":1}', '{"p":1,"q":"x"}', '{"q":null}', '{"p":1,"p":2}', '{"z":1}', '["x"]'),
+    *('{"a":1}', '{"a":null,"ä":2}', '{"a":{"p":1,"z":[1.50]},"p":null}', '{"a":["x"]}'),
+    *('{"p":1,"z":{"p":-0}}', '[{"p":0.5,"z":null},null,{"q":[]}]', '{"s":{"p":1,"\\u0070p":1E5}}'),
     *("[[1],[2,null]]", "[[128]]", '[{"p":0.5,"q":["2026-03-01"]}]', '[{"q":["2026-02-30"]}]'),
     *('{"t":"2026-03-01T00:00:00Z","d":1.5}', '{"t":"2026-03-01","d":100000}', '{"d":"1.5"}'),
     *('""', '"x"', '"ä€😀"', '"a\\"b"', '"\\u00e4"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\n\\/"'),
+    *('"\\u0000\\uFFff"', '"\\uD83D\\uDe00\\ud7Ff"', '"\\ud83dx\\ude00"', '"\\ude00\\ud83d"'),
     *('"tab\t"', '"\\q"', '"}"', '"{"', '"1"', '"1.50"', '"12,50"', '"-0.5"', '"+.5"', '"1e2"'),
     *(
         '"aGk="',
@@ -47,6 +54,7 @@ VALUES = (
         '"2026-02-29"',
         '"2024-02-29"',
     ),
+    *('"1900-02-29"', '"2000-02-29"', '"2026-04-31"', '"2026-08-31"', '"2026-11-31T00:00:00Z"'),
     *('"0000-01-01"', '"0001-01-01"', '"9999-12-31"', '"2026-3-1"', '"2026-03-01T00:00:00Z"'),
     *(
         '"2026-03-01T00:00:00.123456Z"',
@@ -95,6 +103,12 @@ GOOD_TIMES = {
     "epoch_micros": "1772323200123456",
     "dd/MMM/yyyy:HH:mm:ss Z": '"01/Mar/2026:00:00:00 +0000"',
 }
+# What no column takes, or a column that stands twice then.
+FURTHER = (
+    *('"x":1.50', '"x":null', '"x":1e400', '"y" : "\\u00e4 ä\\/"', '"y":",\\"x\\":5}"', '"z":true'),
+    *('"x":{"b":[1E5,"1",{}]}', '"":[]', '"AT":-0', '"v":"\\\\"', '"y":"\\ud800"', '"x":01', ""),
+    *('"x":{"b":1,"b":2}', '"at":1', '"c0":null', '"\\u0063\\u0030":1', '"\\u0078":1', '"p":1'),
+)
 AROUND = (
     "",
     " ",
@@ -128,19 +142,23 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
 
 
 @st.composite
-def lines_of(draw: st.DrawFn, pipeline: Pipeline) -> str:
-    """A line that is a row of the pipeline, or nearly."""
+def lines_of(draw: st.DrawFn, pipeline: Pipeline, drifted: bool) -> str:
+    """A line that is a row of the pipeline, or nearly; if drifted, mostly with unknown fields, and
+    with few values of another type."""
     time = GOOD_TIMES.get(pipeline.source.event_time.format, '"2026-03-01T00:00:00Z"')
-    values = {"at": draw(st.sampled_from([time, time, time, *VALUES]))}
-    for name in pipeline.source.columns:
+    values = {"at": draw(st.sampled_from([time, time, time, *([] if drifted else VALUES)]))}
+    for name, column in pipeline.source.columns.items():
         if name != "at" and draw(st.integers(0, 9)):
-            values[name] = draw(st.sampled_from(VALUES) | _any_value())
-    names = draw(st.permutations(list(values)))
-    fields = [f'"{name}":{values[name]}' for name in names]
+            fits = drifted and draw(st.integers(0, 29))
+            values[name] = draw(st.sampled_from(_fitting(column.type) if fits else VALUES))
+            if not fits and draw(st.booleans()):
+                values[name] = draw(_any_value())
+    fields = [f'"{name}":{value}' for name, value in values.items()]
+    if drifted:
+        fields += draw(st.lists(st.sampled_from(FURTHER[:8]), max_size=2, unique=True))
     if not draw(st.integers(0, 9)):
-        fields.append(
-            draw(st.sampled_from(['"x":1.50', '"at":1', '"c0":null', '"\\u0063\\u0030":1', ""]))
-        )
+        fields.append(draw(st.sampled_from(FURTHER)))
+    fields = draw(st.permutations(fields))
     comma = draw(st.sampled_from([",", ",", ", ", " ,\t"]))
     line = f"{{{comma.join(fields)}}}"
     if not draw(st.integers(0, 9)):
@@ -150,11 +168,19 @@ def lines_of(draw: st.DrawFn, pipeline: Pipeline) -> str:
     return line
 
 
+@cache
+def _fitting(kind: str) -> list[str]:
+    """The listed values that are of a kind."""
+    lines = [f'{{"at":"2026-03-01T00:00:00Z","c":{value}}}'.encode() for value in VALUES]
+    accepted = _judged(pipeline_of({"c": kind}), lines, by_line=True).accepted_at
+    return [VALUES[place] for place in accepted.to_pylist()]
+
+
 def _any_value() -> st.SearchStrategy[str]:
     number = st.floats(allow_nan=False, allow_infinity=False).map(repr)
     decimal = st.decimals(allow_nan=False, allow_infinity=False, places=3).map(_plain)
     whole = st.integers(-(2**70), 2**70).map(str) | st.integers(-300, 300).map(str)
-    text = st.text(max_size=6).map(lambda value: json.dumps(value, ensure_ascii=False))
+    text = st.builds(json.dumps, st.text(max_size=6), ensure_ascii=st.booleans())
     return number | decimal | whole | text
 
 
@@ -165,16 +191,21 @@ def _plain(value: Decimal) -> str:
 @st.composite
 def cases(draw: st.DrawFn, number: int) -> tuple[Pipeline, list[bytes]]:
     pipeline = draw(pipelines())
-    lines = draw(st.lists(lines_of(pipeline), min_size=number, max_size=number))
+    line = lines_of(pipeline, drifted=draw(st.booleans()))
+    lines = draw(st.lists(line, min_size=number, max_size=number))
     return pipeline, [line.encode("utf-8", "surrogatepass") for line in lines]
 
 
 def check_tiers_agree(pipeline: Pipeline, lines: Sequence[bytes]) -> None:
+    """Each line goes through each tier; whichever may take it comes to the same."""
     exact = _judged(pipeline, lines, by_line=True)
-    together = _judged(pipeline, lines, by_line=False)
-    assert together.accepted_at == exact.accepted_at
-    assert _texts(together.accepted) == _texts(exact.accepted)
-    assert together.rejected.to_pylist() == exact.rejected.to_pylist()
+    with mock.patch.object(judge_module, "block_reader", return_value=None):
+        by_columns = _judged(pipeline, lines, by_line=False)
+    for judged in (by_columns, _judged(pipeline, lines, by_line=False)):
+        assert judged.accepted_at == exact.accepted_at
+        assert _texts(judged.accepted) == _texts(exact.accepted)
+        assert judged.rejected_at == exact.rejected_at
+        assert judged.rejected.to_pylist() == exact.rejected.to_pylist()
 
 
 def _judged(pipeline: Pipeline, lines: Sequence[bytes], by_line: bool) -> Judged:
@@ -193,12 +224,6 @@ SOME = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=1_600, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines reach the reader in the smallest halves too."""
-    monkeypatch.setattr(judge_module, "_FEW_LINES", 1)
-
-
 @pytest.mark.usefixtures("small_blocks")
 @SOME
 @given(case=cases(64))
@@ -214,6 +239,18 @@ def test_all_tiers_come_to_the_exact_tiers_verdict_on_100000_lines(
     case: tuple[Pipeline, list[bytes]],
 ) -> None:
     check_tiers_agree(*case)
+
+
+@pytest.mark.parametrize("unknown", ["keep", "ignore"])
+def test_lines_with_the_same_unknown_fields_are_taken_by_blocks(unknown: str) -> None:
+    line = '{"x":%d.50,"at":"2026-03-01T00:00:00Z","y" : "\\"x\\":ä","z":null}'
+    lines = [(line % number).encode() for number in range(200)]
+    with mock.patch.object(ColumnJudge, "judge") as by_columns:
+        judged = _judged(pipeline_of({}, unknown), lines, by_line=False)
+    by_columns.assert_not_called()
+    assert judged.accepted.num_rows == 200
+    kept = '{"x":7.50,"y":"\\"x\\":ä","z":null}' if unknown == "keep" else None
+    assert judged.accepted["_extra"][7].as_py() == kept
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -1,4 +1,4 @@
-"""Every listed line comes to its verdict, in the exact tier and through all tiers."""
+"""Every listed line comes to its verdict, in the exact tier, by columns and through all tiers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.judge.cases import AT, KINDS
 from tests.judge.judging import judge_lines, pipeline_of
+from tidemark.judge import judge
 
 
 @cache
@@ -19,12 +20,17 @@ def _verdicts(kind: str, tier: str) -> list[dict[str, Any]]:
     if tier == "exact":
         return judge_lines(pipeline(), lines, by_line=True)
     # Each line stands in a block that is large enough for the reader, with its equals.
-    judged = judge_lines(pipeline(), [line for line in lines for _ in range(40)])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(judge, "_FEW_LINES", 20)
+        patched.setattr(judge, "_PORTION_LINES", 40)
+        if tier == "by columns":
+            patched.setattr(judge, "block_reader", lambda *_: None)
+        judged = judge_lines(pipeline(), [line for line in lines for _ in range(40)])
     assert all(judged[n] == judged[n - n % 40] for n in range(len(judged)))
     return [dict(judged[n * 40]) for n in range(len(lines))]
 
 
-@pytest.mark.parametrize("tier", ["exact", "all"])
+@pytest.mark.parametrize("tier", ["exact", "by columns", "all"])
 @pytest.mark.parametrize(
     ("kind", "number"),
     [

@@ -10,8 +10,10 @@ pyarrow 26 crash.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +30,7 @@ from tidemark.judge.fast_forms import (
 )
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
+from tidemark.judge.usual_fields import extra_of_line
 
 # RE2 gives a program 8 MB; beyond so many columns it may refuse, or forget what it has learned.
 _MOST_COLUMNS = 150
@@ -35,23 +38,31 @@ _MOST_COLUMNS = 150
 
 @dataclass(frozen=True)
 class BlockRows:
-    """What a block came to: a row for each line, in their order, in the declared columns, and which
-    of them the exact tier has to judge."""
+    """What a block came to: a row for each line, in their order, in the declared columns and
+    `_extra`, and which of them the exact tier has to judge, as NumPy's booleans."""
 
     rows: pa.Table
-    doubtful: Array
+    doubtful: Any
 
 
 class BlockReader:
-    """Reads blocks of lines; without columns that have no fast form."""
+    """Reads blocks of lines; without columns that have no fast form. `usual` are unknown fields."""
 
-    def __init__(self, rules: Rules, forms: dict[str, FastForm], limits: TimeLimits) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        forms: Mapping[str, FastForm],
+        limits: TimeLimits,
+        usual: Mapping[str, FastForm],
+    ) -> None:
         self._rules = rules
-        self._forms = forms
+        self._forms = forms = {**forms, **usual}
         self._limits = limits
+        self._extra = extra_of_line(usual) if usual and rules.unknown_fields == "keep" else None
+        required = {column.name for column in rules.columns if column.required}
         nullable = {
-            column.name: form.expression if column.required else f"(?:{form.expression}|null)"
-            for column, form in zip(rules.columns, forms.values(), strict=True)
+            name: form.expression if name in required else f"(?:{form.expression}|null)"
+            for name, form in forms.items()
         }
         self._expression = f"^{BLANKS}{object_expression(nullable)}{BLANKS}$"
         self._parse = pj.ParseOptions(
@@ -59,31 +70,33 @@ class BlockReader:
             unexpected_field_behavior="error",
         )
 
-    def promising(self, lines: Array) -> Array:
-        """Which lines the reader may be given: as booleans."""
-        return pc.match_substring_regex(lines, self._expression)
+    def promising(self, lines: Array) -> Any:
+        """Which lines the reader may be given: as NumPy's booleans."""
+        return _mask(pc.match_substring_regex(lines, self._expression))
 
-    def may_have_twice(self, lines: Array) -> Array:
-        """Lines in which some column's name stands twice in quotes: all where a field does, and a
-        few others."""
+    def suspicious(self, lines: Array) -> Any:
+        """Promising lines for which a block is refused, and a few others: those in which a field's
+        name stands twice in quotes, and those that are not UTF-8."""
         names = [json.dumps(name, ensure_ascii=False) for name in self._forms]
-        counts = [pc.count_substring(lines, name) for name in names]
-        return reduce(pc.or_, [pc.greater(count, 1) for count in counts])
+        twice = [pc.greater(pc.count_substring(lines, name), 1) for name in names]
+        odd = pa.array([not _is_utf8(line) for line in lines.to_pylist()], pa.bool_())
+        return _mask(reduce(pc.or_, [*twice, odd]))
 
     def read(self, lines: Array) -> BlockRows | None:
         """Lines that are promising; None where the block is refused as a whole."""
-        data = b"\n".join(lines.to_pylist())
+        texts = lines.to_pylist()
+        data = b"\n".join(texts)
         options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
         try:
             data.decode()
             buffer: Any = pa.BufferReader(data)
             table = pj.read_json(buffer, options, self._parse)
-            return self._rows(table, len(lines))
+            return self._rows(table, texts)
         except (pa.ArrowInvalid, UnicodeDecodeError, Refused):
             return None
 
-    def _rows(self, table: pa.Table, number: int) -> BlockRows | None:
-        if table.num_rows != number:
+    def _rows(self, table: pa.Table, lines: Sequence[bytes]) -> BlockRows | None:
+        if table.num_rows != len(lines):
             return None
         columns, masks = [], []
         for column in self._rules.columns:
@@ -94,18 +107,29 @@ class BlockReader:
             if column.required:
                 masks.append(array.is_null())
             if column.name == self._rules.event_time.column:
-                masks.append(self._outside(array))
+                masks.append(self._limits.outside(array))
         doubtful = reduce(pc.or_, [pc.fill_null(mask, False) for mask in masks])
-        names = [column.name for column in self._rules.columns]
-        return BlockRows(pa.table(columns, names=names), doubtful)
-
-    def _outside(self, times: Array) -> Array:
-        micros = times.cast(pa.int64())
-        early = pc.less(micros, self._limits.oldest_micros)
-        return pc.or_(early, pc.greater(micros, self._limits.newest_micros))
+        extras = None if self._extra is None else pa.array(map(self._extra, lines), pa.string())
+        columns.append(pa.nulls(len(lines), pa.string()) if extras is None else extras)
+        names = [*(column.name for column in self._rules.columns), "_extra"]
+        return BlockRows(pa.table(columns, names=names), _mask(doubtful))
 
 
-def block_reader(rules: Rules, limits: TimeLimits) -> BlockReader | None:
+def _mask(flags: Array) -> Any:
+    return flags.to_numpy(zero_copy_only=False)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def block_reader(
+    rules: Rules, limits: TimeLimits, usual: Mapping[str, FastForm] = MappingProxyType({})
+) -> BlockReader | None:
     """None where a column has no fast form, or the expression would be too large for RE2."""
     forms: dict[str, FastForm] = {}
     for column in rules.columns:
@@ -113,7 +137,7 @@ def block_reader(rules: Rules, limits: TimeLimits) -> BlockReader | None:
         if form is None or len(rules.columns) > _MOST_COLUMNS:
             return None
         forms[column.name] = form
-    reader = BlockReader(rules, forms, limits)
+    reader = BlockReader(rules, forms, limits, usual)
     try:
         reader.promising(pa.array([b"{}"], pa.binary()))
     except pa.ArrowInvalid:

@@ -39,14 +39,20 @@ def text_reader(event_time: EventTime) -> Callable[[str], int | None]:
 def event_time_reader(event_time: EventTime) -> Callable[[Any], int | None]:
     """The same from a part of a line: a number stands for an epoch only."""
     read = text_reader(event_time)
-    if event_time.format in EPOCH_POWERS:
-        return lambda part: read(part) if type(part) in (Number, str) else None
-    return lambda part: read(part) if type(part) is str else None
+    takes_numbers = event_time.format in EPOCH_POWERS
+
+    def read_part(part: Any) -> int | None:
+        if takes_numbers and type(part) is Number:
+            return read(part.decode())
+        return read(part) if type(part) is str else None
+
+    return read_part
 
 
-def lacks_zone(part: Any, event_time: EventTime) -> bool:
-    """Would it be a time, if the pipeline stated a zone?"""
-    if type(part) is not str or event_time.format in EPOCH_POWERS or event_time.zone is not None:
-        return False
-    stated = event_time.model_copy(update={"zone": "UTC"})
-    return text_reader(stated)(part) is not None
+def zone_question(event_time: EventTime) -> Callable[[Any], bool]:
+    """A function that tells of a part which is no event time: would it be one, if the pipeline
+    stated a zone?"""
+    if event_time.format in EPOCH_POWERS or event_time.zone is not None:
+        return lambda part: False
+    read = text_reader(event_time.model_copy(update={"zone": "UTC"}))
+    return lambda part: type(part) is str and read(part) is not None

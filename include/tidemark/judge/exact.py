@@ -8,11 +8,10 @@ in the future. docs/judging.md says each in words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from tidemark.judge.event_time import event_time_reader, lacks_zone
+from tidemark.judge.event_time import event_time_reader, zone_question
 from tidemark.judge.instants import iso_micros, timestamp_text
 from tidemark.judge.json_text import LineReader, NotAnObject, json_text
 from tidemark.judge.kinds import SimpleKind
@@ -27,23 +26,25 @@ from tidemark.judge.reasons import (
     WRONG_TYPE,
 )
 from tidemark.judge.rules import ColumnRule, Rules
-from tidemark.judge.values import WRONG, has_structs, unknown_parts, unknown_paths, value_reader
+from tidemark.judge.values import (
+    WRONG,
+    ReadValue,
+    unknown_finder,
+    unknown_paths,
+    value_reader,
+)
+from tidemark.pipeline.model import EventTime
 
 
-@dataclass(frozen=True)
-class AcceptedLine:
-    """A value for each declared column, in their order, and the JSON of unknown fields.
-
-    `event_micros` is the event time, which is also among the values.
-    """
+# Tuples, for there may be one for each line: they cost half of what a frozen dataclass does.
+class AcceptedLine(NamedTuple):
+    """A value for each declared column, in their order, and the JSON of unknown fields."""
 
     values: tuple[Any, ...]
     extra: str | None
-    event_micros: int
 
 
-@dataclass(frozen=True)
-class RejectedLine:
+class RejectedLine(NamedTuple):
     """Why, and the event time where it could be read."""
 
     reason: str
@@ -51,96 +52,106 @@ class RejectedLine:
     event_micros: int | None = None
 
 
+Verdict = AcceptedLine | RejectedLine
+
+
 class ExactJudge:
-    """Judges lines one by one. Not to be shared by threads."""
+    """Judges lines one by one. Not to be shared by threads.
+
+    `readers`: of each column a function from a part, which is not null, to its value or WRONG.
+    """
 
     def __init__(self, rules: Rules, limits: TimeLimits) -> None:
         self._rules = rules
         self._limits = limits
         self._lines = LineReader()
-        time = rules.event_time.column
-        self._read_time = event_time_reader(rules.event_time)
-        self._time_place = next(n for n, one in enumerate(rules.columns) if one.name == time)
-        self._readers = [
-            (column, self._time_value if column.name == time else value_reader(column.kind))
-            for column in rules.columns
-        ]
+        self._time = next(one for one in rules.columns if one.name == rules.event_time.column)
+        times = [column.name for column in rules.columns if column.kind == SimpleKind("timestamp")]
+        self._lacks_zone: dict[str, Callable[[Any], bool]] = dict.fromkeys(times, _is_local_time)
+        self._lacks_zone[self._time.name] = zone_question(rules.event_time)
+        self.readers: dict[str, ReadValue] = {
+            column.name: value_reader(column.kind) for column in rules.columns
+        } | {self._time.name: _time_reader(rules.event_time)}
         self._required = [column.name for column in rules.columns if column.required]
-        self._names = frozenset(column.name for column in rules.columns)
-        self._nested = [
-            (column.name, column.kind) for column in rules.columns if has_structs(column.kind)
-        ]
+        self._names = frozenset(self.readers)
+        finders = [(column, unknown_finder(column.kind)) for column in rules.columns]
+        self._nested = [(column, find) for column, find in finders if find is not None]
 
-    def judge(self, line: bytes) -> AcceptedLine | RejectedLine:
+    def judge(self, line: bytes) -> Verdict:
         """The line's verdict; `line` is without its end."""
+        fields = self.read(line)
+        return fields if isinstance(fields, RejectedLine) else self.verdict(fields)
+
+    def read(self, line: bytes) -> dict[str, Any] | RejectedLine:
+        """The line's fields, or that it is malformed."""
         try:
-            fields = self._lines.read(line)
+            return self._lines.read(line)
         except NotAnObject as error:
             return RejectedLine(MALFORMED, str(error))
+
+    def verdict(self, fields: Mapping[str, Any]) -> Verdict:
+        """That on a line which is not malformed."""
+        time = self._value(self._time, fields)
+        micros: int | None = None if time is WRONG else time
         values: list[Any] = []
         wrong: ColumnRule | None = None
-        for column, read in self._readers:
-            part = fields.get(column.name)
-            value = None if part is None else read(part)
+        for column in self._rules.columns:
+            value = time if column is self._time else self._value(column, fields)
             if value is WRONG:
-                wrong, value = wrong or column, None
+                wrong = column
+                break
             values.append(value)
-        micros: int | None = values[self._time_place]
-        unknown = self._unknown(fields) if wrong is None else {}
-        rejected = self._rejected(fields, wrong, unknown, micros)
-        if rejected is not None:
-            return RejectedLine(*rejected, micros)
-        assert micros is not None
-        keeps = unknown and self._rules.unknown_fields == "keep"
-        return AcceptedLine(tuple(values), json_text(unknown) if keeps else None, micros)
+        rejected = self.rejection(fields, wrong, micros)
+        return rejected or AcceptedLine(tuple(values), self.extra(fields))
 
-    def _time_value(self, part: Any) -> Any:
-        micros = self._read_time(part)
-        return WRONG if micros is None else micros
+    def rejection(
+        self, fields: Mapping[str, Any], wrong: ColumnRule | None, micros: int | None
+    ) -> RejectedLine | None:
+        """Why a line is not accepted, by the first column with a value of a wrong type, and by the
+        event time where it is one."""
+        for name in self._required:
+            if fields.get(name) is None:
+                absent = "null" if name in fields else "missing"
+                return RejectedLine(MISSING_FIELD, f"{name} is {absent}", micros)
+        if wrong is not None:
+            return RejectedLine(WRONG_TYPE, self._wrong_detail(wrong, fields[wrong.name]), micros)
+        if self._rules.unknown_fields == "reject" and self._unknown(fields):
+            names = ", ".join(self._unknown_names(fields))
+            return RejectedLine(UNKNOWN_FIELD, f"unknown: {names[:SHOWN]}", micros)
+        assert micros is not None
+        outside = self._outside(micros)
+        return None if outside is None else RejectedLine(*outside, micros)
+
+    def extra(self, fields: Mapping[str, Any]) -> str | None:
+        """The JSON of an accepted line's unknown fields, where these are kept."""
+        unknown = self._unknown(fields) if self._rules.unknown_fields == "keep" else None
+        return json_text(unknown) if unknown else None
 
     def _unknown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Unknown fields, and those within values, by the columns' names."""
         unknown: dict[str, Any] = {}
-        if len(fields) > len(self._names) or not fields.keys() <= self._names:
+        if not fields.keys() <= self._names:
             unknown = {name: part for name, part in fields.items() if name not in self._names}
-        for name, kind in self._nested:
-            if (parts := unknown_parts(kind, fields.get(name))) is not None:
-                unknown[name] = parts
+        for column, find in self._nested:
+            part = fields.get(column.name)
+            if part is not None and (rest := find(part)) is not None:
+                unknown[column.name] = rest
         return unknown
 
-    def _rejected(
-        self,
-        fields: Mapping[str, Any],
-        wrong: ColumnRule | None,
-        unknown: Mapping[str, Any],
-        micros: int | None,
-    ) -> tuple[str, str] | None:
-        for name in self._required:
-            if fields.get(name) is None:
-                absent = "null" if name in fields else "missing"
-                return MISSING_FIELD, f"{name} is {absent}"
-        if wrong is not None:
-            return WRONG_TYPE, self._wrong_detail(wrong, fields[wrong.name])
-        if unknown and self._rules.unknown_fields == "reject":
-            names = ", ".join(self._unknown_names(fields))
-            return UNKNOWN_FIELD, f"unknown: {names[:SHOWN]}"
-        assert micros is not None
-        return self._outside(micros)
+    def _value(self, column: ColumnRule, fields: Mapping[str, Any]) -> Any:
+        part = fields.get(column.name)
+        return None if part is None else self.readers[column.name](part)
 
     def _unknown_names(self, fields: Mapping[str, Any]) -> list[str]:
         names = [name for name in fields if name not in self._names]
-        for name, kind in self._nested:
-            names += unknown_paths(kind, fields.get(name), name)
+        for column, _ in self._nested:
+            names += unknown_paths(column.kind, fields.get(column.name), column.name)
         return list(dict.fromkeys(names))
 
     def _wrong_detail(self, column: ColumnRule, part: Any) -> str:
         detail = f"{column.name} should be {column.type}, found {json_text(part)[:SHOWN]}"
-        return f"{detail}, which tells no zone" if self._lacks_zone(column, part) else detail
-
-    def _lacks_zone(self, column: ColumnRule, part: Any) -> bool:
-        if column.name == self._rules.event_time.column:
-            return lacks_zone(part, self._rules.event_time)
-        return column.kind == SimpleKind("timestamp") and _is_local_time(part)
+        lacks_zone = self._lacks_zone.get(column.name)
+        return f"{detail}, which tells no zone" if lacks_zone and lacks_zone(part) else detail
 
     def _outside(self, micros: int) -> tuple[str, str] | None:
         name, limits = self._rules.event_time.column, self._limits
@@ -158,6 +169,16 @@ class ExactJudge:
     def _shown(self, micros: int) -> str:
         """No time of the batch in it: that of another run would make it another detail."""
         return f"{self._rules.event_time.column} is {timestamp_text(micros)}, more than"
+
+
+def _time_reader(event_time: EventTime) -> ReadValue:
+    read = event_time_reader(event_time)
+
+    def read_part(part: Any) -> Any:
+        micros = read(part)
+        return WRONG if micros is None else micros
+
+    return read_part
 
 
 def _is_local_time(part: Any) -> bool:

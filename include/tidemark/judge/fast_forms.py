@@ -1,9 +1,10 @@
 r"""What a column's value looks like where it can be nothing else, and how Arrow reads that.
 
 A form is narrower than what the exact tier accepts: numbers without surprises (no whole number of
-more than 18 digits, no decimal beyond its digits, none with an exponent), texts without `\u`, times
-with seconds and an offset or a stated zone. What a form leaves out goes to the exact tier, which
-decides; so a form may be too narrow, never too wide. Regular expressions are RE2's and match bytes.
+more than 18 digits, no decimal beyond its digits, none with an exponent), no half of a surrogate
+pair, times with seconds and an offset or a stated zone. What a form leaves out goes to the exact
+tier, which decides; so a form may be too narrow, never too wide. Regular expressions are RE2's and
+match bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.event_time import EPOCH_POWERS, ISO, stated_zone, text_reader
 from tidemark.judge.instants import in_zone
+from tidemark.judge.json_text import Number
 from tidemark.judge.kinds import (
     ArrayKind,
     DecimalKind,
@@ -35,10 +37,19 @@ from tidemark.judge.rules import TIMESTAMP, ColumnRule
 from tidemark.pipeline.model import EventTime
 
 BLANKS = r"[ \t\r]*"
-_TEXT = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
+_HEX = "[0-9a-fA-F]"
+_CHARACTER = f"[0-9abcefABCEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}}"
+_SURROGATES = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
+_ESCAPE = rf'\\(?:["\\/bfnrt]|u(?:{_CHARACTER}|{_SURROGATES}))'
+_TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 _WHOLE = "-?(?:0|[1-9][0-9]{0,17})"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+# Days that the calendar has, so that Arrow's reader of times finds nothing to refuse.
+_DAY = (
+    "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+)
 _CLOCK = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
 _OFFSET = "(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])"
 _FIRST_DAY = date(1, 1, 1)
@@ -50,6 +61,7 @@ _MINUTE = 60_000_000
 
 # A converted array, and which of its values the exact tier has to read; None: not one of them.
 Converted = tuple[Array, Array | None]
+Convert = Callable[[Array], Converted]
 
 
 class Refused(Exception):
@@ -63,28 +75,57 @@ class FastForm:
 
     expression: str
     read_as: pa.DataType
-    convert: Callable[[Array], Converted]
+    convert: Convert
+
+    def whole(self, array: Array) -> Array:
+        """All values converted; Refused where the exact tier has to read one of them."""
+        converted, doubtful = self.convert(array)
+        if doubtful is not None and pc.any(doubtful).as_py():
+            raise Refused
+        return converted
+
+
+@dataclass(frozen=True)
+class SimpleForm(FastForm):
+    """One of a value without parts. `types`: what LineReader makes of the value; `text`: what that
+    looks like, from its beginning to its end; None: as it may."""
+
+    types: frozenset[type]
+    text: str | None
 
 
 def fast_form(column: ColumnRule, event_time: EventTime) -> FastForm | None:
     """None for a kind that has no such form: a map, or a value with one in it."""
     if column.name == event_time.column:
-        return _event_time(event_time)
+        return event_time_form(event_time)
     return _form(column.kind)
+
+
+def simple_form(kind: SimpleKind | DecimalKind) -> SimpleForm:
+    return _decimal(kind) if isinstance(kind, DecimalKind) else _SIMPLE[kind.name]
 
 
 def _form(kind: Kind) -> FastForm | None:
     match kind:
-        case SimpleKind():
-            return _SIMPLE[kind.name]
-        case DecimalKind():
-            return _decimal(kind)
         case ArrayKind():
             return _array(kind)
         case StructKind():
             return _struct(kind)
         case MapKind():
             return None
+    return simple_form(kind)
+
+
+def _number(text: str, read_as: pa.DataType, convert: Convert) -> SimpleForm:
+    return SimpleForm(text, read_as, convert, frozenset({Number}), text)
+
+
+def _quoted(text: str, convert: Convert) -> SimpleForm:
+    return SimpleForm(f'"{text}"', pa.string(), convert, frozenset({str}), text)
+
+
+def _any_text(convert: Convert) -> SimpleForm:
+    return SimpleForm(_TEXT, pa.string(), convert, frozenset({str}), None)
 
 
 def _as_read(array: Array) -> Converted:
@@ -95,7 +136,7 @@ def _finite(array: Array) -> Converted:
     return array, pc.invert(pc.is_finite(array))
 
 
-def _narrow(bits: int) -> FastForm:
+def _narrow(bits: int) -> SimpleForm:
     limit, target = 1 << (bits - 1), {8: pa.int8(), 16: pa.int16(), 32: pa.int32()}[bits]
 
     def convert(array: Array) -> Converted:
@@ -103,7 +144,7 @@ def _narrow(bits: int) -> FastForm:
         within = pc.if_else(fits, array, pa.scalar(None, array.type))
         return within.cast(target), pc.invert(fits)
 
-    return FastForm(_WHOLE, pa.int64(), convert)
+    return _number(_WHOLE, pa.int64(), convert)
 
 
 def _date(array: Array) -> Converted:
@@ -135,27 +176,29 @@ def _decoded(text: str) -> bytes | None:
         return None
 
 
-_SIMPLE: dict[str, FastForm] = {
-    "string": FastForm(_TEXT, pa.string(), _as_read),
-    "boolean": FastForm("(?:true|false)", pa.bool_(), _as_read),
-    "long": FastForm(_WHOLE, pa.int64(), _as_read),
+_SIMPLE: dict[str, SimpleForm] = {
+    "string": _any_text(_as_read),
+    "boolean": SimpleForm("(?:true|false)", pa.bool_(), _as_read, frozenset({bool}), None),
+    "long": _number(_WHOLE, pa.int64(), _as_read),
     "int": _narrow(32),
     "short": _narrow(16),
     "byte": _narrow(8),
-    "double": FastForm(_NUMBER, pa.float64(), _finite),
-    "float": FastForm(_NUMBER, pa.float32(), _finite),
-    "date": FastForm(f'"{_DAY}"', pa.string(), _date),
-    "timestamp": FastForm(f'"{_DAY}{_CLOCK}{_OFFSET}"', pa.string(), _timestamp),
-    "binary": FastForm('"[A-Za-z0-9+/=]*"', pa.string(), _binary),
+    "double": _number(_NUMBER, pa.float64(), _finite),
+    "float": _number(_NUMBER, pa.float32(), _finite),
+    "date": _quoted(_DAY, _date),
+    "timestamp": _quoted(f"{_DAY}{_CLOCK}{_OFFSET}", _timestamp),
+    "binary": _quoted("[A-Za-z0-9+/=]*", _binary),
 }
 
 
-def _decimal(kind: DecimalKind) -> FastForm:
+def _decimal(kind: DecimalKind) -> SimpleForm:
     """No more digits than fit, on either side of the point."""
     before = kind.precision - kind.scale
     whole = f"(?:0|[1-9][0-9]{{0,{before - 1}}})" if before else "0"
     number = f"-?{whole}" + (rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else "")
-    return FastForm(f'(?:{number}|"{number}")', arrow_type(kind), _as_read)
+    expression = f'(?:{number}|"{number}")'
+    types = frozenset({Number, str})
+    return SimpleForm(expression, arrow_type(kind), _as_read, types, number)
 
 
 def _array(kind: ArrayKind) -> FastForm | None:
@@ -166,7 +209,7 @@ def _array(kind: ArrayKind) -> FastForm | None:
     items = f"{one}(?:{BLANKS},{BLANKS}{one})*"
 
     def convert(array: Array) -> Converted:
-        values = _whole(item, array.values)
+        values = item.whole(array.values)
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null()), None
 
     expression = rf"\[{BLANKS}(?:{items})?{BLANKS}\]"
@@ -180,21 +223,13 @@ def _struct(kind: StructKind) -> FastForm | None:
         return None
 
     def convert(array: Array) -> Converted:
-        parts = [_whole(form, array.field(name)) for name, form in known.items()]
+        parts = [form.whole(array.field(name)) for name, form in known.items()]
         names = list(known)
         return pa.StructArray.from_arrays(parts, names, mask=array.is_null()), None
 
     read_as = pa.struct([pa.field(name, form.read_as) for name, form in known.items()])
     nullable = {name: f"(?:{form.expression}|null)" for name, form in known.items()}
     return FastForm(object_expression(nullable), read_as, convert)
-
-
-def _whole(form: FastForm, array: Array) -> Array:
-    """Parts of nested values: all of them, or the block is refused."""
-    converted, doubtful = form.convert(array)
-    if doubtful is not None and pc.any(doubtful).as_py():
-        raise Refused
-    return converted
 
 
 def object_expression(values: dict[str, str]) -> str:
@@ -216,7 +251,7 @@ def _name_expression(name: str) -> str:
     return f'"{escaped}"'
 
 
-def _event_time(event_time: EventTime) -> FastForm:
+def event_time_form(event_time: EventTime) -> SimpleForm:
     if event_time.format in EPOCH_POWERS:
         return _epoch(EPOCH_POWERS[event_time.format])
     if event_time.format != ISO:
@@ -224,10 +259,10 @@ def _event_time(event_time: EventTime) -> FastForm:
     zone = stated_zone(event_time)
     if zone is None:
         return _SIMPLE["timestamp"]
-    return FastForm(f'"{_DAY}{_CLOCK}{_OFFSET}?"', pa.string(), lambda array: _local(array, zone))
+    return _quoted(f"{_DAY}{_CLOCK}{_OFFSET}?", lambda array: _local(array, zone))
 
 
-def _epoch(power: int) -> FastForm:
+def _epoch(power: int) -> SimpleForm:
     """Of a count with so many digits after its point, a decimal's lowest 64 bits are the
     microseconds."""
     number = f"(?:0|[1-9][0-9]{{0,{17 - power}}})"
@@ -241,10 +276,10 @@ def _epoch(power: int) -> FastForm:
         kept = pc.if_else(pc.or_(doubtful, array.is_null()), pa.scalar(None, pa.int64()), micros)
         return kept.cast(TIMESTAMP), doubtful
 
-    return FastForm(f"{number}{fraction}", pa.decimal128(38, power), convert)
+    return _number(f"{number}{fraction}", pa.decimal128(38, power), convert)
 
 
-def _by_each_text(event_time: EventTime) -> FastForm:
+def _by_each_text(event_time: EventTime) -> SimpleForm:
     """A Spark pattern: each text that differs is read once, as the exact tier reads it."""
     read = text_reader(event_time)
 
@@ -254,7 +289,7 @@ def _by_each_text(event_time: EventTime) -> FastForm:
         micros = pa.array(instants, pa.int64()).take(texts.indices).cast(TIMESTAMP)
         return micros, pc.and_(micros.is_null(), array.is_valid())
 
-    return FastForm(_TEXT, pa.string(), convert)
+    return _any_text(convert)
 
 
 def _local(array: Array, zone: ZoneInfo) -> Converted:

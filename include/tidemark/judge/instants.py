@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 from tidemark.judge.numbers import floor_scaled
 
-# Date and time of ISO 8601, extended format, of the years 1 to 9999.
+# Date and time of ISO 8601, extended format, of the years 1 to 9999; clocks have no 24:00.
 _ISO = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:([Tt ])([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[Tt ]((?:[01][0-9]|2[0-3]):[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)"
     r"( ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
 )
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
@@ -26,7 +26,7 @@ _MICROSECOND = timedelta(microseconds=1)
 # Java's ZoneOffset goes this far.
 _FURTHEST_MINUTES = 18 * 60
 # On the calendar's first and last day an offset could lead out of it.
-_FIRST_DAY, _LAST_DAY = (1, 1, 1), (9999, 12, 31)
+_ENDS = ("0001-01-01", "9999-12-31")
 # From the year 1 to the year 9999.
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 
@@ -39,17 +39,13 @@ def iso_micros(text: str, zone: ZoneInfo | None = None) -> int | None:
     found = _ISO.fullmatch(text)
     if found is None:
         return None
-    year, month, day, mark, hour, minute, second, fraction, offset = found.groups()
-    micros = utc_micros(
-        (int(year), int(month), int(day)),
-        (int(hour or 0), int(minute or 0), int(second or 0)),
-        int((fraction or "")[:6].ljust(6, "0")),
-    )
-    if micros is None:
+    day, clock, offset = found.groups()
+    try:
+        since = datetime.fromisoformat(f"{day}T{clock or '00:00'}Z") - _EPOCH
+    except ValueError:
         return None
-    if mark == "T" and second and offset == "Z":
-        return micros
-    if (int(year), int(month), int(day)) in (_FIRST_DAY, _LAST_DAY):
+    micros = since // _MICROSECOND
+    if day in _ENDS and not (offset == "Z" and text[10] == "T" and len(clock) > len("00:00")):
         return None
     if offset:
         distance = offset_micros(offset.strip())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
 # Objects and arrays within each other, the line's own object counted.
@@ -19,15 +20,14 @@ DEEPEST = 200
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _OPENING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _ONE_OBJECT = "not exactly one JSON object"
-_quoted = json.JSONEncoder(ensure_ascii=False).encode
-# As Java's \s has it.
+# As Java's \s has it, and as JSON has it.
 _BLANKS = b" \t\n\x0b\f\r"
+_JSON_BLANKS = " \t\n\r"
 
 
-class Number(str):
-    """A number, as its text in the line."""
-
-    __slots__ = ()
+# A number, as its text in the line; no other part is of this type. The garbage collector follows
+# each object of a class of one's own, and none of these.
+Number = bytes
 
 
 class NotAnObject(ValueError):
@@ -41,8 +41,8 @@ class LineReader:
         self._twice: list[bool] = []
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object,
-            parse_int=Number,
-            parse_float=Number,
+            parse_int=str.encode,
+            parse_float=str.encode,
             parse_constant=_refuse,
         )
 
@@ -55,17 +55,17 @@ class LineReader:
             text = line.decode()
         except UnicodeDecodeError:
             raise NotAnObject("not valid UTF-8") from None
-        if not line.strip(_BLANKS):
-            raise NotAnObject("blank line")
-        if text.startswith("\ufeff"):
-            raise NotAnObject("begins with a byte order mark (BOM)")
-        _check_depth(text)
+        if not text.startswith("{"):
+            _check_start(line, text)
+            text = text.strip(_JSON_BLANKS)
+        if text.count("{") + text.count("[") > DEEPEST:
+            _check_depth(text)
         self._twice.clear()
         try:
-            value = self._decoder.decode(text)
+            value, end = self._decoder.raw_decode(text)
         except ValueError:
             raise NotAnObject(_ONE_OBJECT) from None
-        if type(value) is not dict:
+        if type(value) is not dict or text[end:].strip(_JSON_BLANKS):
             raise NotAnObject(_ONE_OBJECT)
         if "\\u" in text and _has_lone_surrogate(text):
             raise NotAnObject("holds half of a surrogate pair")
@@ -86,16 +86,16 @@ class LineReader:
 
 def json_text(value: Any) -> str:
     """A value of a line as JSON again, without blanks; numbers as they stood there."""
-    match value:
-        case Number():
-            return str(value)
-        case dict():
-            fields = (f"{_quoted(name)}:{json_text(part)}" for name, part in value.items())
-            return "{" + ",".join(fields) + "}"
-        case list():
-            return "[" + ",".join([json_text(item) for item in value]) + "]"
-        case str():
-            return _quoted(value)
+    kind = type(value)
+    if kind is Number:
+        return str(value, "utf-8")
+    if kind is str:
+        return encode_basestring(value)
+    if kind is dict:
+        fields = [f"{encode_basestring(name)}:{json_text(part)}" for name, part in value.items()]
+        return "{" + ",".join(fields) + "}"
+    if kind is list:
+        return "[" + ",".join([json_text(item) for item in value]) + "]"
     return {None: "null", True: "true", False: "false"}[value]
 
 
@@ -103,9 +103,14 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
+def _check_start(line: bytes, text: str) -> None:
+    if not line.strip(_BLANKS):
+        raise NotAnObject("blank line")
+    if text.startswith("\ufeff"):
+        raise NotAnObject("begins with a byte order mark (BOM)")
+
+
 def _check_depth(text: str) -> None:
-    if text.count("{") + text.count("[") <= DEEPEST:
-        return
     depth = 0
     for token in _tokens_of_depth(text):
         depth += 1 if token in "[{" else -1

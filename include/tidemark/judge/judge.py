@@ -1,13 +1,15 @@
 """Judge lines: accepted rows and rejected ones, as Arrow tables.
 
 Three tiers with one verdict: the block tier takes what it can prove, a block that it refuses is
-halved and tried again, and what is left goes through the exact tier, line by line. The verdict on a
-line depends on nothing but the line, the rules and the batch's own time, so a batch that runs
-again judges the same.
+tried again in portions, what is left is read line by line and judged by columns; a line that may
+be rejected so, and a few lines alone, go through the exact tier. The verdict on a line depends on
+nothing but the line, the rules and the batch's own time, so a batch that runs again judges the
+same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +17,20 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
-from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.block import block_reader
+from tidemark.judge.by_columns import ColumnJudge, JudgedLines
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
+from tidemark.judge.fast_forms import SimpleForm
 from tidemark.judge.limits import time_limits
-from tidemark.judge.rules import REJECTED_SCHEMA, TIMESTAMP, Rules
+from tidemark.judge.rules import REJECTED_SCHEMA, Rules
+from tidemark.judge.usual_fields import usual_fields
 
-# Fewer lines than this are not worth another call of the reader.
-_FEW_LINES = 32
+# Fewer lines than this are not worth what a call of Arrow costs for each column.
+_FEW_LINES = 128
+# So many lines say which unknown fields lines usually have.
+_SAMPLE_LINES = 100
+# So many lines are held as Python's objects at a time, and read again where a block is refused.
+_PORTION_LINES = 4_096
 # So many lines are read by one call; their texts stay far below Arrow's 2 GiB.
 _BLOCK_LINES = 65_536
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -45,13 +53,16 @@ class Judged:
 class Judge:
     """Judges the lines of one batch. Not to be shared by threads.
 
-    `by_line`: without the block tier, where it made an earlier try crash.
+    `by_line`: by the exact tier alone, where a faster one made an earlier try crash.
     """
 
     def __init__(self, rules: Rules, batch_time_ms: int, by_line: bool = False) -> None:
         limits = time_limits(rules, batch_time_ms)
         self._rules = rules
+        self._limits = limits
+        self._usual: dict[str, SimpleForm] = {}
         self._exact = ExactJudge(rules, limits)
+        self._by_columns = None if by_line else ColumnJudge(rules, self._exact, limits)
         self._block = None if by_line else block_reader(rules, limits)
 
     def judge(self, lines: Array) -> Judged:
@@ -59,57 +70,73 @@ class Judge:
         rows = _Rows(self._rules)
         start = 0
         while start < len(lines):
-            number = _block_size(lines, start)
-            self._judge_block(lines.slice(start, number), start, rows)
-            start += number
+            places = np.arange(start, start + _block_size(lines, start))
+            left = places if self._block is None else self._in_blocks(lines, places, rows)
+            self._line_by_line(lines, left, rows)
+            start += len(places)
         return rows.judged()
 
-    def _judge_block(self, lines: Array, start: int, rows: _Rows) -> None:
-        if self._block is None:
-            self._one_by_one(lines, np.arange(len(lines)), start, rows)
-            return
-        promising = self._block.promising(lines).to_numpy(zero_copy_only=False)
-        self._one_by_one(lines, np.flatnonzero(~promising), start, rows)
-        self._together(lines, np.flatnonzero(promising), start, rows)
+    def _in_blocks(self, lines: Array, places: Any, rows: _Rows) -> Any:
+        """Lines at these places as one block; where that is refused, without suspicious ones, in
+        portions. Returns the places of the lines that no block takes."""
+        promising = self._promising(lines.slice(places[0], len(places)))
+        left, places = [places[~promising]], places[promising]
+        rest = self._in_block(lines, places, rows)
+        if rest is not None:
+            return np.concatenate([*left, rest])
+        assert self._block is not None
+        suspicious = self._block.suspicious(lines.take(pa.array(places)))
+        left.append(places[suspicious])
+        for portion in _portions(places[~suspicious]):
+            rest = self._in_block(lines, portion, rows)
+            left.append(portion if rest is None else rest)
+        return np.concatenate(left)
 
-    def _together(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
-        """Places of promising lines: as a block, in halves, or one by one."""
+    def _in_block(self, lines: Array, places: Any, rows: _Rows) -> Any | None:
+        """The places of lines that a block of these leaves; None where it is refused."""
         if len(places) < _FEW_LINES:
-            self._one_by_one(lines, places, start, rows)
-            return
+            return None
         assert self._block is not None
         chosen = lines if len(places) == len(lines) else lines.take(pa.array(places))
         if (read := self._block.read(chosen)) is None:
-            self._apart(lines, places, chosen, start, rows)
-            return
-        doubtful = read.doubtful.to_numpy(zero_copy_only=False)
-        if doubtful.any():
-            good = read.rows.filter(pc.invert(read.doubtful))
-            rows.add_block(good, places[~doubtful] + start)
-            self._one_by_one(lines, places[doubtful], start, rows)
-        else:
-            rows.add_block(read.rows, places + start)
+            return None
+        rows.add_accepted(read.rows.filter(pa.array(~read.doubtful)), places[~read.doubtful])
+        return places[read.doubtful]
 
-    def _apart(self, lines: Array, places: Any, chosen: Array, start: int, rows: _Rows) -> None:
-        """What a block that was refused comes to: without lines in which a field may stand twice,
-        which is what most refusals are for, else in halves."""
+    def _promising(self, lines: Array) -> Any:
+        """Which of these lines a block may be given; unknown fields of the others are learned."""
         assert self._block is not None
-        twice = self._block.may_have_twice(chosen).to_numpy(zero_copy_only=False)
-        if twice.any():
-            self._one_by_one(lines, places[twice], start, rows)
-            self._together(lines, places[~twice], start, rows)
-            return
-        half = len(places) // 2
-        if half < _FEW_LINES:
-            self._one_by_one(lines, places, start, rows)
-            return
-        self._together(lines, places[:half], start, rows)
-        self._together(lines, places[half:], start, rows)
+        promising = self._block.promising(lines)
+        others = np.flatnonzero(~promising)
+        if len(others) < _FEW_LINES or self._rules.unknown_fields == "reject":
+            return promising
+        sample = lines.take(pa.array(others[:: 1 + len(others) // _SAMPLE_LINES])).to_pylist()
+        read = [one for one in map(self._exact.read, sample) if isinstance(one, dict)]
+        usual = usual_fields(self._rules, self._usual, read)
+        if len(usual) == len(self._usual):
+            return promising
+        self._usual = usual
+        self._block = block_reader(self._rules, self._limits, usual) or self._block
+        return self._block.promising(lines)
 
-    def _one_by_one(self, lines: Array, places: Any, start: int, rows: _Rows) -> None:
-        texts = lines if len(places) == len(lines) else lines.take(pa.array(places, pa.int64()))
-        for place, line in zip(places.tolist(), texts.to_pylist(), strict=True):
-            rows.add_line(self._exact.judge(line), place + start)
+    def _line_by_line(self, lines: Array, places: Any, rows: _Rows) -> None:
+        """Lines that no block takes."""
+        for portion in _portions(places):
+            texts = lines.take(pa.array(portion)).to_pylist()
+            if self._by_columns is None or len(texts) < _FEW_LINES:
+                judged = self._one_by_one(texts)
+            else:
+                judged = self._by_columns.judge(texts)
+            rows.add_accepted(judged.rows, portion[judged.places])
+            rows.add_rejected(judged.rejected.values(), portion[list(judged.rejected)])
+
+    def _one_by_one(self, lines: Sequence[bytes]) -> JudgedLines:
+        verdicts = list(enumerate(map(self._exact.judge, lines)))
+        accepted = {n: one for n, one in verdicts if isinstance(one, AcceptedLine)}
+        rejected = {n: one for n, one in verdicts if isinstance(one, RejectedLine)}
+        values = [(*one.values, one.extra) for one in accepted.values()]
+        schema = self._rules.accepted_schema.remove(len(self._rules.columns) + 1)
+        return JudgedLines(_table(schema, values), np.array(list(accepted), np.int64), rejected)
 
 
 def _block_size(lines: Array, start: int) -> int:
@@ -120,74 +147,43 @@ def _block_size(lines: Array, start: int) -> int:
     return number
 
 
+def _portions(places: Any) -> list[Any]:
+    starts = range(0, len(places), _PORTION_LINES)
+    return [places[start : start + _PORTION_LINES] for start in starts]
+
+
 class _Rows:
     """Collects verdicts, in whatever order they come."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._blocks: list[pa.Table] = []
-        self._blocks_at: list[Any] = []
-        self._accepted: list[AcceptedLine] = []
-        self._accepted_at: list[int] = []
-        self._rejected: list[RejectedLine] = []
-        self._rejected_at: list[int] = []
+        self._accepted: list[tuple[pa.Table, Any]] = []
+        self._rejected: list[tuple[pa.Table, Any]] = []
 
-    def add_block(self, rows: pa.Table, places: Any) -> None:
-        self._blocks.append(rows)
-        self._blocks_at.append(places)
+    def add_accepted(self, rows: pa.Table, places: Any) -> None:
+        """Rows in the declared columns and `_extra`."""
+        times = rows.column(self._rules.event_time.column)
+        rows = rows.append_column("_event_date", times.cast(pa.date32()))
+        self._accepted.append((rows.cast(self._rules.accepted_schema), places))
 
-    def add_line(self, verdict: AcceptedLine | RejectedLine, place: int) -> None:
-        if isinstance(verdict, AcceptedLine):
-            self._accepted.append(verdict)
-            self._accepted_at.append(place)
-        else:
-            self._rejected.append(verdict)
-            self._rejected_at.append(place)
+    def add_rejected(self, lines: Collection[RejectedLine], places: Any) -> None:
+        self._rejected.append((_table(REJECTED_SCHEMA, lines), places))
 
     def judged(self) -> Judged:
-        schema = self._rules.accepted_schema
-        tables = [self._of_block(rows).cast(schema) for rows in self._blocks]
-        places = self._blocks_at
-        if self._accepted:
-            tables.append(self._of_lines(schema))
-            places = [*places, np.array(self._accepted_at, np.int64)]
-        accepted, accepted_at = _in_order(
-            pa.concat_tables(tables) if tables else schema.empty_table(),
-            np.concatenate(places) if places else np.array([], np.int64),
-        )
-        rejected, rejected_at = _in_order(
-            _rejected_table(self._rejected), np.array(self._rejected_at, np.int64)
-        )
-        return Judged(accepted, accepted_at, rejected, rejected_at)
-
-    def _of_block(self, rows: pa.Table) -> pa.Table:
-        times = rows.column(self._rules.event_time.column)
-        extra = pa.nulls(rows.num_rows, pa.string())
-        rows = rows.append_column("_extra", extra)
-        return rows.append_column("_event_date", times.cast(pa.date32()))
-
-    def _of_lines(self, schema: pa.Schema) -> pa.Table:
-        columns = list(zip(*(line.values for line in self._accepted), strict=True))
-        arrays = [pa.array(column, schema.field(n).type) for n, column in enumerate(columns)]
-        times = pa.array([line.event_micros for line in self._accepted], TIMESTAMP)
-        extra = pa.array([line.extra for line in self._accepted], pa.string())
-        return pa.table([*arrays, extra, times.cast(pa.date32())], schema=schema)
+        accepted = _in_order(self._accepted, self._rules.accepted_schema)
+        return Judged(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
 
 
-def _rejected_table(lines: list[RejectedLine]) -> pa.Table:
-    columns: list[list[Any]] = [
-        [line.reason for line in lines],
-        [line.detail for line in lines],
-        [line.event_micros for line in lines],
-    ]
-    arrays = [
-        pa.array(column, field.type) for column, field in zip(columns, REJECTED_SCHEMA, strict=True)
-    ]
-    return pa.table(arrays, schema=REJECTED_SCHEMA)
+def _table(schema: pa.Schema, rows: Collection[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
-def _in_order(rows: pa.Table, places: Any) -> tuple[pa.Table, Array]:
+def _in_order(found: list[tuple[pa.Table, Any]], schema: pa.Schema) -> tuple[pa.Table, Array]:
     """Rows in the order of their lines."""
+    rows = pa.concat_tables([schema.empty_table(), *(rows for rows, _ in found)])
+    places = np.concatenate([np.array([], np.int64), *(places for _, places in found)])
     if (places[1:] < places[:-1]).any():
         order: Any = np.argsort(places)
         rows, places = rows.take(order), places[order]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from tidemark.judge.arrow import Array
+from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.instants import FIRST_MICROS, LAST_MICROS
 from tidemark.judge.rules import Rules
 
@@ -18,6 +22,12 @@ class TimeLimits:
 
     oldest_micros: int
     newest_micros: int
+
+    def outside(self, times: Array) -> Array:
+        """Which of some event times are not within; null where there is none."""
+        micros = times.cast(pa.int64())
+        early = pc.less(micros, self.oldest_micros)
+        return pc.or_(early, pc.greater(micros, self.newest_micros))
 
 
 def time_limits(rules: Rules, batch_time_ms: int) -> TimeLimits:

@@ -7,7 +7,8 @@ exponent, without being written out.
 from __future__ import annotations
 
 import re
-from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
+from functools import cache
 from math import isfinite
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 _QUOTED = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 # More digits than any whole number of 64 bits has.
 _LONGEST_WHOLE = 20
-_EXACT = Context(prec=100)
+_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
 
 
 def whole_number(text: str, bits: int) -> int | None:
@@ -47,9 +48,12 @@ def decimal(text: str, precision: int, scale: int) -> Decimal | None:
         return None
     if not number:
         return Decimal(0)
-    if number.adjusted() >= precision - scale or _has_digit_below(number, -scale):
+    if number.adjusted() >= precision - scale:
         return None
-    return number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    try:
+        return number.quantize(_last_place(scale), context=_EXACT)
+    except Inexact:
+        return None
 
 
 def floor_scaled(text: str, power: int, most: int) -> int | None:
@@ -84,9 +88,6 @@ def _decimal(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _has_digit_below(number: Decimal, lowest: int) -> bool:
-    """Has it another digit than 0 at a place below ten to the power `lowest`?"""
-    _, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int)
-    below = lowest - exponent
-    return below > 0 and any(digits[-below:])
+@cache
+def _last_place(scale: int) -> Decimal:
+    return Decimal(1).scaleb(-scale)

@@ -27,6 +27,7 @@ class Wrong:
 
 WRONG: Final = Wrong()
 ReadValue = Callable[[Any], Any]
+FindUnknown = Callable[[Any], Any]
 
 
 def value_reader(kind: Kind) -> ReadValue:
@@ -34,7 +35,7 @@ def value_reader(kind: Kind) -> ReadValue:
 
     Values are as pyarrow takes them for `kinds.arrow_type`: a timestamp in microseconds since
     1970, a map as a list of pairs. Parts of nested values may be null; fields that a struct does
-    not have are passed over here, and found by `unknown_parts`.
+    not have are passed over here, and found by `unknown_finder`.
     """
     match kind:
         case SimpleKind():
@@ -51,29 +52,23 @@ def value_reader(kind: Kind) -> ReadValue:
             return _struct({name: value_reader(part) for name, part in kind.fields})
 
 
-def unknown_parts(kind: Kind, value: Any) -> Any:
-    """What of a value, which is of its kind, no field of a struct in it takes; None: all is taken.
+def unknown_finder(kind: Kind) -> FindUnknown | None:
+    """A function from a value, which is of its kind and not null, to what no field of a struct in
+    it takes, or None where all is taken. No function for a kind without structs.
 
     It has the value's own form: of a struct and of a map the fields that hold something unknown, of
     an array each item's, null where there is none.
     """
-    if value is None or isinstance(kind, SimpleKind | DecimalKind):
-        return None
     match kind:
         case ArrayKind():
-            items = [unknown_parts(kind.item, item) for item in value]
-            return items if any(item is not None for item in items) else None
+            item = unknown_finder(kind.item)
+            return None if item is None else _unknown_of_items(item)
         case MapKind():
-            known = dict.fromkeys(value, kind.value)
+            part = unknown_finder(kind.value)
+            return None if part is None else _unknown_of_map(part)
         case StructKind():
-            known = dict(kind.fields)
-    found = {
-        name: unknown_parts(known[name], part) if name in known else part
-        for name, part in value.items()
-    }
-    return {
-        name: part for name, part in found.items() if part is not None or name not in known
-    } or None
+            return _unknown_of_struct({name: unknown_finder(part) for name, part in kind.fields})
+    return None
 
 
 def unknown_paths(kind: Kind, value: Any, path: str) -> Iterator[str]:
@@ -94,16 +89,38 @@ def unknown_paths(kind: Kind, value: Any, path: str) -> Iterator[str]:
                     yield f"{path}.{name}"
 
 
-def has_structs(kind: Kind) -> bool:
-    """Can a value of this kind hold a field that is unknown?"""
-    match kind:
-        case StructKind():
-            return True
-        case ArrayKind():
-            return has_structs(kind.item)
-        case MapKind():
-            return has_structs(kind.value)
-    return False
+def _unknown_of_items(find: FindUnknown) -> FindUnknown:
+    def unknown(value: Any) -> list[Any] | None:
+        items = [None if item is None else find(item) for item in value]
+        return items if any(item is not None for item in items) else None
+
+    return unknown
+
+
+def _unknown_of_map(find: FindUnknown) -> FindUnknown:
+    def unknown(value: Any) -> dict[str, Any] | None:
+        parts = {name: find(part) for name, part in value.items() if part is not None}
+        return {name: part for name, part in parts.items() if part is not None} or None
+
+    return unknown
+
+
+def _unknown_of_struct(fields: dict[str, FindUnknown | None]) -> FindUnknown:
+    names = fields.keys()
+    deeper = any(find is not None for find in fields.values())
+
+    def unknown(value: Any) -> dict[str, Any] | None:
+        if not deeper and value.keys() <= names:
+            return None
+        found: dict[str, Any] = {}
+        for name, part in value.items():
+            if name not in names:
+                found[name] = part
+            elif part is not None and (find := fields[name]) and (rest := find(part)) is not None:
+                found[name] = rest
+        return found or None
+
+    return unknown
 
 
 def _text(part: Any) -> str | Wrong:
@@ -124,14 +141,14 @@ def _binary(part: Any) -> bytes | Wrong:
 
 def _of_number(read: Callable[[str], Any]) -> ReadValue:
     """By the text of a number, of which None says that it is no such value."""
-    return _of(Number, read)
+    return _of(Number, lambda number: read(number.decode()))
 
 
 def _of_text(read: Callable[[str], Any]) -> ReadValue:
     return _of(str, read)
 
 
-def _of(kind: type[str], read: Callable[[str], Any]) -> ReadValue:
+def _of(kind: type, read: Callable[[Any], Any]) -> ReadValue:
     def read_part(part: Any) -> Any:
         value = read(part) if type(part) is kind else None
         return WRONG if value is None else value
@@ -158,7 +175,9 @@ def _decimal(kind: DecimalKind) -> ReadValue:
     """Of a number, or of one in quotes, as careful senders write money."""
 
     def read(part: Any) -> Decimal | Wrong:
-        if type(part) is not Number and not (type(part) is str and is_quoted_number(part)):
+        if type(part) is Number:
+            part = part.decode()
+        elif type(part) is not str or not is_quoted_number(part):
             return WRONG
         value = decimal(part, kind.precision, kind.scale)
         return WRONG if value is None else value

@@ -24,7 +24,7 @@ LINE = "_value"
 class BatchRules:
     """What the lines of a batch are judged by: plain data, which can be sent to a task.
 
-    `keeps_lines`: accepted rows have their line with them. `by_line`: without the block tier.
+    `keeps_lines`: accepted rows have their line with them. `by_line`: by the exact tier alone.
     """
 
     rules: Rules
