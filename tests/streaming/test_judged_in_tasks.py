@@ -61,7 +61,7 @@ def test_where_a_tasks_reader_crashes_the_same_run_judges_line_by_line(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path)
-    place.land("a.json", [*[row(str(n)) for n in range(100)], "bad"])
+    place.land("a.json", [*[row(str(n)) for n in range(200)], "bad"])
     original = judged_lines.judge_in_tasks
     tries = []
 
@@ -72,7 +72,7 @@ def test_where_a_tasks_reader_crashes_the_same_run_judges_line_by_line(
     monkeypatch.setattr(judged_lines, "FEW_BYTES", -1)
     monkeypatch.setattr(judged_lines, "judge_in_tasks", crashing)
     rows = succeed(spark, place).rows
-    assert (rows.read, rows.accepted, rows.rejected) == (101, 100, {"malformed": 1})
+    assert (rows.read, rows.accepted, rows.rejected) == (201, 200, {"malformed": 1})
     assert tries == [False, True]
 
 
@@ -80,7 +80,7 @@ def test_after_a_death_while_a_batch_was_judged_it_is_judged_line_by_line(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path)
-    place.land("a.json", [*[row(str(n)) for n in range(100)], "bad"])
+    place.land("a.json", [*[row(str(n)) for n in range(200)], "bad"])
     with killed("after", "batch being judged"):
         assert run_warm(spark, place, "dead").error is not None
     mark = tmp_path / "clicks/checkpoints/ingest.judging.json"
@@ -92,10 +92,10 @@ def test_after_a_death_while_a_batch_was_judged_it_is_judged_line_by_line(
     with monkeypatch.context() as patch:
         patch.setattr(BlockReader, "read", crash)
         rows = run_warm(spark, place, "again").rows
-    assert (rows.accepted, rows.rejected) == (100, {"malformed": 1})
+    assert (rows.accepted, rows.rejected) == (200, {"malformed": 1})
     assert not mark.exists()
     # The next batch is judged in blocks again.
-    place.land("b.json", [row(str(n)) for n in range(100)])
+    place.land("b.json", [row(str(n)) for n in range(200)])
     with monkeypatch.context() as patch:
         patch.setattr(BlockReader, "read", crash)
         assert run_warm(spark, place, "blocks").error is not None
