@@ -64,6 +64,19 @@ def assert_every_reference_is_in_bronze(place: Place) -> None:
     assert all((r["repeats"] is None) == (r["reason"] != "duplicate") for r in rejects)
 
 
+def test_an_id_of_bytes_is_told_in_hex_and_rejects_can_be_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = unique(by="id")["source"]
+    source["columns"] = {**source["columns"], "id": "binary"}
+    place = Place(tmp_path, clicks(source=source))
+    rows = [{**row("a", hours), "id": "/wD+"} for hours in (0, 1)]
+    place.land("a.json", rows)
+    assert succeed(spark, place, "one").rows.accepted == 1
+    [reject] = place.rejects().to_pylist()
+    assert reject["detail"].startswith("id FF00FE repeats the row of a.json at ")
+
+
 def test_rows_behind_files_of_which_every_line_is_rejected_are_accepted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
