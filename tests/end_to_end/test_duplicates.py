@@ -74,7 +74,7 @@ def test_an_id_of_bytes_is_told_in_hex_and_rejects_can_be_read(
     place.land("a.json", rows)
     assert succeed(spark, place, "one").rows.accepted == 1
     [reject] = place.rejects().to_pylist()
-    assert reject["detail"].startswith("id FF00FE repeats the row of a.json at ")
+    assert reject["detail"].startswith("id FF00FE repeats the row of file:")
 
 
 def test_rows_behind_files_of_which_every_line_is_rejected_are_accepted(
