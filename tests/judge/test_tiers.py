@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.judge.judging import BATCH_TIME, pipeline_of
 from tidemark.judge import judge as judge_module
 from tidemark.judge.by_columns import ColumnJudge
-from tidemark.judge.judge import Judge, Judged
+from tidemark.judge.judge import Judge, JudgedRows
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.model import Pipeline
 
@@ -208,7 +208,7 @@ def check_tiers_agree(pipeline: Pipeline, lines: Sequence[bytes]) -> None:
         assert judged.rejected.to_pylist() == exact.rejected.to_pylist()
 
 
-def _judged(pipeline: Pipeline, lines: Sequence[bytes], by_line: bool) -> Judged:
+def _judged(pipeline: Pipeline, lines: Sequence[bytes], by_line: bool) -> JudgedRows:
     return Judge(rules_of(pipeline), BATCH_MS, by_line).judge(pa.array(lines, pa.binary()))
 
 

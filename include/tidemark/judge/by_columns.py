@@ -27,7 +27,7 @@ Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class JudgedLines:
+class JudgedPortion:
     """`rows` are accepted, in the declared columns and `_extra`; `places` say which lines these
     are. `rejected`: the other lines, by their places."""
 
@@ -50,7 +50,7 @@ class ColumnJudge:
             for column in rules.columns
         }
 
-    def judge(self, lines: Sequence[bytes]) -> JudgedLines:
+    def judge(self, lines: Sequence[bytes]) -> JudgedPortion:
         """The verdicts on lines, of which there should be some hundred."""
         read = dict(enumerate(map(self._exact.read, lines)))
         rejected = {place: one for place, one in read.items() if isinstance(one, RejectedLine)}
@@ -62,7 +62,7 @@ class ColumnJudge:
         extras = [self._exact.extra(fields[place]) for place in places[good].tolist()]
         rows = pa.table(columns).filter(pa.array(good))
         rows = rows.append_column("_extra", pa.array(extras, pa.string()))
-        return JudgedLines(rows, places[good], rejected)
+        return JudgedPortion(rows, places[good], rejected)
 
     def _columns(self, fields: Sequence[Fields]) -> tuple[dict[str, Array], dict[int, ColumnRule]]:
         """Each column's values, and of lines with one of a wrong type the first such column."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.block import block_reader
-from tidemark.judge.by_columns import ColumnJudge, JudgedLines
+from tidemark.judge.by_columns import ColumnJudge, JudgedPortion
 from tidemark.judge.exact import AcceptedLine, ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import SimpleForm
 from tidemark.judge.limits import time_limits
@@ -37,7 +37,7 @@ _BLOCK_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRows:
     """Rows of lines: `accepted` in `Rules.accepted_schema`, `rejected` in REJECTED_SCHEMA.
 
     `accepted_at` and `rejected_at` (int64, ascending) say which lines these are, from 0; each
@@ -65,7 +65,7 @@ class Judge:
         self._by_columns = None if by_line else ColumnJudge(rules, self._exact, limits)
         self._block = None if by_line else block_reader(rules, limits)
 
-    def judge(self, lines: Array) -> Judged:
+    def judge(self, lines: Array) -> JudgedRows:
         """Judge lines (binary, without their ends, none null)."""
         rows = _Rows(self._rules)
         start = 0
@@ -130,13 +130,13 @@ class Judge:
             rows.add_accepted(judged.rows, portion[judged.places])
             rows.add_rejected(judged.rejected.values(), portion[list(judged.rejected)])
 
-    def _one_by_one(self, lines: Sequence[bytes]) -> JudgedLines:
+    def _one_by_one(self, lines: Sequence[bytes]) -> JudgedPortion:
         verdicts = list(enumerate(map(self._exact.judge, lines)))
         accepted = {n: one for n, one in verdicts if isinstance(one, AcceptedLine)}
         rejected = {n: one for n, one in verdicts if isinstance(one, RejectedLine)}
         values = [(*one.values, one.extra) for one in accepted.values()]
         schema = self._rules.accepted_schema.remove(len(self._rules.columns) + 1)
-        return JudgedLines(_table(schema, values), np.array(list(accepted), np.int64), rejected)
+        return JudgedPortion(_table(schema, values), np.array(list(accepted), np.int64), rejected)
 
 
 def _block_size(lines: Array, start: int) -> int:
@@ -169,9 +169,9 @@ class _Rows:
     def add_rejected(self, lines: Collection[RejectedLine], places: Any) -> None:
         self._rejected.append((_table(REJECTED_SCHEMA, lines), places))
 
-    def judged(self) -> Judged:
+    def judged(self) -> JudgedRows:
         accepted = _in_order(self._accepted, self._rules.accepted_schema)
-        return Judged(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
+        return JudgedRows(*accepted, *_in_order(self._rejected, REJECTED_SCHEMA))
 
 
 def _table(schema: pa.Schema, rows: Collection[tuple[Any, ...]]) -> pa.Table:

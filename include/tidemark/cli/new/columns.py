@@ -51,17 +51,17 @@ class SampleColumn:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutField:
     """A field that is no column, and why; its values stay in `_extra`."""
 
     name: str
     why: str
 
 
-def columns_of(rows: Sequence[Row]) -> tuple[list[SampleColumn], list[LeftOut]]:
+def columns_of(rows: Sequence[Row]) -> tuple[list[SampleColumn], list[LeftOutField]]:
     """The fields of the rows, in the order in which they came first."""
     columns: list[SampleColumn] = []
-    left_out: list[LeftOut] = []
+    left_out: list[LeftOutField] = []
     taken: set[str] = set()
     for name in dict.fromkeys(name for row in rows for name in row):
         try:
@@ -69,7 +69,7 @@ def columns_of(rows: Sequence[Row]) -> tuple[list[SampleColumn], list[LeftOut]]:
             columns.append(_column(name, tuple(row.get(name) for row in rows)))
             taken.add(folded(name))
         except (Untyped, ValueError) as why:
-            left_out.append(LeftOut(name, str(why)))
+            left_out.append(LeftOutField(name, str(why)))
     return columns, left_out
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidemark.cli.new.column_types import MOST
-from tidemark.cli.new.columns import LeftOut, SampleColumn, columns_of
+from tidemark.cli.new.columns import LeftOutField, SampleColumn, columns_of
 from tidemark.cli.new.event_times import TimeFormat, time_format
 from tidemark.cli.new.ids import IdColumn, id_columns
 from tidemark.cli.new.order import Order, order_of
@@ -52,7 +52,7 @@ class Proposal:
 
     rows: int
     columns: tuple[SampleColumn, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutField, ...]
     event_time: SampleColumn
     time_format: TimeFormat
     unique: IdColumn | None
@@ -93,7 +93,7 @@ def propose(
 
 
 def _event_time(
-    columns: Sequence[SampleColumn], left_out: Sequence[LeftOut], asked: str | None
+    columns: Sequence[SampleColumn], left_out: Sequence[LeftOutField], asked: str | None
 ) -> tuple[SampleColumn, TimeFormat]:
     if asked is not None:
         (column,) = _asked(columns, [asked])
