@@ -235,8 +235,9 @@ def test_doubles_are_equal_within_a_relative_billionth(
     place = replace(Place(Path("/unused")), content=clicks(tables={"t": MEANS}))
     operator = operator_of(place.pipeline, "t")
     columns = "window_start timestamp, window_end timestamp, key string, mean double, rows bigint"
+    columns += ", _failure string"
     sides = [
-        spark.createDataFrame([(at(10), at(11), None, value, 1)], columns)
+        spark.createDataFrame([(at(10), at(11), None, value, 1, None)], columns)
         for value in (gold, bronze)
     ]
     found = window_differences(compare_windows(sides[0], sides[1], operator), operator)
