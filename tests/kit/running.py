@@ -165,7 +165,8 @@ class Place:
         return self.table(self.places.gold(table))
 
     def changes(self, table: str = "per_10m") -> pa.Table:
-        return self.table(self.places.changes(table))
+        generation = generation_of(DeltaTable(self.places.gold(table)))
+        return self.table(self.places.changes(table, generation))
 
 
 class SamplePlace(Place):

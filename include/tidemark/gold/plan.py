@@ -9,13 +9,13 @@ from tidemark.errors import NotPublishable
 from tidemark.gold.pins import TableResult
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
+from tidemark.storage.generation import GENERATION
 
 # App transactions of gold's commits: the only record of what was published.
 # Beside these, one for each input, and one for each table and query that the publish rests on,
 # whose name carries its identity (`noted_name`): of a replaced one there is none.
 CHANGES = "changes"
 CLOSE = "close"
-GENERATION = "generation"
 # 1 where the commit also carries `NAME/ID` for all that it rests on.
 IDENTITIES = "identities"
 # Versions of `changes` and of an input that gold may be behind without a commit to say so.

@@ -90,8 +90,8 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, generation))
     query = str(checkpoint.query_id())
     copied = copied_batches(source.warehouse.batches, source.pipeline.name, query)
-    frontier = _frontier(source, name, query)
-    changes, bronze = source.warehouse.changes(name).existing(), source.warehouse.bronze
+    changes = source.warehouse.changes(name, generation).existing()
+    bronze, frontier = source.warehouse.bronze, _frontier(source, name, changes, query)
     left_out = LeftOut(
         operator, bronze, bronze.existing(), set_aside(changes, operator, generation)
     )
@@ -106,10 +106,10 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         yield stream_line(name, operator, query, batch, counted.get(batch), emitted)
 
 
-def _frontier(source: Ledgered, name: str, query: str) -> Frontier:
+def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> Frontier:
     """As the batch noted it; of one that appended nothing, what gold's log says."""
     known = publishes(source.warehouse.gold(name))
-    noted = close_frontiers(source.warehouse.changes(name).existing(), query, -1)
+    noted = close_frontiers(changes, query, -1)
 
     def close_ms(batch: int | None, first: int) -> int:
         found = None if batch is None else noted.get(batch)
@@ -146,8 +146,8 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
 
 def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
-    changes = source.warehouse.changes(name).existing()
     gold = gold_state(source.warehouse.gold(name).existing())
+    changes = source.warehouse.changes(name, gold.generation).existing()
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, gold.generation))
     query = str(checkpoint.query_id())
     positions = {LATE: gold.bronze, SEAL: gold.close_ms, BACKFILL: changes.version()}

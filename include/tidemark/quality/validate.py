@@ -153,7 +153,9 @@ def _publishes(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterat
     warehouse = Warehouse.of(pipeline.name, settings)
     for name, pins in run.tables.items():
         operator = operator_of(pipeline, name)
-        found = to_publish(operator, pins, warehouse.gold(name), warehouse.changes(name))
+        found = to_publish(
+            operator, pins, warehouse.gold(name), warehouse.changes(name, pins.generation)
+        )
         if not found.plan.nothing_to_do:
             changes = found.changes()
             yield TablePublish(name, operator, found.gold, found.plan, changes, run.run_id)

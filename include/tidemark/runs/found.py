@@ -10,12 +10,12 @@ from deltalake import DeltaTable
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import Support
 from tidemark.gold.plan import CHANGES
-from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 # Beside `changes`, `bronze` and `ingest`: what gold's transactions call the other supports.
@@ -126,13 +126,13 @@ class _Shared:
 
 def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
     gold = _table("gold", warehouse.gold(name))
-    generation = 1 if gold.table is None else gold_state(gold.table).generation
+    generation = generation_of(gold.table)
     return Found(
         pipeline=pipeline.name,
         name=name,
         operator=operator_of(pipeline, name),
         gold=gold,
-        changes=_table(CHANGES, warehouse.changes(name)),
+        changes=_table(CHANGES, warehouse.changes(name, generation)),
         bronze=shared.bronze,
         rejects=shared.rejects,
         ingest=shared.ingest,

@@ -43,4 +43,4 @@ def _left(query: RecordedQuery) -> int | None:
 def _tables(query: RecordedQuery, warehouse: Warehouse) -> tuple[TablePlace, ...]:
     if query.name == INGEST:
         return warehouse.bronze, warehouse.rejects
-    return (warehouse.changes(query.name),)
+    return (warehouse.changes(query.name, query.generation),)

@@ -142,7 +142,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         pipeline=run.pipeline,
         table_name=table,
         bronze=run.warehouse.bronze,
-        changes=run.warehouse.changes(table),
+        changes=run.warehouse.changes(table, gold.generation),
         checkpoint=run.query_checkpoint(table, gold.generation),
         generation=gold.generation,
         run_id=run.run_id,
@@ -151,7 +151,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
 
 
 def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:
-    changes = run.warehouse.changes(name).existing()
+    changes = run.warehouse.changes(name, gold.generation).existing()
     found = failing_of_run(changes, run.operator(name), gold.generation, run.run_id)
     if found.windows:
         progress.say(f"{name}: {found.windows:,} windows fail, and gold has no row of them:")

@@ -20,6 +20,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
+from tidemark.storage.generation import generation_in_use
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
@@ -89,7 +90,7 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
     yield MaintainedTable("rejects", tables.rejects)
     for name in pipeline.tables:
-        changes = tables.changes(name)
+        changes = tables.changes(name, generation_in_use(tables, name))
         yield MaintainedTable(f"{name}/changes", changes, reading[changes.uri])
         yield MaintainedTable(f"{name}/gold", tables.gold(name))
 
