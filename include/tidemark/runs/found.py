@@ -14,6 +14,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.runs.generations import generations
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -74,11 +75,14 @@ class FoundQuery:
 
 @dataclass(frozen=True)
 class Found:
-    """A table of a pipeline with all that its gold rests on."""
+    """A table of a pipeline with all that its gold rests on. `later` are generations above the one
+    in use: gold went back, was lost or restored, or a migration was killed."""
 
     pipeline: str
     name: str
     operator: Operator
+    generation: int
+    later: tuple[int, ...]
     gold: FoundTable
     changes: FoundTable
     bronze: FoundTable
@@ -131,6 +135,8 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
         pipeline=pipeline.name,
         name=name,
         operator=operator_of(pipeline, name),
+        generation=generation,
+        later=tuple(number for number in generations(warehouse, name) if number > generation),
         gold=gold,
         changes=_table(CHANGES, warehouse.changes(name, generation)),
         bronze=shared.bronze,

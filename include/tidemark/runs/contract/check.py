@@ -122,7 +122,11 @@ def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
         contract = query.asked
         if query.recorded is not None:
             # Settings stay what they were with the first batch, whatever is asked for now.
-            kept = {"settings": query.recorded.settings, "taken": _taken(query.recorded, contract)}
+            kept = {
+                "settings": query.recorded.settings,
+                "taken": _taken(query.recorded, contract),
+                "seed": query.recorded.seed,
+            }
             contract = contract.model_copy(update=kept)
         if query.name != INGEST:
             gold = warehouse.gold(query.name).existing()
@@ -169,9 +173,8 @@ def contract_refusal(
         rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
         lines.append(
             f"A new generation of {', '.join(anew)} would read {rows:,} rows of bronze again; "
-            "this version cannot start one. Put the old content back, or give the table a new "
-            f"name: it then begins with those {rows:,} rows, and the table of before stays as it "
-            "is, and is updated no more."
+            f"`tidemark migrate {pipeline.name} --dry-run` says what becomes of the windows, and "
+            "without --dry-run does it. Or put the old content back."
         )
     if any(found.verdict is ChangeVerdict.NOT_ALLOWED for found in refused):
         lines.append(

@@ -21,7 +21,7 @@ from tidemark.runs.contract.contract import (
     read_contract,
 )
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.generation import generation_of
+from tidemark.storage.generation import generation_in_use, generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _BEFORE_KEYS, _AFTER_MEASURES = "window_end", "rows"
@@ -78,6 +78,17 @@ def with_recorded_keep(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
     if recorded is None:
         return pipeline
     return pipeline.model_copy(update={"keep": recorded.pipeline.keep})
+
+
+def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
+    """Of each table in a later generation, the version of bronze that it was computed from."""
+    found = {}
+    for table in pipeline.tables:
+        place = warehouse.places.contract(table, generation_in_use(warehouse, table))
+        recorded = read_contract(place, warehouse.options)
+        if recorded is not None and recorded.seed is not None:
+            found[table] = recorded.seed.bronze
+    return found
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:

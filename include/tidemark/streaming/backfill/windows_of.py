@@ -33,7 +33,7 @@ def windows_by_bronze(
     Those that failed so far, and would fail the query, are computed one by one.
     """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
-    inputs = {BRONZE: _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
+    inputs = {BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
     aside = _failed_before(run, name)
     computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
     starts = pc.field("window_start")
@@ -88,7 +88,7 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
         check_columns(place, place.existing(), spec)
 
 
-def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
+def with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Columns that bronze gets with the next run only are null, as they will be then."""
     for field in plan_bronze(spark, pipeline).fields:
         if field.name not in bronze.columns:

@@ -24,6 +24,7 @@ from tidemark.storage.generation import generation_in_use
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
+from tidemark.upkeep.maintenance.former_generations import plan_generations
 from tidemark.upkeep.maintenance.old_rows import Ageing, ageing_tables, old_rows
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
@@ -82,6 +83,8 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
             yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
         yield from _plan_ops(pipeline, ageing, settings, now)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    yield from plan_generations(pipeline, warehouse, keep.retention, now)
     yield plan_results(results.uri, results.files(), keep.result_retention, now)
 
 
