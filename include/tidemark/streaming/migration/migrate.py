@@ -80,7 +80,8 @@ class Migration:
     """What a migration found, and what gold is to be.
 
     `computed` are all windows that are not frozen, from bronze at version `bronze`: identity,
-    values and FAILURE. `aggregated` are these columns as Spark types them.
+    values and FAILURE. `schema_json` and `changes_json` are the columns of gold and of `changes`, as
+    Delta writes them.
     """
 
     run: Run
