@@ -4,7 +4,6 @@ runs go on from there."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
@@ -15,106 +14,32 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
+from tests.end_to_end.generations import (
+    MODES,
+    WINDOW,
+    changed,
+    first_of,
+    goes_on,
+    is_right,
+    migrate,
+    migrated,
+    table,
+    with_history,
+)
 from tests.kit.killed import Killed, killed
-from tests.kit.running import Place, clicks, query, quiet, run_warm, sorted_rows, succeed
+from tests.kit.running import Place, clicks, query, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit, event, gold_of
 from tidemark.cli.main import app
 from tidemark.errors import MigrationRefused
 from tidemark.gold.state import gold_state
-from tidemark.ledger.ledger import check_balance
-from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.model import WindowTable
 from tidemark.pipeline.settings.state import PROVIDER
 from tidemark.runs.contract.contract import read_contract
-from tidemark.runs.contract.recorded import seeds_of
-from tidemark.runs.migration.result import MigrationResult
+from tidemark.runs.migration.result import migration_lines
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MODES = ("update", "append", "complete")
-
-
-def first_of(names: Iterable[Any], shown: int = 1) -> list[Any]:
-    """The first ones run always, the others with the long tests."""
-    return [
-        name if number < shown else pytest.param(name, marks=pytest.mark.long)
-        for number, name in enumerate(names)
-    ]
-
-
-WINDOW: dict[str, Any] = {
-    "window": {"length": "10 minutes"},
-    "group_by": ["key"],
-    "measures": {"events": "count(*)", "amount": "sum(amount)"},
-}
-
-
-def table(mode: str, **changes: Any) -> dict[str, Any]:
-    unbounded = {"accept_unbounded_state": True} if mode == "complete" else {}
-    return {"per_10m": WINDOW | {"output_mode": mode} | unbounded | changes}
-
-
-def changed(place: Place, **changes: Any) -> Place:
-    mode = place.pipeline.tables["per_10m"].output_mode
-    return Place(place.root, clicks(tables=table(mode, **changes)), spark=place.spark)
-
-
-def migrate(
-    spark: SparkSession,
-    place: Place,
-    run_id: str = "migrate",
-    dry_run: bool = False,
-    rebuild: bool = False,
-) -> MigrationResult:
-    from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
-
-    return migrate_once(
-        place.run(run_id, trigger="migration"),
-        MigrationRequest("per_10m", dry_run, rebuild),
-        quiet(),
-        datetime.now(UTC),
-        session=lambda *_: spark,
-    )
-
-
-def migrated(spark: SparkSession, place: Place, run_id: str = "migrate") -> MigrationResult:
-    result = migrate(spark, place, run_id)
-    assert result.error is None, result.error
-    return result
-
-
-def with_history(spark: SparkSession, root: Path, mode: str) -> Place:
-    """Three runs: late rows have corrected 10:00, and 10:50 and 11:00 are open."""
-    place = Place(root, clicks(tables=table(mode)))
-    place.land("1.json", [event(10, m, key, m) for m in (0, 11, 22, 33, 51) for key in ("a", None)])
-    succeed(spark, place, "run-1")
-    place.land("2.json", [event(10, 1, "a", 100), event(10, 52, "b", 7)])
-    succeed(spark, place, "run-2")
-    place.land("3.json", [event(11, 3, "a", 5)])
-    succeed(spark, place, "run-3")
-    return place
-
-
-def is_right(spark: SparkSession, place: Place) -> None:
-    """Gold is the batch aggregate, and the ledger of the generation can be built again."""
-    assert audit(spark, place).outcome == "equal"
-    seeds = seeds_of(place.pipeline, place.warehouse)
-    lines = rebuilt_lines(Ledgered(place.pipeline, place.warehouse, seeds))
-    check_balance(place.name, lines, "")
-
-
-def goes_on(spark: SparkSession, place: Place) -> None:
-    """Further runs with late rows, rows for open windows, and none."""
-    place.land("4.json", [event(10, 23, "a", 1_000), event(11, 4, "b", 6), event(11, 25, "a", 1)])
-    succeed(spark, place, "run-4")
-    is_right(spark, place)
-    place.land("5.json", [event(10, 24, "c", 9), event(12, 0, "a", 2)])
-    succeed(spark, place, "run-5")
-    is_right(spark, place)
-    succeed(spark, place, "run-6")
-    is_right(spark, place)
 
 
 def revisions(place: Place) -> dict[tuple[int, int, Any], tuple[str, int]]:
@@ -145,6 +70,7 @@ def test_a_new_measure_is_no_correction_and_runs_go_on(
     goes_on(spark, place)
 
 
+DOUBLED = {"events": "count(*)", "amount": "sum(amount * 2)"}
 CHANGES: dict[str, dict[str, Any]] = {
     "a key less": {"group_by": []},
     "another window": {"window": {"length": "20 minutes", "slide": "10 minutes"}},
@@ -219,6 +145,20 @@ def test_a_measure_over_a_column_that_the_source_gets_is_null_for_rows_of_before
     goes_on(spark, place)
 
 
+def test_a_file_that_changes_again_before_the_first_batch_needs_another_generation(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = changed(with_history(spark, tmp_path, "update"), measures=DOUBLED)
+    migrated(spark, place)
+    place = changed(place, group_by=[])
+    refused = run_warm(spark, place, "refused").error
+    assert refused is not None
+    assert "`tidemark migrate clicks --dry-run`" in refused.message
+    assert migrated(spark, place).generation == 3
+    is_right(spark, place)
+    goes_on(spark, place)
+
+
 def test_a_dry_run_writes_nothing_and_says_what_would_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -229,6 +169,7 @@ def test_a_dry_run_writes_nothing_and_says_what_would_change(
     assert result.error is None, result.error
     assert result.found is not None
     assert (result.generation, result.found.corrected > 0) == (None, True)
+    assert any("to compute, which needs no lease" in line for line in migration_lines(result))
     assert (sorted_rows(place.gold()), gold_of(place).version()) == (before, version)
     assert not (tmp_path / "clicks/per_10m/changes-2").exists()
     assert not (tmp_path / "clicks/checkpoints/per_10m/2").exists()
@@ -326,6 +267,40 @@ def test_gold_that_is_gone_or_restored_behind_a_migration_is_told(
     assert "is of generation 1, and per_10m was migrated to generation 2" in restored.message
 
 
+@pytest.mark.parametrize("lost", first_of(["gold", "gold and its query"]))
+@pytest.mark.parametrize("mode", first_of(MODES))
+def test_gold_that_is_gone_behind_a_migration_is_built_again_from_bronze(
+    spark: SparkSession, tmp_path: Path, mode: str, lost: str
+) -> None:
+    place = changed(with_history(spark, tmp_path, mode), measures=DOUBLED)
+    migrated(spark, place)
+    succeed(spark, place, "on")
+    close = gold_state(gold_of(place)).close_ms
+    shutil.rmtree(place.places.gold("per_10m"))
+    if lost != "gold":
+        shutil.rmtree(place.places.query_checkpoint("per_10m", 2))
+        shutil.rmtree(place.places.changes("per_10m", 2))
+    stopped = run_warm(spark, place, "stopped").error
+    assert stopped is not None
+    assert "`tidemark migrate clicks --rebuild per_10m` computes gold" in stopped.message
+    result = migrate(spark, place, rebuild=True)
+    assert (result.error, result.generation) == (None, 3)
+    assert gold_state(gold_of(place)).close_ms == close
+    assert {revision for _, revision in revisions(place).values()} == {0}
+    is_right(spark, place)
+    goes_on(spark, place)
+
+
+def test_gold_of_a_first_generation_that_is_gone_can_be_built_again_from_bronze(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = with_history(spark, tmp_path, "update")
+    shutil.rmtree(place.places.gold("per_10m"))
+    assert migrate(spark, place, rebuild=True).error is None
+    is_right(spark, place)
+    goes_on(spark, place)
+
+
 # The steps of a migration that write, in their order.
 STEPS = (
     "contract recorded",
@@ -336,7 +311,6 @@ STEPS = (
     "gold of another generation",
 )
 KILLS = [(when, step) for step in STEPS for when in ("before", "after")]
-DOUBLED = {"events": "count(*)", "amount": "sum(amount * 2)"}
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from tidemark.gold.compared import Compared
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.model import Window, WindowTable
+from tidemark.storage.delta.dataset import dataset_of
 
 LENGTH = timedelta(minutes=10)
 TIME = pa.timestamp("us", "UTC")
@@ -103,7 +104,7 @@ def migrated(
         ),
     )
     values = OWN if other_types else {**OWN, "total": "total"}
-    former = Former(gold, identity, values, kept, other_types)
+    former = Former(dataset_of(gold), identity, values, kept, other_types)
     before = None if frozen is None else millis(frozen)
     to = NextGold(to_schema, operator, millis(CLOSED), before, "migrate")
     with migrated_windows(former, computed, to) as connection:

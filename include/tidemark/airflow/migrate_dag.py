@@ -63,7 +63,7 @@ commit, with their columns. Runs go on from there.
 - **`dry_run`** is on unless you switch it off: the task's log shows what changes, and how many
   windows stay as they are, are corrected, or are new. Nothing is written.
 - **Checks** of the table hold here too. `accept` overrides them, with a reason that is recorded.
-- **Runs** of the pipeline wait meanwhile. Killed before its commit, gold is as it was: start it
-  again.
+- **Runs** of the pipeline go on while windows are computed, and wait for what comes after that.
+  Killed before its commit, gold is as it was: start it again.
 - **The way back** is a command: `tidemark migrate {pipeline.name} --rollback TABLE`.
 """

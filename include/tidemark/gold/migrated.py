@@ -17,13 +17,12 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
 
 from tidemark.gold.compared import Compared
 from tidemark.gold.row_values import same_value, time_literal
 from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -32,11 +31,13 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Former:
-    """Gold before a migration. Its columns by those of the next generation: `identity` (None: the
-    rows are others), `values` that can be compared, `kept` those that mean what they meant.
-    `other_types`: some value has become one that cannot be compared, so that each row differs."""
+    """Gold before a migration: all its rows, and its columns by those of the next generation.
 
-    gold: DeltaTable
+    `identity` (None: the rows are others), `values` that can be compared, `kept` those that mean
+    what they meant. `other_types`: some value has become one that cannot be compared, so that each
+    row differs."""
+
+    rows: Dataset | pa.Table
     identity: Mapping[str, str] | None
     values: Mapping[str, str]
     kept: frozenset[str]
@@ -69,7 +70,7 @@ def migrated_windows(
     """
     with duckdb_in_utc() as connection:
         connection.register("computed", computed)
-        connection.register("former", dataset_of(former.gold))
+        connection.register("former", former.rows)
         connection.execute(f"CREATE TEMP TABLE before AS {_before(former, to)}")
         connection.execute(f"CREATE TEMP TABLE written AS {_written(former, to)}")
         yield connection
@@ -138,7 +139,8 @@ def _before(former: Former, to: NextGold) -> str:
 def _written(former: Former, to: NextGold) -> str:
     operator = to.operator
     compare = [name for name in operator.values if name in former.values]
-    same = "false" if former.other_types else same_value(compare, to.schema, "n", "b")
+    known = compare and not former.other_types
+    same = same_value(compare, to.schema, "n", "b") if known else "false"
     values = listed((*operator.identity, *operator.values))
     columns = listed(to.schema.names)
     close = time_literal(to.close_ms)

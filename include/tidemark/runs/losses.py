@@ -31,7 +31,7 @@ from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tabl
 from tidemark.runs.generations import rolled_back
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits
-from tidemark.storage.generation import generation_in_use
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 5
@@ -78,9 +78,9 @@ def check_losses(
 
     `pinned` are what a held run found, by table. `by_hand` False: what was changed by hand is no
     obstacle, as to what computes again from bronze as it is. Nor is what was lost of the query and
-    the history of the table `rebuilt`.
+    the history of the table `rebuilt`, or gold of it that is gone.
     """
-    mended = () if rebuilt is None else _places_of_query(warehouse, rebuilt)
+    mended = () if rebuilt is None else _rebuilt_places(warehouse, rebuilt)
     found = [
         loss
         for loss in find_losses(pipeline, warehouse, pinned)
@@ -93,11 +93,14 @@ def check_losses(
         raise TableLost("\n".join(lines))
 
 
-def _places_of_query(warehouse: Warehouse, table: str) -> tuple[str, str]:
-    """The history and the checkpoint of a table."""
-    generation = generation_in_use(warehouse, table)
+def _rebuilt_places(warehouse: Warehouse, table: str) -> tuple[str, ...]:
+    """The history and the checkpoint of a table, and gold where it is gone."""
+    gold = warehouse.gold(table)
+    found = gold.open()
+    generation = generation_of(found)
     checkpoint = Checkpoint.of_query(warehouse, table, generation)
-    return warehouse.changes(table, generation).uri, checkpoint.uri
+    query = (warehouse.changes(table, generation).uri, checkpoint.uri)
+    return (*query, gold.uri) if found is None else query
 
 
 def find_losses(
@@ -156,7 +159,9 @@ def _of_generations(table: Found) -> Iterator[Loss]:
     later = table.later if gold.table is None else _that_ran(table)
     if not later or (gold.table is not None and rolled_back(gold.table)):
         return
-    what = "is gone" if gold.table is None else f"is of generation {table.generation}"
+    what, first = "is gone", ""
+    if gold.table is not None:
+        what, first = f"is of generation {table.generation}", f"move {gold.uri} away, and "
     yield Loss(
         gold.name,
         gold.uri,
@@ -164,7 +169,9 @@ def _of_generations(table: Found) -> Iterator[Loss]:
         f"({table.query.checkpoint.uri.rpartition('/')[0]}/{later[-1]}).",
         "Lost at most: which windows are closed, with their status and revisions, and what was "
         "published since the migration.",
-        "Restore it from a backup of after the migration.",
+        "Restore it from a backup of after the migration. Where there is none, bronze still has "
+        f"the rows: {first}`tidemark migrate {table.pipeline} --rebuild {table.name}` computes "
+        "gold from them; every window has revision 0 then.",
     )
 
 

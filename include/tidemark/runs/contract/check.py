@@ -76,7 +76,7 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
         changes = (
             () if query.recorded is None else contract_differences(query.recorded, query.asked)
         )
-        if changes and not query.planned:
+        if changes and not (query.planned or query.migrated):
             queries.append(replace(query, recorded=None))
             continue
         queries.append(query)

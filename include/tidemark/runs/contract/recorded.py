@@ -47,6 +47,11 @@ class RecordedQuery:
         logs = ("offsets", "commits")
         return any(self.checkpoint.last_batch(log) is not None for log in logs)
 
+    @property
+    def migrated(self) -> bool:
+        """Does its table hold rows of its generation before the first batch?"""
+        return self.recorded is not None and self.recorded.seed is not None
+
 
 def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[RecordedQuery, ...]:
     """The ingest, and the query of each table in the generation that gold names."""
@@ -82,13 +87,15 @@ def with_recorded_keep(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
 
 def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
     """Of each table in a later generation, the version of bronze that it was computed from."""
-    found = {}
-    for table in pipeline.tables:
-        place = warehouse.places.contract(table, generation_in_use(warehouse, table))
-        recorded = read_contract(place, warehouse.options)
-        if recorded is not None and recorded.seed is not None:
-            found[table] = recorded.seed.bronze
-    return found
+    seeds = {table: seed_of(table, warehouse) for table in pipeline.tables}
+    return {table: seed for table, seed in seeds.items() if seed is not None}
+
+
+def seed_of(table: str, warehouse: Warehouse) -> int | None:
+    """The same of one table; None where it is in its first generation."""
+    place = warehouse.places.contract(table, generation_in_use(warehouse, table))
+    recorded = read_contract(place, warehouse.options)
+    return recorded.seed.bronze if recorded is not None and recorded.seed is not None else None
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import compare_contracts
 from tidemark.runs.migration.predecessors import Predecessors, predecessors
+from tidemark.storage.warehouse import Warehouse
 
 # What only a new generation takes, and what takes effect with one.
 _TAKEN = (ChangeVerdict.NEW_GENERATION, ChangeVerdict.NO_EFFECT)
@@ -29,11 +30,12 @@ class Change:
 def change_of(pipeline: Pipeline, settings: Settings, table: str, rebuild: bool = False) -> Change:
     """Nothing is written. Raises MigrationRefused where the file also asks for what no generation
     takes, or where nothing was run yet. `rebuild`: where the contract is gone with the checkpoint,
-    the file counts as what gold was made by."""
+    or gold, which says what contract that is, the file counts as what gold was made by."""
     compared = compare_contracts(pipeline, settings)
     recorded = {query.name: query.recorded for query in compared.queries}
     contract = recorded.get(table)
-    if contract is None and rebuild:
+    gold = Warehouse.of(pipeline.name, settings).gold(table)
+    if rebuild and (contract is None or gold.open() is None):
         operator = operator_of(pipeline, table)
         return Change((), predecessors(operator, operator))
     if contract is None:

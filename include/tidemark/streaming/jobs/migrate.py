@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_fixed,
+)
 
+from tidemark.errors import LeaseHeld
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance, acceptance
@@ -27,11 +36,13 @@ from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
+from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.migration.result import MigrationResult, migration_lines
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
+from tidemark.storage.lease.lease import Lease
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
@@ -43,17 +54,22 @@ from tidemark.streaming.jobs.entry import (
     reported,
     takeover_text,
 )
+from tidemark.streaming.migration.computed import Computed
 from tidemark.streaming.migration.gate import check_migration, judge_migration, record_migration
 from tidemark.streaming.migration.migrate import (
     Migration,
     apply_migration,
     balanced,
+    compute_table,
     plan_migration,
 )
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
 
 StartSession = Callable[[Pipeline, Settings], SparkSession]
+# A run may take that long, and its lease is looked at so often.
+_MOST_WAITED = timedelta(hours=1)
+_LOOKED_AGAIN = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,7 @@ class MigrationSoFar:
     plan: Migration | None = None
     found: Compared | None = None
     judged: Judged | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
     data_docs: str | None = None
     published: TableResult | None = None
     took_over: str | None = None
@@ -132,7 +149,7 @@ def migrate_once(
 
     `on_lapse` is called when the lease is lost in the middle: a job ends itself.
     """
-    done, error = MigrationSoFar(), None
+    done, error = MigrationSoFar(seconds=progress.seconds), None
     try:
         if request.dry_run:
             _look(run, request, progress, done, session)
@@ -148,6 +165,58 @@ def migrate_once(
     return result
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A migration whose windows are computed, by bronze as it was then."""
+
+    spark: SparkSession
+    computed: Computed
+
+
+def _begin(
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    done: MigrationSoFar,
+    session: StartSession,
+) -> Begun | None:
+    """The long step, without the lease; None where there is nothing to migrate."""
+    if not _changes(run, request, done):
+        return None
+    with progress.stage("session"):
+        spark = session(run.pipeline, run.settings)
+    with progress.stage("compute"), progress.tasks_of(spark):
+        return Begun(spark, compute_table(spark, run, request.table))
+
+
+def _changes(run: Run, request: MigrationRequest, done: MigrationSoFar) -> Predecessors | None:
+    """What the table's rows are to those before; None where nothing is to change."""
+    rebuilt = request.table if request.rebuild else None
+    check_losses(run.pipeline, run.warehouse, rebuilt=rebuilt)
+    done.change = change_of(run.pipeline, run.settings, request.table, request.rebuild)
+    return done.change.predecessors if done.change.differences or request.rebuild else None
+
+
+def _compare(
+    begun: Begun, run: Run, request: MigrationRequest, progress: Progress, done: MigrationSoFar
+) -> None:
+    """Catch up with bronze, and look at what gold would be; nothing is written."""
+    predecessors = _changes(run, request, done)
+    if predecessors is None:
+        return
+    spark = begun.spark
+    with progress.stage("catch up"), progress.tasks_of(spark):
+        done.plan = plan_migration(spark, run, request.table, predecessors, begun.computed)
+        done.found = done.plan.compared()
+        if done.plan.gold is None:
+            progress.say(
+                f"gold of {request.table} is gone: every window has revision 0; closed up to "
+                f"{instant_text(done.plan.state.close_ms)}, as its checkpoints tell"
+            )
+    with progress.stage("validate"), progress.tasks_of(spark):
+        done.judged = judge_migration(spark, done.plan)
+
+
 def _look(
     run: Run,
     request: MigrationRequest,
@@ -155,18 +224,9 @@ def _look(
     done: MigrationSoFar,
     session: StartSession,
 ) -> None:
-    rebuilt = request.table if request.rebuild else None
-    check_losses(run.pipeline, run.warehouse, rebuilt=rebuilt)
-    done.change = change_of(run.pipeline, run.settings, request.table, request.rebuild)
-    if not (done.change.differences or request.rebuild):
-        return
-    with progress.stage("session"):
-        spark = session(run.pipeline, run.settings)
-    with progress.stage("compute"), progress.tasks_of(spark):
-        done.plan = plan_migration(spark, run, request.table, done.change.predecessors)
-        done.found = done.plan.compared()
-    with progress.stage("validate"), progress.tasks_of(spark):
-        done.judged = judge_migration(spark, done.plan)
+    begun = _begin(run, request, progress, done, session)
+    if begun is not None:
+        _compare(begun, run, request, progress, done)
 
 
 def _work(
@@ -178,11 +238,14 @@ def _work(
     session: StartSession,
     on_lapse: OnLapse,
 ) -> None:
-    with pipeline_lease(run.pipeline, run.settings, run.run_id, "migrate", on_lapse) as lease:
+    begun = _begin(run, request, progress, done, session)
+    if begun is None:
+        return
+    with _lease_once_free(run, on_lapse, progress) as lease:
         done.took_over = takeover_text(lease.took_over)
         run = replace(run, fence=lease.check)
         record_interrupted_run(run.pipeline, run.warehouse)
-        _look(run, request, progress, done, session)
+        _compare(begun, run, request, progress, done)
         if done.plan is None or done.judged is None:
             return
         recomputed = balanced(done.plan)
@@ -194,6 +257,31 @@ def _work(
         with progress.stage("publish"):
             note = publish_note(run.run_id, started, MIGRATION)
             done.published = apply_migration(done.plan, recomputed, note)
+
+
+@contextmanager
+def _lease_once_free(run: Run, on_lapse: OnLapse, progress: Progress) -> Iterator[Lease]:
+    """The pipeline's lease; while a run holds it, that one is waited for: what was computed is not
+    thrown away. LeaseHeld where it is not free within `_MOST_WAITED`."""
+    with ExitStack() as stack:
+
+        def take() -> Lease:
+            lease = pipeline_lease(run.pipeline, run.settings, run.run_id, "migrate", on_lapse)
+            return stack.enter_context(lease)
+
+        waiting = Retrying(
+            retry=retry_if_exception_type(LeaseHeld),
+            wait=wait_fixed(_LOOKED_AGAIN),
+            stop=stop_after_delay(_MOST_WAITED),
+            before_sleep=partial(_say_once, progress),
+            reraise=True,
+        )
+        yield waiting(take)
+
+
+def _say_once(progress: Progress, waiting: RetryCallState) -> None:
+    if waiting.attempt_number == 1 and waiting.outcome is not None:
+        progress.say(f"waits for its end: {waiting.outcome.exception()}")
 
 
 def _result(
@@ -229,6 +317,7 @@ def _result(
         took_over=done.took_over,
         checks=tuple(_check_lines(done)),
         data_docs=done.data_docs,
+        seconds=dict(done.seconds),
         error=error,
         **facts,
     )

@@ -1,13 +1,16 @@
 """A migration: a table's next generation, computed from bronze, takes the place of the one in use.
 
-The life of a migration, under the pipeline's lease:
-1. compute every window from bronze as it is now, closed and open ones, by the pipeline's file;
-   those that are frozen stay as gold has them (`gold/migrated.py`);
-2. hold what gold would be to the table's checks (`gate.py`);
+The life of a migration:
+1. compute every window from bronze as it is now, closed and open ones, by the pipeline's file
+   (`computed.py`), while runs go on; those that are frozen stay as gold has them
+   (`gold/migrated.py`);
+2. from here on under the pipeline's lease: catch up with what those runs have added to bronze, and
+   hold what gold would be to the table's checks (`gate.py`);
 3. claim the next number: its contract, with what it begins from (`Seed`);
 4. give its query an id, which gold notes: a checkpoint without a batch;
 5. make its table `changes`, and append all windows to it, cause `migration`, as batch -1 of the
-   query; write the ledger's line, which says that they hold each assignment of bronze;
+   query, and of those that fail the whole query that it leaves them out; write the ledger's line,
+   which says that they hold each assignment of bronze;
 6. one commit of gold: columns, rows, and the transactions that name the generation.
 Killed anywhere before 6, gold, its generation and their runs are as they were, and a repeat takes
 the next number; nothing reads what was left. After 6 a repeat finds nothing that differs.
@@ -22,7 +25,6 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import date
 from uuid import uuid4
 
 import duckdb
@@ -39,30 +41,27 @@ from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows,
 from tidemark.gold.pins import Published, Support, TableResult
 from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_name
 from tidemark.gold.published import published_note
+from tidemark.gold.recomputed import rows_of_changes
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
-from tidemark.operators.repaired import MIGRATION, Recomputed
-from tidemark.operators.row_range import RowRange
-from tidemark.runs.backfill.audit_range import audited_range
+from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
 from tidemark.runs.contract.contract import Contract, Seed, contract_of, write_contract
 from tidemark.runs.found import QUERY, found_of
-from tidemark.runs.generations import next_generation
+from tidemark.runs.generations import generations, next_generation
 from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import write_bytes
-from tidemark.streaming.backfill.compare import wide_session
-from tidemark.streaming.backfill.windows_of import with_all_columns
-from tidemark.streaming.inputs import input_at
-from tidemark.streaming.operators.kinds import streamed_operator
+from tidemark.streaming.migration.computed import Computed, caught_up, compute, range_of, shown
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.run.append import Append, append
 from tidemark.streaming.schemas import changes_schema, gold_schema
@@ -79,18 +78,21 @@ _SEED_BATCH = -1
 class Migration:
     """What a migration found, and what gold is to be.
 
-    `computed` are all windows that are not frozen, from bronze at version `bronze`: identity,
-    values and FAILURE. `schema_json` and `changes_json` are the columns of gold and of `changes`, as
-    Delta writes them.
+    `computed` are all windows that gold can show and that are not frozen, `aside` those that the
+    query has to leave out, from bronze at version `bronze`: identity, values and FAILURE. `gold` is
+    None where it is gone: then no row has a predecessor, and `state` says what the checkpoints of
+    the former queries tell of its frontier.
+    `schema_json` and `changes_json` are the columns of gold and of `changes`, as Delta writes them.
     """
 
     run: Run
     table_name: str
     state: GoldState
-    gold: DeltaTable
+    gold: DeltaTable | None
     former: Former
     to: NextGold
     computed: pa.Table
+    aside: pa.Table
     bronze: int
     schema_json: str
     changes_json: str
@@ -132,17 +134,24 @@ class Migration:
             return compared(connection, self.former, self.to)
 
 
-def plan_migration(
-    spark: SparkSession, run: Run, name: str, predecessors: Predecessors
-) -> Migration:
-    """Compute the next generation of a table; nothing is written.
+def compute_table(spark: SparkSession, run: Run, name: str) -> Computed:
+    """All windows of a table by the pipeline's file; needs no lease.
 
     Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then.
     """
-    operator, warehouse = operator_of(run.pipeline, name), run.warehouse
-    gold, bronze = warehouse.gold(name).existing(), warehouse.bronze.existing()
-    state = gold_state(gold, operator.inputs)
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    return compute(spark, run, operator_of(run.pipeline, name), frozen)
+
+
+def plan_migration(
+    spark: SparkSession, run: Run, name: str, predecessors: Predecessors, before: Computed
+) -> Migration:
+    """What `before` comes to by now, beside gold; nothing is written."""
+    operator, warehouse = operator_of(run.pipeline, name), run.warehouse
+    gold = warehouse.gold(name).open()
+    state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    computed = caught_up(spark, run, operator, frozen, before)
     aggregated = plan_columns(spark, run.pipeline).aggregated[name]
     schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
     schema = pa.schema(Schema.from_json(schema_json).to_arrow())  # type: ignore[arg-type]
@@ -154,14 +163,29 @@ def plan_migration(
         gold=gold,
         former=_former(gold, predecessors, schema),
         to=to,
-        computed=_computed(spark, run, operator, bronze, to),
-        bronze=bronze.version(),
+        computed=shown(computed, run, operator, state.close_ms, frozen),
+        aside=computed.aside,
+        bronze=computed.bronze,
         schema_json=schema_json,
         changes_json=changes_schema(aggregated).json(),
     )
 
 
-def _former(gold: DeltaTable, found: Predecessors, schema: pa.Schema) -> Former:
+def _lost_state(run: Run, operator: Operator, name: str) -> GoldState:
+    """Of gold that is gone: what one of its queries has closed stays closed."""
+    numbers = generations(run.warehouse, name)
+    return GoldState(
+        version=-1,
+        changes=-1,
+        inputs=dict.fromkeys(operator.inputs, -1),
+        close_ms=max(run.closed_ms(name, number) for number in numbers),
+        generation=numbers[-1],
+    )
+
+
+def _former(gold: DeltaTable | None, found: Predecessors, schema: pa.Schema) -> Former:
+    if gold is None:
+        return Former(schema.empty_table(), None, {}, frozenset())
     old = pa.schema(gold.schema().to_arrow())  # type: ignore[arg-type]  # by its C interface
     comparable = {
         name: former
@@ -174,7 +198,7 @@ def _former(gold: DeltaTable, found: Predecessors, schema: pa.Schema) -> Former:
         if schema.field(name).type == old.field(old_name).type
     }
     return Former(
-        gold=gold,
+        rows=dataset_of(gold),
         identity=found.identity,
         values=comparable,
         kept=found.kept & same_types,
@@ -192,37 +216,11 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-def _range(
-    operator: Operator, bronze: DeltaTable, close_ms: int, frozen_before_ms: int | None
-) -> RowRange | None:
-    """All windows that gold can show of bronze's rows, without frozen ones."""
-    dates = [date.fromisoformat(part["_event_date"]) for part in bronze.partitions()]
-    return audited_range(operator, None, None, dates, close_ms, frozen_before_ms)
-
-
-def _computed(
-    spark: SparkSession, run: Run, operator: Operator, bronze: DeltaTable, to: NextGold
-) -> pa.Table:
-    rows = _range(operator, bronze, to.close_ms, to.frozen_before_ms)
-    session = wide_session(spark)
-    inputs = {
-        BRONZE: with_all_columns(
-            session,
-            input_at(session, run.warehouse.bronze, run.pipeline, bronze.version()),
-            run.pipeline,
-        )
-    }
-    streamed = streamed_operator(operator)
-    if rows is None:
-        return streamed.plan(inputs).limit(0).toArrow()
-    return streamed.starting_in(inputs, rows).toArrow()
-
-
 def balanced(plan: Migration) -> Recomputed:
     """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
     each assignment of bronze; nothing is written then."""
     operator, bronze = plan.operator, plan.run.warehouse.bronze.at_version(plan.bronze)
-    rows = _range(operator, bronze, plan.state.close_ms, plan.to.frozen_before_ms)
+    rows = range_of(operator, bronze, plan.state.close_ms, plan.to.frozen_before_ms)
     in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
     found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
@@ -296,13 +294,15 @@ def _fill(plan: Migration, changes: TablePlace, generation: int, query: str) -> 
 
 
 def _in_bronze(plan: Migration) -> int | None:
-    """What a batch that emits all of bronze would sum up, frozen windows among it."""
+    """What a batch that emits all of bronze would sum up, frozen windows among it; but not what it
+    leaves out."""
     operator = plan.operator
     if operator.equation is not Equation.ALL:
         return None
     bronze = plan.run.warehouse.bronze.at_version(plan.bronze)
-    rows = _range(operator, bronze, plan.state.close_ms, None)
-    return 0 if rows is None else operator.count_starting(bronze, rows, "true")
+    rows = range_of(operator, bronze, plan.state.close_ms, None)
+    aside = pc.sum(plan.aside.column("rows")).as_py() or 0
+    return 0 if rows is None else operator.count_starting(bronze, rows, "true") - aside
 
 
 def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
@@ -314,16 +314,13 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
         ).to_arrow_table()
     rows = pa.concat_tables([plan.computed, conformed(frozen, plan.computed.schema)])
     schema = pa.schema(Schema.from_json(plan.changes_json).to_arrow())  # type: ignore[arg-type]
-    constants = {
-        "cause": MIGRATION,
-        "generation": generation,
-        "run": plan.run.run_id,
-        "batch": _SEED_BATCH,
-    }
-    for name, value in constants.items():
-        values = pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
-        rows = rows.append_column(name, values)
-    return rows
+    told = (generation, plan.run.run_id, _SEED_BATCH)
+    return pa.concat_tables(
+        [
+            rows_of_changes(schema, plan.aside, FAILED, *told),
+            rows_of_changes(schema, rows, MIGRATION, *told),
+        ]
+    )
 
 
 def _pins(plan: Migration, generation: int, changes: Support, query: str) -> TableResult:
@@ -364,11 +361,15 @@ def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> Table
             rests_on={noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()},
         ).transactions
     }
+    # Of gold that is gone an empty one is made first: killed here, it is told as one of before.
+    gold = plan.gold or ensure_table(
+        place, TableSpec(plan.schema_json, ("window_date",), plan.operator.table.description)
+    )
     place.fence()
-    _commit(plan, rows, transactions, published_note(note, changed))
+    _commit(gold, rows, transactions, published_note(note, changed))
     return pinned.model_copy(
         update={
-            "gold": plan.gold.version(),
+            "gold": gold.version(),
             "published_windows": windows,
             "published": changed,
         }
@@ -380,7 +381,7 @@ def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> Table
     after_a_kill="before: gold is as it was, and so are its runs; after: gold names the generation",
 )
 def _commit(
-    plan: Migration, rows: pa.Table, transactions: dict[str, int], note: PublishedNote
+    gold: DeltaTable, rows: pa.Table, transactions: dict[str, int], note: PublishedNote
 ) -> None:
     """Columns, rows and transactions in one commit, on the version that was read.
 
@@ -393,15 +394,15 @@ def _commit(
     )
     try:
         write_deltalake(
-            plan.gold,
+            gold,
             rows,
             mode="overwrite",
             schema_mode="overwrite",
-            partition_by=plan.gold.metadata().partition_columns,
+            partition_by=gold.metadata().partition_columns,
             commit_properties=properties,
         )
     except CommitFailedError as error:
         raise StorageUnavailable(
-            f"{plan.gold.table_uri} got another commit while this migration read version "
-            f"{plan.state.version} ({error}). Gold is as that commit left it. Try again."
+            f"{gold.table_uri} got another commit while this migration read version "
+            f"{gold.version()} ({error}). Gold is as that commit left it. Try again."
         ) from error

@@ -42,7 +42,8 @@ class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
     `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
-    of an earlier event time than `since` is read; None: any.
+    of an earlier event time than `since` is read; None: any. `seed` is the version of bronze that
+    a later generation was computed from, before its first batch; None for the first generation.
     """
 
     pipeline: Pipeline
@@ -54,6 +55,7 @@ class Aggregate:
     run_id: str
     close_ms: int
     since: datetime | None = None
+    seed: int | None = None
 
     @property
     def operator(self) -> Operator:

@@ -20,6 +20,7 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
 from tidemark.runs.contract.check import Admitted, record_contracts
+from tidemark.runs.contract.recorded import seed_of
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
@@ -152,6 +153,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         run_id=run.run_id,
         close_ms=gold.close_ms,
         since=_since(run, table, gold),
+        seed=_seed(run, table, gold),
     )
 
 
@@ -167,6 +169,13 @@ def _since(run: Run, table: str, gold: GoldState) -> datetime | None:
     if gold.generation == FIRST_GENERATION or not is_first or operator.equation is Equation.ALL:
         return None
     return operator.first_open_start(gold.close_ms)
+
+
+def _seed(run: Run, table: str, gold: GoldState) -> int | None:
+    """None for a first generation."""
+    if gold.generation == FIRST_GENERATION:
+        return None
+    return seed_of(table, run.warehouse)
 
 
 def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:
