@@ -27,7 +27,15 @@ from tests.end_to_end.generations import (
     with_history,
 )
 from tests.kit.killed import Killed, killed
-from tests.kit.running import Place, clicks, query, run_warm, sorted_rows, succeed
+from tests.kit.running import (
+    Place,
+    accept_changed_file,
+    clicks,
+    query,
+    run_warm,
+    sorted_rows,
+    succeed,
+)
 from tests.streaming.audits import audit, event, gold_of
 from tidemark.cli.main import app
 from tidemark.errors import MigrationRefused
@@ -35,6 +43,8 @@ from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import WindowTable
 from tidemark.pipeline.settings.state import PROVIDER
 from tidemark.runs.contract.contract import read_contract
+from tidemark.runs.generations import abandoned
+from tidemark.runs.losses import find_losses
 from tidemark.runs.migration.result import migration_lines
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 
@@ -214,6 +224,9 @@ def test_a_rollback_brings_gold_back_as_it_was_and_its_generation_goes_on(
     succeed(spark, place, "after")
     is_right(spark, place)
     goes_on(spark, place)
+    # Known without the log, which maintenance cuts.
+    assert abandoned(gold_of(place)) == 2
+    assert find_losses(place.pipeline, place.warehouse) == ()
     assert migrated(spark, new, "again").generation == 3
     is_right(spark, new)
 
@@ -289,6 +302,79 @@ def test_gold_that_is_gone_behind_a_migration_is_built_again_from_bronze(
     assert {revision for _, revision in revisions(place).values()} == {0}
     is_right(spark, place)
     goes_on(spark, place)
+
+
+def test_frozen_windows_of_lost_gold_come_from_its_history(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Bronze has no row of theirs any more."""
+    now = datetime.now(UTC)
+
+    def row(days_ago: float, amount: int) -> dict[str, Any]:
+        at = now - timedelta(days=days_ago)
+        return {"at": at.isoformat(), "key": "a", "amount": amount}
+
+    def told(place: Place) -> list[dict[str, Any]]:
+        columns = ["window_start", "key", "events", "amount"]
+        return place.gold().select(columns).sort_by("window_start").to_pylist()
+
+    place = Place(tmp_path, clicks(keep="40 days", tables=table("update")))
+    place.land("1.json", [row(39, 1), row(35, 2), row(1, 3)])
+    succeed(spark, place, "run-1")
+    place.content = clicks(keep="30 days", tables=table("update"))
+    accept_changed_file(place)
+    place.land("2.json", [row(0.01, 4)])
+    succeed(spark, place, "run-2")
+    place = Place(tmp_path, clicks(keep="30 days", tables=table("update", measures=DOUBLED)))
+    migrated(spark, place)
+    succeed(spark, place, "run-3")
+    before = told(place)
+    assert len(before) == 4
+    shutil.rmtree(place.places.gold("per_10m"))
+    assert migrate(spark, place, rebuild=True).error is None
+    assert told(place) == before
+    place.land("3.json", [row(0.005, 5)])
+    succeed(spark, place, "run-4")
+    assert audit(spark, place).outcome == "equal"
+
+
+def test_a_lost_query_of_a_table_that_changed_too_is_built_again_by_the_contract_that_is_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = with_history(spark, tmp_path, "update")
+    for name in LOSSES["both"]:
+        shutil.rmtree(tmp_path / "clicks" / name)
+    place = changed(place, measures=DOUBLED)
+    result = migrate(spark, place, rebuild=True)
+    assert result.error is None, result.error
+    assert any("sum(amount * 2)" in line for line in result.changes)
+    assert result.found is not None
+    assert result.found.corrected > 0
+    goes_on(spark, place)
+
+
+def test_a_batch_that_was_left_never_runs_a_migrated_table_by_its_former_definition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """All of what planned the batch would come back with it."""
+    place = with_history(spark, tmp_path, "update")
+    place.land("left.json", [event(10, 3, "a", 9), event(11, 6, "a", 3)])
+    with killed("after", "accepted rows"):
+        assert run_warm(spark, place, "left").error is not None
+    place = changed(place, measures=DOUBLED)
+    migrated(spark, place)
+    source = {**clicks()["source"]}
+    source["columns"] = {**source["columns"], "more": "long"}
+    other = Place(tmp_path, clicks(source=source, tables=table("update", measures=DOUBLED)))
+    refused = run_warm(spark, other, "refused").error
+    assert refused is not None
+    assert refused.type == "PipelineChanged"
+    assert "ingest as it was when the batch was planned" in refused.message
+    succeed(spark, place, "finishes")
+    is_right(spark, place)
+    succeed(spark, other, "takes")
+    is_right(spark, other)
+    goes_on(spark, other)
 
 
 def test_gold_of_a_first_generation_that_is_gone_can_be_built_again_from_bronze(

@@ -23,7 +23,7 @@ from tests.end_to_end.generations import (
     with_history,
 )
 from tests.kit.running import run_warm, succeed
-from tests.streaming.audits import event, gold_of
+from tests.streaming.audits import accept_by_hand, event, gold_of
 from tidemark.gold.state import gold_state
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.streaming.progress import Progress
@@ -85,6 +85,31 @@ def test_another_migration_that_came_first_is_enough(spark: SparkSession, tmp_pa
     assert (result.error, result.generation) == (None, None)
     assert gold_state(gold_of(new)).generation == 2
     is_right(spark, new)
+
+
+def test_rows_that_somebody_changed_meanwhile_and_accepted_are_computed_by_what_they_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = with_history(spark, tmp_path, "update")
+    new = changed(place, **CHANGES["a new measure"])
+
+    def mend() -> None:
+        place.warehouse.bronze.existing().update(predicate="amount = 22", updates={"amount": "23"})
+        accept_by_hand(place)
+
+    assert migrate(spark, new, progress=Meanwhile(mend)).error is None
+    mended = [row for row in new.gold().to_pylist() if row["window_start"].minute == 20]
+    assert {row["amount"] for row in mended} == {23}
+    is_right(spark, new)
+    goes_on(spark, new)
+
+
+def test_a_dry_run_works_beside_a_run(spark: SparkSession, tmp_path: Path) -> None:
+    place = with_history(spark, tmp_path, "update")
+    new = changed(place, **CHANGES["a new measure"])
+    with pipeline_lease(place.pipeline, place.settings, "other", "run"):
+        result = migrate(spark, new, dry_run=True)
+    assert (result.error, result.dry_run) == (None, True)
 
 
 def test_rows_that_bronze_lost_meanwhile_stop_a_migration(

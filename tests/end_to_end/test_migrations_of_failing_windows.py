@@ -64,6 +64,23 @@ def test_windows_that_fail_the_query_are_left_out_of_the_generation(
 
 
 @pytest.mark.parametrize("mode", first_of(MODES))
+def test_an_open_window_whose_measure_fails_when_it_is_evaluated_goes_on(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """Each window of one row fails, and the stream says so again, and then mends it."""
+    share = {"events": "count(*)", "share": "sum(amount) / (count(*) - 1)"}
+    new = changed(with_history(spark, tmp_path, mode), measures=share)
+    migrated(spark, new)
+    new.land("mended.json", [event(11, 4, "a", 7), event(11, 5, "only", 7)])
+    succeed(spark, new, "more")
+    is_right(spark, new)
+    if mode != "append":
+        assert (11, 0, "a") in in_gold(new)
+    assert (11, 0, "only") not in in_gold(new)
+    goes_on(spark, new)
+
+
+@pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_corrected_measure_brings_the_windows_back(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

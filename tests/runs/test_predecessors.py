@@ -64,6 +64,17 @@ def test_renamed_keys_and_measures_are_what_they_were() -> None:
     assert "total" in total.kept
 
 
+def test_what_was_renamed_with_the_former_generation_is_not_renamed_again() -> None:
+    renamed = {
+        "measures": {"total": "sum(amount)", "events": "count(*)"},
+        "renamed_from": {"total": "amount"},
+    }
+    more = {**renamed, "measures": {**renamed["measures"], "largest": "max(amount)"}}
+    assert predecessors(operator(**renamed), operator(**more)) == Predecessors(
+        SAME, {**OWN, "total": "total", "events": "events"}, frozenset([*OWN, "total", "events"])
+    )
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from deltalake import DeltaTable
 
+from tidemark.operators.repaired import MIGRATION
+from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.notes import PublishedNote, note_of
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 
 # What a commit of gold that goes back says that it was started by.
 ROLLBACK = "rollback"
+# The app transaction of gold that notes the generation which it went back from.
+ABANDONED = "abandoned"
 _CONTRACT = ".contract.json"
 
 
@@ -27,7 +33,16 @@ def next_generation(warehouse: Warehouse, table: str) -> int:
     return generations(warehouse, table)[-1] + 1
 
 
-def rolled_back(gold: DeltaTable) -> bool:
-    """Does gold's log say that somebody went back to a former generation?"""
-    notes = (note_of(commit) for commit in gold.history())
-    return any(isinstance(note, PublishedNote) and note.trigger == ROLLBACK for note in notes)
+def abandoned(gold: DeltaTable) -> int:
+    """The newest generation that somebody went back from, by gold's transactions; 0 for none."""
+    return gold.transaction_version(ABANDONED) or 0
+
+
+def begun_at(gold: DeltaTable) -> datetime | None:
+    """When the generation in use took its place, or took it again, by its writer's clock, in UTC.
+    None where gold's log does not know of it: then it is older than the log, or the first."""
+    for commit in gold.history():
+        note = note_of(commit)
+        if isinstance(note, PublishedNote) and note.trigger in (MIGRATION, ROLLBACK):
+            return instant_of(commit["timestamp"])
+    return None

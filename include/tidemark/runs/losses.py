@@ -28,7 +28,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
-from tidemark.runs.generations import rolled_back
+from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits
 from tidemark.storage.generation import generation_of
@@ -156,8 +156,11 @@ def _of_generations(table: Found) -> Iterator[Loss]:
     """Gold is gone, or of before a migration whose generation has run since. A migration that was
     killed leaves one that never ran, and no loss beside a gold that is there."""
     gold = table.gold
-    later = table.later if gold.table is None else _that_ran(table)
-    if not later or (gold.table is not None and rolled_back(gold.table)):
+    later = table.later
+    if gold.table is not None:
+        left = abandoned(gold.table)
+        later = tuple(number for number in _that_ran(table) if number > left)
+    if not later:
         return
     what, first = "is gone", ""
     if gold.table is not None:

@@ -29,7 +29,12 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
-from tidemark.runs.contract.contract import AcceptedChange, Contract, write_contract
+from tidemark.runs.contract.contract import (
+    AcceptedChange,
+    Contract,
+    contract_of,
+    write_contract,
+)
 from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
 from tidemark.runs.contract.left import left_begun, never_committed
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
@@ -108,7 +113,7 @@ def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
     if compared.refused:
         raise PipelineChanged(contract_refusal(pipeline, settings, compared.refused))
     if compared.unfinished:
-        return _finishing(pipeline, compared)
+        return _finishing(pipeline, settings, compared)
     to_record = tuple(query for query in compared.queries if not _is_recorded(query))
     return Admitted(pipeline, to_record, tuple(str(found) for found in compared.differences))
 
@@ -208,20 +213,22 @@ def _is_recorded(query: RecordedQuery) -> bool:
     return query.recorded.is_of(query.asked.pipeline)
 
 
-def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
+def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> Admitted:
     """A run of the content that planned the batches left; all of it, because what a run writes
-    in one query the next one reads."""
+    in one query the next one reads. So every other query has to be able to run by it: not a table
+    that was migrated since."""
     ingest = next(query for query in compared.queries if query.name == INGEST)
     left = [f"{query.name} {query.checkpoint.restart_case()}" for query in compared.unfinished]
     recorded = compared.unfinished[0].recorded
     others = [query.recorded for query in (*compared.unfinished, ingest)]
-    if recorded is None or not all(one and one.is_of(recorded.pipeline) for one in others):
+    planned_alike = recorded and all(one and one.is_of(recorded.pipeline) for one in others)
+    if recorded is None or not planned_alike or _refusing(compared, recorded.pipeline, settings):
         raise PipelineChanged(
             f"The pipeline {pipeline.name} changed while batches were left uncommitted "
-            f"({', '.join(left)}), and these were planned by another content of its file than the "
-            f"ingest runs by now. Nothing was written. Run it once with "
+            f"({', '.join(left)}), and these were planned by another content of its file than its "
+            f"other queries run by now. Nothing was written. Run it once with "
             f"{compared.unfinished[0].name} as it was when the batch was planned (it stands in "
-            f"{compared.unfinished[0].place}); then the change can be made."
+            f"{compared.unfinished[0].place}), and all else as it is; then the change can be made."
         )
     messages = (
         f"this run finishes what an earlier one began ({', '.join(left)}) with the pipeline as it "
@@ -230,6 +237,21 @@ def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
     )
     # What is published is judged by the checks of today.
     return Admitted(recorded.pipeline.with_checks_of(pipeline), messages=messages)
+
+
+def _refusing(compared: Comparison, former: Pipeline, settings: Settings) -> list[str]:
+    """The queries that cannot run by the content of before."""
+    return [
+        query.name
+        for query in compared.queries
+        if query.recorded is not None
+        and any(
+            found.refused
+            for found in contract_differences(
+                query.recorded, contract_of(former, query.name, settings)
+            )
+        )
+    ]
 
 
 def _rows(bronze: TablePlace) -> int:

@@ -25,8 +25,12 @@ class Predecessors:
 
 
 def predecessors(former: Operator, new: Operator) -> Predecessors:
-    """By name, or by what `renamed_from` says of a key or a measure."""
-    renamed = new.table.renamed_from
+    """By name, or by what `renamed_from` says of a key or a measure.
+
+    It may stay in the file: what it said when the former generation began is done.
+    """
+    done = former.table.renamed_from
+    renamed = {name: old for name, old in new.table.renamed_from.items() if done.get(name) != old}
     known = former.table.measures
     named = {name: renamed.get(name, name) for name in new.table.measures}
     measures = {name: old for name, old in named.items() if old in known}

@@ -42,7 +42,7 @@ from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_ru
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.lease import Lease
+from tidemark.storage.lease.lease import Lease, read_lease
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
@@ -181,27 +181,43 @@ def _begin(
     session: StartSession,
 ) -> Begun | None:
     """The long step, without the lease; None where there is nothing to migrate."""
-    if not _changes(run, request, done):
+    predecessors = _changes(run, request, done, _is_alone(run))
+    if predecessors is None:
         return None
     with progress.stage("session"):
         spark = session(run.pipeline, run.settings)
     with progress.stage("compute"), progress.tasks_of(spark):
-        return Begun(spark, compute_table(spark, run, request.table))
+        return Begun(spark, compute_table(spark, run, request.table, predecessors))
 
 
-def _changes(run: Run, request: MigrationRequest, done: MigrationSoFar) -> Predecessors | None:
+def _is_alone(run: Run) -> bool:
+    """Does nobody else hold the lease? Beside a run that works, its tables do not fit each other
+    for a moment, and it has a batch that it planned."""
+    lease = read_lease(run.places.lease, run.settings.storage_options)
+    return lease is None or lease.released
+
+
+def _changes(
+    run: Run, request: MigrationRequest, done: MigrationSoFar, alone: bool
+) -> Predecessors | None:
     """What the table's rows are to those before; None where nothing is to change."""
-    rebuilt = request.table if request.rebuild else None
-    check_losses(run.pipeline, run.warehouse, rebuilt=rebuilt)
-    done.change = change_of(run.pipeline, run.settings, request.table, request.rebuild)
+    if alone:
+        rebuilt = request.table if request.rebuild else None
+        check_losses(run.pipeline, run.warehouse, rebuilt=rebuilt)
+    done.change = change_of(run.pipeline, run.settings, request.table, request.rebuild, alone)
     return done.change.predecessors if done.change.differences or request.rebuild else None
 
 
 def _compare(
-    begun: Begun, run: Run, request: MigrationRequest, progress: Progress, done: MigrationSoFar
+    begun: Begun,
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    done: MigrationSoFar,
+    alone: bool,
 ) -> None:
     """Catch up with bronze, and look at what gold would be; nothing is written."""
-    predecessors = _changes(run, request, done)
+    predecessors = _changes(run, request, done, alone)
     if predecessors is None:
         return
     spark = begun.spark
@@ -209,12 +225,20 @@ def _compare(
         done.plan = plan_migration(spark, run, request.table, predecessors, begun.computed)
         done.found = done.plan.compared()
         if done.plan.gold is None:
-            progress.say(
-                f"gold of {request.table} is gone: every window has revision 0; closed up to "
-                f"{instant_text(done.plan.state.close_ms)}, as its checkpoints tell"
-            )
+            progress.say(_without_gold(done.plan))
     with progress.stage("validate"), progress.tasks_of(spark):
         done.judged = judge_migration(spark, done.plan)
+
+
+def _without_gold(plan: Migration) -> str:
+    frozen = plan.to.frozen_before_ms
+    gone = ""
+    if frozen is not None and plan.former.identity is None:
+        gone = f"; of those before {instant_text(frozen)} neither bronze nor a history has the rows"
+    return (
+        f"gold of {plan.name} is gone: every window has revision 0, closed are those up to "
+        f"{instant_text(plan.state.close_ms)}{gone}"
+    )
 
 
 def _look(
@@ -226,7 +250,7 @@ def _look(
 ) -> None:
     begun = _begin(run, request, progress, done, session)
     if begun is not None:
-        _compare(begun, run, request, progress, done)
+        _compare(begun, run, request, progress, done, _is_alone(run))
 
 
 def _work(
@@ -245,7 +269,7 @@ def _work(
         done.took_over = takeover_text(lease.took_over)
         run = replace(run, fence=lease.check)
         record_interrupted_run(run.pipeline, run.warehouse)
-        _compare(begun, run, request, progress, done)
+        _compare(begun, run, request, progress, done, alone=True)
         if done.plan is None or done.judged is None:
             return
         recomputed = balanced(done.plan)

@@ -1,7 +1,8 @@
 """The windows of a table's next generation: by one batch query over bronze, and caught up.
 
 They are computed while runs of the pipeline go on. What those have added to bronze meanwhile is
-caught up under the lease: only what the new rows touch is computed again.
+caught up under the lease: only what the new rows touch is computed again. Where something else
+took rows out of bronze meanwhile, everything is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.run import Run
+from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.notes import RetentionNote, note_of
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.backfill.compare import wide_session
 from tidemark.streaming.backfill.windows_of import with_all_columns
@@ -42,9 +46,16 @@ class Computed:
 
 
 def compute(
-    spark: SparkSession, run: Run, operator: Operator, frozen_before_ms: int | None
+    spark: SparkSession,
+    run: Run,
+    operator: Operator,
+    frozen_before_ms: int | None,
+    failing: pa.Table | None = None,
 ) -> Computed:
-    """By bronze as it is now; ExpressionFailed where more than a few fail the query."""
+    """By bronze as it is now; ExpressionFailed where more than a few fail the query.
+
+    `failing`: the identities of some that are known to fail, and are computed one by one.
+    """
     bronze = run.warehouse.bronze.existing()
     inputs = _inputs(spark, run, bronze.version())
     streamed = streamed_operator(operator)
@@ -58,7 +69,11 @@ def compute(
     except PySparkException as error:
         if said_of_expression(error) is None:
             raise
-    return _apart(inputs, operator, bronze, _identities(inputs, operator, rows))
+    every = _identities(inputs, operator, rows)
+    if failing is None:
+        return _apart(inputs, operator, bronze, every)
+    known = same_rows(every, failing, operator)
+    return _apart(inputs, operator, bronze, other_rows(every, known, operator), known)
 
 
 def caught_up(
@@ -68,14 +83,13 @@ def caught_up(
     frozen_before_ms: int | None,
     before: Computed,
 ) -> Computed:
-    """The same by bronze as it is now, where only what came since `before` is computed.
-
-    Rows that bronze lost since are not found by this; the ledger's line does not balance then.
-    """
+    """The same by bronze as it is now, where only what came since `before` is computed."""
     place = run.warehouse.bronze
     bronze = place.existing()
     if bronze.version() == before.bronze:
         return before
+    if _lost_rows(place, before.bronze + 1, bronze.version()):
+        return compute(spark, run, operator, frozen_before_ms, before.aside)
     since = BatchRead(None, before.bronze + 1, bronze.version(), 0)
     touched = operator.touched(bronze, place, [since], frozen_before_ms, NEVER_MS).closed
     if not touched.num_rows:
@@ -114,6 +128,17 @@ def range_of(
     """All rows that gold can show of bronze's, without frozen ones."""
     dates = [date.fromisoformat(part["_event_date"]) for part in bronze.partitions()]
     return audited_range(operator, None, None, dates, close_ms, frozen_before_ms)
+
+
+def _lost_rows(place: TablePlace, first: int, last: int) -> bool:
+    """Did a commit take rows away, and not only dates that nothing needs any more?"""
+    for version in range(first, last + 1):
+        actions = commit_actions(place, version)
+        removed = any("remove" in one and one["remove"]["dataChange"] for one in actions)
+        notes = [note_of(one["commitInfo"]) for one in actions if "commitInfo" in one]
+        if removed and not any(isinstance(note, RetentionNote) for note in notes):
+            return True
+    return False
 
 
 def _inputs(spark: SparkSession, run: Run, version: int) -> Inputs:

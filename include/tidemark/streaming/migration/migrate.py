@@ -31,12 +31,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
+from pyarrow.dataset import Dataset, dataset
 from pyspark.sql import SparkSession
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import StorageUnavailable
+from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.compared import Compared
+from tidemark.gold.failing import failing_when_computed
+from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
 from tidemark.gold.pins import Published, Support, TableResult
 from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_name
@@ -49,9 +52,17 @@ from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
-from tidemark.runs.contract.contract import Contract, Seed, contract_of, write_contract
+from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.runs.contract.contract import (
+    Contract,
+    Seed,
+    contract_of,
+    read_contract,
+    write_contract,
+)
 from tidemark.runs.found import QUERY, found_of
-from tidemark.runs.generations import generations, next_generation
+from tidemark.runs.generations import next_generation
+from tidemark.runs.migration.former import former_generation
 from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
@@ -134,13 +145,36 @@ class Migration:
             return compared(connection, self.former, self.to)
 
 
-def compute_table(spark: SparkSession, run: Run, name: str) -> Computed:
+def compute_table(spark: SparkSession, run: Run, name: str, predecessors: Predecessors) -> Computed:
     """All windows of a table by the pipeline's file; needs no lease.
 
     Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then.
     """
+    operator = operator_of(run.pipeline, name)
+    gold = run.warehouse.gold(name).open()
+    state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
+    failing = _known_failing(run, operator, name, predecessors)
+    return compute(spark, run, operator, _frozen(run, operator, state.close_ms), failing)
+
+
+def _frozen(run: Run, operator: Operator, close_ms: int) -> int | None:
+    """Before this rows stay as they are: closed ones of which bronze may have lost input rows."""
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
-    return compute(spark, run, operator_of(run.pipeline, name), frozen)
+    if frozen is None:
+        return None
+    return min(frozen, epoch_ms(operator.first_open_start(close_ms)))
+
+
+def _known_failing(
+    run: Run, operator: Operator, name: str, predecessors: Predecessors
+) -> pa.Table | None:
+    """What failed in the former generation, where its rows are the same by the same names."""
+    number = former_generation(run.warehouse, name)
+    changes = run.warehouse.changes(name, number).open()
+    identity = predecessors.identity or {}
+    if changes is None or any(identity.get(column) != column for column in operator.identity):
+        return None
+    return failing_when_computed(changes, operator, number)
 
 
 def plan_migration(
@@ -150,7 +184,7 @@ def plan_migration(
     operator, warehouse = operator_of(run.pipeline, name), run.warehouse
     gold = warehouse.gold(name).open()
     state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
-    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    frozen = _frozen(run, operator, state.close_ms)
     computed = caught_up(spark, run, operator, frozen, before)
     aggregated = plan_columns(spark, run.pipeline).aggregated[name]
     schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
@@ -161,7 +195,7 @@ def plan_migration(
         table_name=name,
         state=state,
         gold=gold,
-        former=_former(gold, predecessors, schema),
+        former=_former(_rows_before(run, name, gold, predecessors, frozen), predecessors, schema),
         to=to,
         computed=shown(computed, run, operator, state.close_ms, frozen),
         aside=computed.aside,
@@ -172,21 +206,51 @@ def plan_migration(
 
 
 def _lost_state(run: Run, operator: Operator, name: str) -> GoldState:
-    """Of gold that is gone: what one of its queries has closed stays closed."""
-    numbers = generations(run.warehouse, name)
+    """Of gold that is gone: what its query or its history says is closed stays closed."""
+    number = former_generation(run.warehouse, name)
+    changes = run.warehouse.changes(name, number).open()
+    told = 0 if changes is None else closed_by_history(changes)
     return GoldState(
         version=-1,
         changes=-1,
         inputs=dict.fromkeys(operator.inputs, -1),
-        close_ms=max(run.closed_ms(name, number) for number in numbers),
-        generation=numbers[-1],
+        close_ms=max(run.closed_ms(name, number), told),
+        generation=number,
     )
 
 
-def _former(gold: DeltaTable | None, found: Predecessors, schema: pa.Schema) -> Former:
-    if gold is None:
+def _rows_before(
+    run: Run, name: str, gold: DeltaTable | None, found: Predecessors, frozen: int | None
+) -> Dataset | None:
+    """Gold; where it is gone, what its history has of rows that bronze cannot give any more. None
+    where neither is there.
+
+    MigrationRefused where there is a history, and it cannot be read from its beginning.
+    """
+    if gold is not None:
+        return dataset_of(gold)
+    number = former_generation(run.warehouse, name)
+    place = run.warehouse.changes(name, number)
+    changes = place.open()
+    contract = read_contract(run.places.contract(name, number), run.settings.storage_options)
+    if changes is None or frozen is None or found.identity is None or contract is None:
+        return None
+    former = operator_of(contract.pipeline, name)
+    try:
+        return dataset(rows_of_history(changes, former, frozen))
+    except (DeltaError, OSError) as error:
+        raise MigrationRefused(
+            f"Gold of {name} is gone, and its history {place.uri} cannot be read from its first "
+            f"commit on ({error}). Bronze has no rows of windows before {instant_text(frozen)} any "
+            "more (`keep`). Nothing was written. Restore gold from a backup; or move that history "
+            "away too, and these windows are gone."
+        ) from error
+
+
+def _former(rows: Dataset | None, found: Predecessors, schema: pa.Schema) -> Former:
+    if rows is None:
         return Former(schema.empty_table(), None, {}, frozenset())
-    old = pa.schema(gold.schema().to_arrow())  # type: ignore[arg-type]  # by its C interface
+    old = rows.schema
     comparable = {
         name: former
         for name, former in found.values.items()
@@ -198,7 +262,7 @@ def _former(gold: DeltaTable | None, found: Predecessors, schema: pa.Schema) -> 
         if schema.field(name).type == old.field(old_name).type
     }
     return Former(
-        rows=dataset_of(gold),
+        rows=rows,
         identity=found.identity,
         values=comparable,
         kept=found.kept & same_types,

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline
-from tidemark.runs.generations import generations
-from tidemark.storage.files import FileFacts, stat_files
+from tidemark.runs.generations import abandoned, begun_at, generations
+from tidemark.storage.files import FileFacts
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
@@ -28,14 +28,15 @@ def plan_generations(
         gold = warehouse.gold(name).open()
         if gold is None:
             continue
-        used = generation_of(gold)
-        contract = warehouse.places.contract(name, used)
-        begun = stat_files([contract], warehouse.options)[contract]
+        used, left, begun = generation_of(gold), abandoned(gold), begun_at(gold)
         for number in generations(warehouse, name):
-            uri = Checkpoint.of_query(warehouse, name, number).uri
-            files = warehouse.file_at(uri).files() if number != used else {}
-            if files and begun is not None:
-                yield plan_generation(name, number, uri, files, begun.modified, keep, now)
+            checkpoint = Checkpoint.of_query(warehouse, name, number)
+            # A later one that ran and that nobody went back from: gold itself is an old one.
+            is_lost = number > max(used, left) and checkpoint.last_batch("commits") is not None
+            if number == used or is_lost:
+                continue
+            if files := warehouse.file_at(checkpoint.uri).files():
+                yield plan_generation(name, number, checkpoint.uri, files, begun, keep, now)
 
 
 def plan_generation(
@@ -43,13 +44,14 @@ def plan_generation(
     number: int,
     uri: str,
     files: Mapping[str, FileFacts],
-    since: datetime,
+    since: datetime | None,
     keep: timedelta,
     now: datetime,
 ) -> MaintenancePlan:
     """All files of a checkpoint go together, `keep` after the last of them was written and the
-    generation in use was begun, `since`. Pure."""
-    last = max(since, *(facts.modified for facts in files.values()))
+    generation in use was begun, `since` (None: longer ago than can be told). Pure."""
+    written = [facts.modified for facts in files.values()]
+    last = max(written if since is None else [since, *written])
     going = tuple(sorted(files)) if last < now - keep else ()
     size = sum(facts.size for facts in files.values())
     part = Part(

@@ -52,7 +52,8 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
     checkpoint = one.place
     if checkpoint.query_id() is not None:
         last = checkpoint.last_batch("commits")
-        first = 0 if last is None else checkpoint.delta_version(last)
+        # The first batch reads the files that are there, not the commits of before.
+        first = one.published + 1 if last is None else checkpoint.delta_version(last)
         waiting, advice = _waiting(bronze, first), "Run the pipeline, to its end."
         yield TableReader(f"the query of {one.table}", first, waiting, advice)
         # A repair looks for late rows in all that gold does not stand for. In append mode that may
