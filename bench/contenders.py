@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -58,7 +59,8 @@ def _one_compiler(_: Workspace) -> dict[str, str]:
     return dict(os.environ)
 
 
-def _both_compilers(_: Workspace) -> dict[str, str]:
+def with_both_compilers(_: Workspace) -> dict[str, str]:
+    """For any large input: both of the JVM's compilers."""
     return {**os.environ, **jvm_variables(os.environ, LARGE_BYTES)}
 
 
@@ -89,11 +91,16 @@ def pipeline_content(source: Path, **advanced: object) -> dict[str, object]:
 def write_settings(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
     """The platform's settings and pipeline file below a root, made where they are missing."""
     settings, pipeline = root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
-    if not settings.exists():
-        pipeline.parent.mkdir(parents=True, exist_ok=True)
-        yaml = YAML()
-        yaml.dump(dict(content), pipeline)
-        yaml.dump({"root": str(root), "pipelines": str(pipeline.parent)}, settings)
+    return (settings, pipeline) if settings.exists() else write_pipeline(root, content)
+
+
+def write_pipeline(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
+    """The same, also where they are there."""
+    settings, pipeline = root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
+    pipeline.parent.mkdir(parents=True, exist_ok=True)
+    yaml = YAML()
+    yaml.dump(dict(content), pipeline)
+    yaml.dump({"root": str(root), "pipelines": str(pipeline.parent)}, settings)
     return settings, pipeline
 
 
@@ -153,9 +160,13 @@ OURS = Contender("tidemark", _ours, _tuned_environment, _our_gold)
 OUR_COMMAND = Contender("tidemark-run", _our_command, _tuned_environment, _our_gold)
 DEFAULT = Contender("default", _default, _default_environment, _rival_gold)
 OURS_C1 = Contender("tidemark, one compiler", _ours, _one_compiler, _our_gold)
-OURS_BOTH = Contender("tidemark, both compilers", _ours, _both_compilers, _our_gold)
+OURS_BOTH = Contender("tidemark, both compilers", _ours, with_both_compilers, _our_gold)
+# Its source is a bronze that is there: it writes gold only.
+REFRESH = Contender(
+    "full refresh", partial(_script, "refresh.py"), with_both_compilers, _rival_gold
+)
 TUNED_C1 = Contender("tuned, one compiler", _tuned, _one_compiler, _rival_gold)
-TUNED_BOTH = Contender("tuned, both compilers", _tuned, _both_compilers, _rival_gold)
+TUNED_BOTH = Contender("tuned, both compilers", _tuned, with_both_compilers, _rival_gold)
 TUNED = Contender("tuned", _tuned, _tuned_environment, _rival_gold)
 DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)
 POLARS = Contender("Polars", _batch("polars_batch.py"), _tuned_environment, _parquet)

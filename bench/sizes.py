@@ -22,6 +22,8 @@ class Sizes:
     throughput: tuple[tuple[int, int], ...]  # rows, repetitions
     history: tuple[int, int]
     late_repetitions: int
+    migrated_rows: int
+    migrations: int
     cores_rows: int
     state_keys: int
     settings_keys: tuple[int, ...]
@@ -44,6 +46,8 @@ USUAL = Sizes(
     throughput=((1_000_000, 2), (5_000_000, 1)),
     history=(500_000, 5_000_000),
     late_repetitions=3,
+    migrated_rows=10_000_000,
+    migrations=2,
     cores_rows=500_000,
     state_keys=1_000_000,
     settings_keys=(300, 200_000),
@@ -64,6 +68,7 @@ LONG = replace(
     throughput=((1_000_000, 5), (5_000_000, 3), (20_000_000, 1)),
     history=(1_000_000, 10_000_000),
     late_repetitions=10,
+    migrations=5,
     cores_rows=5_000_000,
     settings_runs=60,
     chain=150,
@@ -79,6 +84,8 @@ SMALLEST = Sizes(
     throughput=((2_000, 1),),
     history=(200_000, 400_000),
     late_repetitions=1,
+    migrated_rows=2_000,
+    migrations=1,
     cores_rows=2_000,
     state_keys=2_000,
     settings_keys=(300,),

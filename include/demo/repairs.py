@@ -10,7 +10,7 @@ from rich.console import Console
 from demo.report import print_rows, query_table, window_text
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.load import load_pipeline
-from tidemark.pipeline.places import Places
+from tidemark.pipeline.places import FIRST_GENERATION, Places
 from tidemark.storage.delta.place import TablePlace
 
 _SHOWN = 5
@@ -24,7 +24,7 @@ def print_repairs(console: Console, file: Path, root: str) -> None:
         keys = [*table.group_by]
         listed = ", ".join(f'"{key}"' for key in keys)
         rows = query_table(
-            places.changes(name),
+            places.changes(name, FIRST_GENERATION),
             f"""
             WITH known AS (
                 SELECT *, lag("rows") OVER (

@@ -166,6 +166,10 @@ class BackfillRefused(TidemarkError):
     """A backfill's range holds windows that it may not change; the message says which it may."""
 
 
+class MigrationRefused(TidemarkError):
+    """A table cannot be migrated as it is; the message says why, and what to do."""
+
+
 class UnpublishedChanges(TidemarkError):
     """Changes of another run wait for their publish, and would be published along."""
 

@@ -14,7 +14,8 @@ from tests.end_to_end.pages import example_after, page
 from tidemark.airflow import pipeline_dags
 
 Write = Callable[..., Path]
-ALL_DAGS = [f"ad_impressions{suffix}" for suffix in ("", "__backfill", "__maintenance")]
+SUFFIXES = ("", "__backfill", "__migrate", "__maintenance")
+ALL_DAGS = [f"ad_impressions{suffix}" for suffix in SUFFIXES]
 
 
 def dags_of(example: str) -> dict[str, Any]:

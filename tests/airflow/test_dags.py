@@ -34,6 +34,10 @@ print(json.dumps({"seconds": time.process_time() - began, "modules": list(sys.mo
 """
 
 
+def dags_of(pipeline: str) -> list[str]:
+    return [f"{pipeline}{ending}" for ending in ("", "__backfill", "__migrate", "__maintenance")]
+
+
 def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
     write_pipeline: Write,
 ) -> None:
@@ -43,7 +47,7 @@ def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
     assert sorted(pipeline_dags()) == sorted(
         f"{name}{ending}"
         for name in ("hits", "visits")
-        for ending in ("", "__backfill", "__maintenance")
+        for ending in ("", "__backfill", "__migrate", "__maintenance")
     )
 
 
@@ -55,7 +59,7 @@ def test_a_file_that_would_blow_up_the_processor_takes_no_other_dag_out(
     write_pipeline("nested", "a: 1\nb: " + "{a: " * 400 + "1" + "}" * 400)
     bomb = "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
     write_pipeline("bomb", f"a0: &a0 [x,x,x,x,x,x,x,x,x]\n{bomb}")
-    assert list(pipeline_dags()) == ["visits", "visits__backfill", "visits__maintenance"]
+    assert list(pipeline_dags()) == dags_of("visits")
     with pytest.raises(PipelineInvalid, match="3 of 4 pipeline files"):
         raise_invalid_pipelines()
 
@@ -72,7 +76,7 @@ def test_a_file_of_which_no_dag_can_be_made_takes_no_other_out(
         return ""
 
     monkeypatch.setattr("tidemark.airflow.dags.describe", some)
-    assert list(pipeline_dags()) == ["visits", "visits__backfill", "visits__maintenance"]
+    assert list(pipeline_dags()) == dags_of("visits")
 
 
 def test_a_folder_given_goes_before_that_of_the_settings(
@@ -82,7 +86,7 @@ def test_a_folder_given_goes_before_that_of_the_settings(
     other = tmp_path / "other"
     other.mkdir()
     (other / "hits.yaml").write_text(file.read_text())
-    assert list(pipeline_dags(other)) == ["hits", "hits__backfill", "hits__maintenance"]
+    assert list(pipeline_dags(other)) == dags_of("hits")
 
 
 def test_a_dag_says_what_its_pipeline_does(write_pipeline: Write) -> None:

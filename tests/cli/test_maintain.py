@@ -102,7 +102,7 @@ def content(place: Place) -> Mapping[str, Any]:
     """All rows that people and runs read."""
     places = place.places
     tables = {"bronze": places.bronze, "runs": places.runs}
-    tables |= {"changes": places.changes("per_10m"), "gold": places.gold("per_10m")}
+    tables |= {"changes": places.changes("per_10m", 1), "gold": places.gold("per_10m")}
     return {name: sorted_rows(place.table(uri)) for name, uri in tables.items()}
 
 

@@ -151,7 +151,7 @@ def _key(name: str, table: WindowTable, row: Mapping[str, Any]) -> str:
 
 def check_recomputed_rows_differ(landed: Landed, name: str, table: WindowTable) -> None:
     """A row of cause late or seal has another value than the row of its window before."""
-    changes = DeltaTable(landed.place.places.changes(name))
+    changes = DeltaTable(landed.place.places.changes(name, 1))
     history = pa.table(changes.load_cdf(starting_version=0)).to_pylist()
     before: dict[str, tuple[Any, ...]] = {}
     for row in sorted(history, key=lambda row: row["_commit_version"]):

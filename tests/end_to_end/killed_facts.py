@@ -23,7 +23,7 @@ def versions(place: Place) -> dict[str, int]:
     places = place.places
     uris = {"bronze": places.bronze, "rejects": places.rejects}
     for name in TABLES:
-        uris |= {f"{name}/changes": places.changes(name), f"{name}/gold": places.gold(name)}
+        uris |= {f"{name}/changes": places.changes(name, 1), f"{name}/gold": places.gold(name)}
     uris |= {"ops/ledger": places.ledger, "ops/runs": places.runs}
     uris |= {"ops/batches": places.batches, "ops/upkeep": places.upkeep}
     uris |= {"ops/quality": places.quality}

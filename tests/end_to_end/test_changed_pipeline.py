@@ -123,7 +123,7 @@ def test_what_is_refused_leaves_everything_as_it_was(
 def test_a_new_generation_is_told_with_the_rows_that_it_would_read(ran: Place) -> None:
     error = _refusal(ran, REFUSED["swapped measures"][0])
     assert "A new generation of per_10m would read 1 rows of bronze again" in error
-    assert "give the table a new name" in error
+    assert "`tidemark migrate clicks --dry-run` says" in error
 
 
 def test_validate_tells_the_verdict_before_a_run_does(ran: Place, tmp_path: Path) -> None:

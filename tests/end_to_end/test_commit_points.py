@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.test_generations import KILLS as MIGRATIONS
 from tests.end_to_end.test_killed_runs import KILLS
 from tests.kit.running import REPOSITORY
 from tidemark import commit_point
@@ -202,6 +203,8 @@ def _leads(function: Function, by_name: dict[str, list[Function]], seen: set[str
 
 def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() -> None:
     killed = {(kill.point, kill.when) for kill in KILLS}
+    killed |= {(step, when) for when, step in MIGRATIONS}
+    killed |= {("gold of the former generation", when) for when in ("before", "after")}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 
 

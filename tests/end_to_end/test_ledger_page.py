@@ -34,7 +34,7 @@ def answer(worked: Worked, title: str, number: int) -> str:
         "ledger": worked.place.table(places.ledger),
         "bronze": worked.place.bronze(),
         "rejects": worked.place.rejects(),
-        "changes": pa.table(DeltaTable(places.changes("update")).load_cdf(starting_version=0)),
+        "changes": pa.table(DeltaTable(places.changes("update", 1)).load_cdf(starting_version=0)),
     }
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

@@ -96,7 +96,7 @@ def thing(place: Place, name: str) -> Path:
     uri = {
         "bronze": place.places.bronze,
         "rejects": place.places.rejects,
-        "changes": place.places.changes("per_10m"),
+        "changes": place.places.changes("per_10m", 1),
         "gold": place.places.gold("per_10m"),
         "ingest": place.places.ingest_checkpoint,
         "query": place.places.query_checkpoint("per_10m", 1),
@@ -402,9 +402,9 @@ def test_accepted_changes_stop_no_run_and_the_next_ones_do(
 def test_what_was_accepted_stands_in_the_table_s_log(history: History) -> None:
     place = history.back()
     deleted(history, "changes")
-    version = DeltaTable(place.places.changes("per_10m")).version()
+    version = DeltaTable(place.places.changes("per_10m", 1)).version()
     accept(place, "doubled by a script")
-    note = note_of(DeltaTable(place.places.changes("per_10m")).history(1)[0])
+    note = note_of(DeltaTable(place.places.changes("per_10m", 1)).history(1)[0])
     assert note == AcceptedNote(up_to=version, reason="doubled by a script", by="somebody")
 
 

@@ -120,9 +120,9 @@ def assert_committed_nothing_since_the_fence(place: Place, run_id: str) -> None:
     if not _of_first_run(DeltaTable(places.bronze).history()):
         assert not _of_first_run(_since_fence(places.rejects))
     for name in TABLES:
-        newer = _since_fence(places.changes(name))
+        newer = _since_fence(places.changes(name, 1))
         if newer:
-            changes = DeltaTable(places.changes(name))
+            changes = DeltaTable(places.changes(name, 1))
             rows = changes.load_cdf(starting_version=newer[-1]["version"]).read_all()
             assert run_id not in rows["run"].to_pylist(), name
         told = [note_of(commit) for commit in _since_fence(places.gold(name))]

@@ -159,7 +159,7 @@ def land(place: Place, example: Example, file: str, number: int) -> None:
 
 def history(place: Place, example: Example, mode: str) -> list[Row]:
     """All rows of `changes` in the order of its commits."""
-    changes = DeltaTable(place.places.changes(mode))
+    changes = DeltaTable(place.places.changes(mode, 1))
     rows = pa.table(changes.load_cdf(starting_version=0)).to_pylist()
     return sorted(rows, key=lambda row: (row["_commit_version"], example.key_of(row)))
 

@@ -29,6 +29,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
+from tidemark.storage.generation import generation_of
 from tidemark.storage.result_file import read_result
 from tidemark.storage.warehouse import Warehouse
 
@@ -165,7 +166,8 @@ class Place:
         return self.table(self.places.gold(table))
 
     def changes(self, table: str = "per_10m") -> pa.Table:
-        return self.table(self.places.changes(table))
+        generation = generation_of(DeltaTable(self.places.gold(table)))
+        return self.table(self.places.changes(table, generation))
 
 
 class SamplePlace(Place):

@@ -203,7 +203,7 @@ def test_places_lie_below_the_root() -> None:
     assert places.rejects == "s3://bucket/lake/clicks/rejects"
     assert places.ingest_checkpoint == "s3://bucket/lake/clicks/checkpoints/ingest"
     assert places.query_checkpoint("t", 3) == "s3://bucket/lake/clicks/checkpoints/t/3"
-    assert places.changes("t") == "s3://bucket/lake/clicks/t/changes"
+    assert places.changes("t", 1) == "s3://bucket/lake/clicks/t/changes"
     assert places.gold("t") == "s3://bucket/lake/clicks/t/gold"
     assert places.lease == "s3://bucket/lake/clicks/lease"
     assert places.source("landing/*.json") == "s3://bucket/lake/landing/*.json"

@@ -55,7 +55,7 @@ def publish_of(held: Held, *rows: Row) -> TablePublish:
     """What a run with these changed windows would publish."""
     pins = held.run(*rows).tables["per_10m"]
     tables, operator = held.place.warehouse, operator_of(held.place.pipeline, "per_10m")
-    found = to_publish(operator, pins, tables.gold("per_10m"), tables.changes("per_10m"))
+    found = to_publish(operator, pins, tables.gold("per_10m"), tables.changes("per_10m", 1))
     return TablePublish("per_10m", operator, found.gold, found.plan, found.changes(), "run")
 
 

@@ -150,7 +150,7 @@ def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(plac
     started(place)
     plan_all(place)
     plan(place, "per_10m", 1, committed=False)
-    commit(place, place.places.changes("per_10m"), "per_10m", 1)
+    commit(place, place.places.changes("per_10m", 1), "per_10m", 1)
     before = place.pipeline
     admitted = started(place, longer("1 hour"))
     assert admitted.pipeline.model_dump_json() == before.model_dump_json()
@@ -164,7 +164,7 @@ def test_a_batch_that_was_left_is_finished_by_the_content_that_was_recorded(plac
 def test_a_change_is_taken_with_a_batch_that_was_left_before_a_table_held_it(place: Place) -> None:
     started(place)
     plan_all(place)
-    commit(place, place.places.changes("per_10m"), "per_10m", 0)
+    commit(place, place.places.changes("per_10m", 1), "per_10m", 0)
     plan(place, "per_10m", 1, committed=False)
     assert started(place, longer("1 hour")).pipeline == place.pipeline
     assert not compare_contracts(place.pipeline, place.settings).differences
@@ -209,7 +209,7 @@ def test_a_query_whose_first_batch_a_table_holds_is_refused_other_measures(place
     started(place)
     plan(place, "ingest", 0, committed=True)
     plan(place, "per_10m", 0, committed=False)
-    commit(place, place.places.changes("per_10m"), "per_10m", 0)
+    commit(place, place.places.changes("per_10m", 1), "per_10m", 0)
     with pytest.raises(PipelineChanged, match="needs a new generation"):
         started(place, content(SWAPPED))
 

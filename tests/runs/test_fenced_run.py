@@ -22,7 +22,7 @@ def test_a_run_whose_lease_is_lost_commits_nothing_to_its_tables(
     place.land("a.json", [ROW])
     succeed(spark, place, "first")
     tables = place.warehouse
-    own = (tables.bronze, tables.rejects, tables.changes("per_10m"), tables.gold("per_10m"))
+    own = (tables.bronze, tables.rejects, tables.changes("per_10m", 1), tables.gold("per_10m"))
     before = [DeltaTable(one.uri).version() for one in own]
     place.land("b.json", [ROW, "bad"])
 

@@ -103,7 +103,10 @@ def test_corrected_rows_of_bronze_come_into_gold_as_one_commit_with_revisions(
     assert place.gold().num_rows == 9
     assert (result.published_windows, result.appended, result.gold) == (2, 2, before.version + 1)
     kept = replace(after, version=before.version, changes=before.changes)
-    assert (kept, after.changes) == (before, DeltaTable(place.places.changes("per_10m")).version())
+    assert (kept, after.changes) == (
+        before,
+        DeltaTable(place.places.changes("per_10m", 1)).version(),
+    )
     assert audit(spark, place).outcome == "equal"
     by_hand = query(BY_HAND, bronze=place.bronze())
     in_gold = query("SELECT window_start, key, events, amount FROM gold", gold=place.gold())
@@ -154,7 +157,7 @@ def test_a_failed_check_keeps_a_backfill_from_gold_and_changes_until_somebody_ac
 ) -> None:
     correct_bronze(place)
     place = guarded(place, fail="amount < 100")
-    tables = [Path(place.places.gold("per_10m")), Path(place.places.changes("per_10m"))]
+    tables = [Path(place.places.gold("per_10m")), Path(place.places.changes("per_10m", 1))]
     before = [files_below(table) for table in tables]
     with nothing_written(Path(place.places.quality)):
         looked = backfill(spark, place, at(10), at(10, 40), dry_run=True)

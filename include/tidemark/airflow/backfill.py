@@ -7,6 +7,7 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from tidemark.airflow.accepted import accept_arguments
 from tidemark.airflow.assets import tell_changed
 from tidemark.airflow.job import JobOperator
 from tidemark.pipeline.instants import utc_instant
@@ -33,7 +34,7 @@ class BackfillOperator(JobOperator):
         asked = context["params"]
         bounds = [f"--from={_instant(asked, 'from')}", f"--to={_instant(asked, 'to')}"]
         dry_run = ["--dry-run"] if asked["dry_run"] else []
-        return ["--table", asked["table"], *bounds, *dry_run, *_accept(context)]
+        return ["--table", asked["table"], *bounds, *dry_run, *accept_arguments(context)]
 
     def log_lines(self, result: BackfillResult) -> list[str]:
         return [] if result.error else list(backfill_lines(result))
@@ -51,15 +52,6 @@ class BackfillOperator(JobOperator):
             "gold": result.gold,
             "data_docs": result.data_docs,
         }
-
-
-def _accept(context: Context) -> list[str]:
-    """The reason to publish in spite of failed checks, and who gave it with the Dag run."""
-    reason = (context["params"].get("accept") or "").strip()
-    if not reason:
-        return []
-    by = context["dag_run"].triggering_user_name or "unknown"
-    return ["--accept", f"--reason={reason}", f"--by={by}, by Airflow"]
 
 
 def _instant(asked: Any, name: str) -> str:

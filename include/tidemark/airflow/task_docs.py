@@ -54,4 +54,10 @@ one commit, unless a check of the table keeps them back.
 
 **Failed?** Gold is as it was, unless the log says that it was published. It can be run again.
 """,
+    "migrate": """\
+Computes all windows of a table from accepted rows, and makes them its next generation, in one
+commit of gold, unless a check of the table keeps them back.
+
+**Failed?** Gold is as it was, and its generation goes on. It can be run again.
+""",
 }

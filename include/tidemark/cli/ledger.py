@@ -69,13 +69,14 @@ def rebuild(
     """
     from tidemark.ledger.ledger import check_balance, replace_ledger
     from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+    from tidemark.runs.contract.recorded import seeds_of
     from tidemark.storage.lease.pipeline_lease import pipeline_lease
     from tidemark.storage.warehouse import Warehouse
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     warehouse = Warehouse.of(found.name, loaded)
-    source = Ledgered(found, warehouse)
+    source = Ledgered(found, warehouse, seeds_of(found, warehouse))
     if dry_run:
         lines = rebuilt_lines(source)
         print(f"{len(lines)} lines; nothing was written")

@@ -20,6 +20,7 @@ from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
 from tidemark.cli.maintain import maintain
+from tidemark.cli.migrate import migrate
 from tidemark.cli.new.commands import new
 from tidemark.cli.publish import publish
 from tidemark.cli.run import run
@@ -61,6 +62,7 @@ app.command()(validate)
 app.command()(run)
 app.command()(publish)
 app.command()(accept)
+app.command()(migrate)
 app.command()(status)
 app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")

@@ -9,13 +9,13 @@ from tidemark.errors import NotPublishable
 from tidemark.gold.pins import TableResult
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
+from tidemark.storage.generation import GENERATION
 
 # App transactions of gold's commits: the only record of what was published.
 # Beside these, one for each input, and one for each table and query that the publish rests on,
 # whose name carries its identity (`noted_name`): of a replaced one there is none.
 CHANGES = "changes"
 CLOSE = "close"
-GENERATION = "generation"
 # 1 where the commit also carries `NAME/ID` for all that it rests on.
 IDENTITIES = "identities"
 # Versions of `changes` and of an input that gold may be behind without a commit to say so.
@@ -100,8 +100,14 @@ def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
     """The plan for a run's pins. The close frontier never goes back.
 
     NotPublishable when another run closed windows since: which rows were late was decided by the
-    frontier that this run found.
+    frontier that this run found. So when gold is of another generation since.
     """
+    if pinned.generation != gold.generation:
+        raise NotPublishable(
+            f"This run found generation {pinned.generation} of the table, and gold is of "
+            f"generation {gold.generation} by now. Nothing of this run was published, and "
+            "nothing is lost: bronze has its rows. Run the pipeline again."
+        )
     if pinned.changes > gold.changes and pinned.close_before_ms != gold.close_ms:
         raise NotPublishable(
             f"This run found windows closed up to {instant_text(pinned.close_before_ms)}, and "

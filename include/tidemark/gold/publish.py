@@ -46,7 +46,11 @@ def publish_tables(
     """
     published = {
         name: publish_table(
-            operator_of(pipeline, name), pins, warehouse.gold(name), warehouse.changes(name), note
+            operator_of(pipeline, name),
+            pins,
+            warehouse.gold(name),
+            warehouse.changes(name, pins.generation),
+            note,
         )
         for name, pins in pinned.items()
     }

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from deltalake import DeltaTable
 
 from tidemark.gold.pins import Published
-from tidemark.operators.repaired import BACKFILL
+from tidemark.operators.repaired import BACKFILL, MIGRATION
 from tidemark.storage.delta.notes import PublishedNote, note_of
 
 # Fences and what maintenance commits may come behind a publish.
@@ -49,7 +49,7 @@ def published_before(
             is_its = (note.run, note.trigger) == (run_id, trigger)
             if is_its and started_at in (None, note.started_at):
                 found += _published(note)
-            elif BACKFILL not in (trigger, note.trigger):
+            elif not {BACKFILL, MIGRATION} & {trigger, note.trigger}:
                 return _together(found)
     return _together(found)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from deltalake import DeltaTable
 
 from tidemark.gold.pins import Support
-from tidemark.gold.plan import CHANGES, CLOSE, GENERATION, IDENTITIES, GoldState, noted_name
+from tidemark.gold.plan import CHANGES, CLOSE, IDENTITIES, GoldState, noted_name
 from tidemark.operators.operator import BRONZE
+from tidemark.storage.generation import generation_of
 
 # The status of a window that is still open.
 PROVISIONAL = "provisional"
@@ -31,7 +32,7 @@ def gold_state(
         changes=_transaction(gold, CHANGES),
         inputs={name: _transaction(gold, name) for name in inputs},
         close_ms=gold.transaction_version(CLOSE) or 0,
-        generation=gold.transaction_version(GENERATION) or 1,
+        generation=generation_of(gold),
         identified=gold.transaction_version(IDENTITIES) is not None,
         noted={name: at for name, at in found.items() if at is not None},
     )

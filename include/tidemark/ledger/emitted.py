@@ -11,6 +11,7 @@ from tidemark.gold.failing import failing_rows
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.operator import Equation, Operator, listed, same_row
+from tidemark.operators.repaired import MIGRATION
 from tidemark.storage.delta.commits import emitted_rows
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import VERSION, changes_between
@@ -45,7 +46,8 @@ def _of_changed(
 ) -> Emitted:
     """Each window's rows less those of its emission before, or less gold's for the first one.
 
-    Of one that failed gold has no row: less those of its newest failure that was published.
+    Of one that failed gold has no row: less those of its newest failure that was published, or
+    with which its generation began.
     """
     row = operator.identity
     with duckdb_in_utc() as connection:
@@ -60,7 +62,8 @@ def _of_changed(
         connection.execute(
             f"""
             CREATE TEMP TABLE failed AS SELECT {listed(row)}, max("rows") AS "rows" FROM failing
-            WHERE cause = 'stream' AND batch NOT IN (SELECT batch FROM emitted) GROUP BY ALL
+            WHERE cause IN ('stream', '{MIGRATION}') AND batch NOT IN (SELECT batch FROM emitted)
+            GROUP BY ALL
             """
         )
         found = connection.execute(

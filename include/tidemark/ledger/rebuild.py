@@ -9,8 +9,8 @@ a line has no number there, and no equation.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import DeltaTable
@@ -29,7 +29,7 @@ from tidemark.ledger.lines import stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Equation, Operator, listed
-from tidemark.operators.repaired import BACKFILL, LATE, SEAL
+from tidemark.operators.repaired import BACKFILL, LATE, MIGRATION, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
@@ -40,10 +40,14 @@ from tidemark.storage.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Ledgered:
-    """A pipeline whose ledger is built anew; nothing is changed by reading it."""
+    """A pipeline whose ledger is built anew; nothing is changed by reading it.
+
+    `seeds`: of each table in a later generation, the version of bronze that it was computed from.
+    """
 
     pipeline: Pipeline
     warehouse: Warehouse
+    seeds: Mapping[str, int] = field(default_factory=dict)
 
     def checkpoint(self, uri: str) -> Checkpoint:
         return Checkpoint(uri, self.warehouse.options)
@@ -90,14 +94,14 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, generation))
     query = str(checkpoint.query_id())
     copied = copied_batches(source.warehouse.batches, source.pipeline.name, query)
-    frontier = _frontier(source, name, query)
-    changes, bronze = source.warehouse.changes(name).existing(), source.warehouse.bronze
+    changes = source.warehouse.changes(name, generation).existing()
+    bronze, frontier = source.warehouse.bronze, _frontier(source, name, changes, query)
     left_out = LeftOut(
         operator, bronze, bronze.existing(), set_aside(changes, operator, generation)
     )
     counted = {
         number: counts
-        for batch in batches_read(checkpoint, -1, frontier, copied)
+        for batch in batches_read(checkpoint, source.seeds.get(name, -1), frontier, copied)
         if (number := batch.number) is not None
         for counts in _counts(left_out, batch)
     }
@@ -106,10 +110,10 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         yield stream_line(name, operator, query, batch, counted.get(batch), emitted)
 
 
-def _frontier(source: Ledgered, name: str, query: str) -> Frontier:
+def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> Frontier:
     """As the batch noted it; of one that appended nothing, what gold's log says."""
     known = publishes(source.warehouse.gold(name))
-    noted = close_frontiers(source.warehouse.changes(name).existing(), query, -1)
+    noted = close_frontiers(changes, query, -1)
 
     def close_ms(batch: int | None, first: int) -> int:
         found = None if batch is None else noted.get(batch)
@@ -137,8 +141,8 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
             SELECT batch, "rows",
                 coalesce(lag("rows") OVER (
                     PARTITION BY {listed(operator.identity)} ORDER BY batch), 0) AS _before
-            FROM rows WHERE cause = 'stream' AND generation = {generation}
-        ) GROUP BY batch
+            FROM rows WHERE cause IN ('stream', '{MIGRATION}') AND generation = {generation}
+        ) WHERE batch >= 0 GROUP BY batch
     """
     found = _rows(dataset_of(changes), sql)
     return {batch: (now, before) for batch, now, before in found}
@@ -146,12 +150,17 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
 
 def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
-    changes = source.warehouse.changes(name).existing()
     gold = gold_state(source.warehouse.gold(name).existing())
+    changes = source.warehouse.changes(name, gold.generation).existing()
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, gold.generation))
     query = str(checkpoint.query_id())
-    positions = {LATE: gold.bronze, SEAL: gold.close_ms, BACKFILL: changes.version()}
-    causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))
+    positions = {
+        LATE: gold.bronze,
+        SEAL: gold.close_ms,
+        BACKFILL: changes.version(),
+        MIGRATION: source.seeds.get(name, -1),
+    }
+    causes = ", ".join(f"'{cause}'" for cause in positions)
     sql = f"""
         SELECT cause, count(*), sum("rows")::BIGINT
         FROM rows WHERE cause IN ({causes}) AND generation = {gold.generation}

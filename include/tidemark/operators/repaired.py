@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tidemark.operators.touched import BatchCounts
 
 LATE, SEAL, BACKFILL = "late", "seal", "backfill"
+# The cause of a generation's first rows: all windows as bronze gives them.
+MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
 FAILED = "failed"
 

@@ -270,6 +270,24 @@ class Table(_Model, ABC):
     checks: Annotated[tuple[Check, ...], Field(strict=False)] = Field(
         default=(), description="What each changed row has to fulfil before a run is published"
     )
+    renamed_from: dict[ColumnName, ColumnName] = Field(
+        default_factory=dict,
+        description="What keys and measures were called in the generation before, by their names; "
+        "read when the table is migrated",
+    )
+
+    @model_validator(mode="after")
+    def _renamed_columns_are_there(self) -> Self:
+        named = {*self.group_by, *self.measures}
+        if missing := sorted(set(self.renamed_from) - named):
+            raise ValueError(f"renamed_from: {missing[0]} is no key and no measure")
+        former = list(self.renamed_from.values())
+        if twice := sorted({name for name in former if former.count(name) > 1}):
+            raise ValueError(f"renamed_from: {twice[0]} cannot become two columns")
+        taken = {name for name in named if name not in self.renamed_from}
+        if both := sorted(taken & set(former)):
+            raise ValueError(f"renamed_from: {both[0]} is still a column of the table")
+        return self
 
     @property
     @abstractmethod

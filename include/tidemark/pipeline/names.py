@@ -12,8 +12,15 @@ TABLE_NAMES_IN_USE = (
 PIPELINE_NAMES_IN_USE = ("ops",)
 # A pipeline's backfill Dag has its name with this at the end.
 BACKFILL_SUFFIX = "__backfill"
-# … and its maintenance Dag with this.
+# … its maintenance Dag with this …
 MAINTENANCE_SUFFIX = "__maintenance"
+# … and its migrations' with this.
+MIGRATE_SUFFIX = "__migrate"
+_DAGS = {
+    BACKFILL_SUFFIX: "backfills",
+    MAINTENANCE_SUFFIX: "maintenance",
+    MIGRATE_SUFFIX: "migrations",
+}
 # Columns that publish adds to gold and changes.
 COLUMNS_IN_USE = (
     *("window_start", "window_end", "window_date", "rows", "status", "revision"),
@@ -72,7 +79,7 @@ def check_folder_name(name: str, what: str) -> None:
 
 
 def _check_no_dag_of_another(name: str) -> None:
-    for suffix, dags in ((BACKFILL_SUFFIX, "backfills"), (MAINTENANCE_SUFFIX, "maintenance")):
+    for suffix, dags in _DAGS.items():
         if name.endswith(suffix):
             raise ValueError(f"ends with {suffix}, as the Dags of {dags} do")
 

@@ -10,6 +10,8 @@ from tidemark.pipeline.source_files import is_uri
 
 # What the query that reads the source is called; tables' queries have the tables' names.
 INGEST = "ingest"
+# The generation of a table that nobody has migrated.
+FIRST_GENERATION = 1
 _LONGEST_NAME = 180
 
 
@@ -59,9 +61,10 @@ class Places:
             return f"{self.ingest_checkpoint}.contract.json"
         return f"{self.query_checkpoint(query, generation)}.contract.json"
 
-    def changes(self, table: str) -> str:
-        """The append-only Delta table of changed windows."""
-        return f"{self.folder}/{table}/changes"
+    def changes(self, table: str, generation: int) -> str:
+        """The append-only Delta table of changed windows; each generation has its own."""
+        name = "changes" if generation == FIRST_GENERATION else f"changes-{generation}"
+        return f"{self.folder}/{table}/{name}"
 
     def gold(self, table: str) -> str:
         """The Delta table that people read."""

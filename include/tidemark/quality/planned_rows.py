@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -33,6 +33,33 @@ class TablePublish:
     plan: PublishPlan
     changes: pa.Table
     run_id: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Gold's columns."""
+        return schema_of(self.gold)
+
+    def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """The tables `before` and `written` of `windows_to_write`."""
+        return windows_to_write(self.gold, self.changes, self.operator, self.plan, self.run_id)
+
+
+class WholePublish(Protocol):
+    """Whatever would be published into a table, as its checks see it: as `TablePublish`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def operator(self) -> Operator: ...
+
+    @property
+    def plan(self) -> PublishPlan: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]: ...
 
 
 @dataclass(frozen=True)
@@ -95,11 +122,10 @@ class PlannedRows:
 
 
 @contextmanager
-def planned_rows(asked: TablePublish) -> Iterator[PlannedRows]:
+def planned_rows(asked: WholePublish) -> Iterator[PlannedRows]:
     """The rows of one table, until the block ends."""
-    operator, plan, schema = asked.operator, asked.plan, schema_of(asked.gold)
-    with windows_to_write(asked.gold, asked.changes, operator, plan, asked.run_id) as connection:
-        rows = PlannedRows(asked.name, operator, plan, schema, connection)
+    with asked.windows() as connection:
+        rows = PlannedRows(asked.name, asked.operator, asked.plan, asked.schema, connection)
         connection.execute(
             f"CREATE TEMP VIEW {ROWS} AS SELECT {rows.columns} FROM written WHERE NOT _gone"
         )

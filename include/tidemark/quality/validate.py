@@ -20,7 +20,13 @@ from tidemark.quality.expectations import (
     ToFrame,
     judge_expectations,
 )
-from tidemark.quality.planned_rows import ROWS, PlannedRows, TablePublish, planned_rows
+from tidemark.quality.planned_rows import (
+    ROWS,
+    PlannedRows,
+    TablePublish,
+    WholePublish,
+    planned_rows,
+)
 from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.source_checks import judge_source
 from tidemark.quality.verdicts import (
@@ -93,7 +99,7 @@ def validate_result(
 
 def judge_tables(
     pipeline: str,
-    tables: Iterable[TablePublish],
+    tables: Iterable[WholePublish],
     settings: Settings,
     to_spark: ToFrame | None = None,
 ) -> Judged | ManyRows:
@@ -153,7 +159,9 @@ def _publishes(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterat
     warehouse = Warehouse.of(pipeline.name, settings)
     for name, pins in run.tables.items():
         operator = operator_of(pipeline, name)
-        found = to_publish(operator, pins, warehouse.gold(name), warehouse.changes(name))
+        found = to_publish(
+            operator, pins, warehouse.gold(name), warehouse.changes(name, pins.generation)
+        )
         if not found.plan.nothing_to_do:
             changes = found.changes()
             yield TablePublish(name, operator, found.gold, found.plan, changes, run.run_id)

@@ -40,7 +40,7 @@ def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> Non
 def _lines_of_table(run: Run, name: str, gold: GoldState, repaired: Repaired) -> list[LedgerLine]:
     operator = run.operator(name)
     query = str(run.query_checkpoint(name, gold.generation).query_id())
-    changes = run.warehouse.changes(name).existing()
+    changes = run.warehouse.changes(name, gold.generation).existing()
     emitted = emitted_by_batch(run.warehouse.gold(name).existing(), changes, gold, operator, query)
     return [
         *stream_lines(name, operator, query, repaired.batches, emitted),

@@ -10,12 +10,13 @@ from deltalake import DeltaTable
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import Support
 from tidemark.gold.plan import CHANGES
-from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.runs.generations import generations
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 # Beside `changes`, `bronze` and `ingest`: what gold's transactions call the other supports.
@@ -74,11 +75,14 @@ class FoundQuery:
 
 @dataclass(frozen=True)
 class Found:
-    """A table of a pipeline with all that its gold rests on."""
+    """A table of a pipeline with all that its gold rests on. `later` are generations above the one
+    in use: gold went back, was lost or restored, or a migration was killed."""
 
     pipeline: str
     name: str
     operator: Operator
+    generation: int
+    later: tuple[int, ...]
     gold: FoundTable
     changes: FoundTable
     bronze: FoundTable
@@ -126,13 +130,15 @@ class _Shared:
 
 def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
     gold = _table("gold", warehouse.gold(name))
-    generation = 1 if gold.table is None else gold_state(gold.table).generation
+    generation = generation_of(gold.table)
     return Found(
         pipeline=pipeline.name,
         name=name,
         operator=operator_of(pipeline, name),
+        generation=generation,
+        later=tuple(number for number in generations(warehouse, name) if number > generation),
         gold=gold,
-        changes=_table(CHANGES, warehouse.changes(name)),
+        changes=_table(CHANGES, warehouse.changes(name, generation)),
         bronze=shared.bronze,
         rejects=shared.rejects,
         ingest=shared.ingest,

@@ -28,8 +28,10 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
+from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 5
@@ -70,20 +72,35 @@ def check_losses(
     warehouse: Warehouse,
     pinned: Mapping[str, TableResult] | None = None,
     by_hand: bool = True,
+    rebuilt: str | None = None,
 ) -> None:
     """Raises TableLost, with all that was found; nothing is written either way.
 
     `pinned` are what a held run found, by table. `by_hand` False: what was changed by hand is no
-    obstacle, as to what computes again from bronze as it is.
+    obstacle, as to what computes again from bronze as it is. Nor is what was lost of the query and
+    the history of the table `rebuilt`, or gold of it that is gone.
     """
+    mended = () if rebuilt is None else _rebuilt_places(warehouse, rebuilt)
     found = [
-        loss for loss in find_losses(pipeline, warehouse, pinned) if by_hand or not loss.by_hand
+        loss
+        for loss in find_losses(pipeline, warehouse, pinned)
+        if (by_hand or not loss.by_hand) and loss.place not in mended
     ]
     if found:
         lines = [f"{pipeline.name} cannot go on, and no retry will help:"]
         lines += [f"  - {loss}" for loss in found]
         lines.append("Nothing was written: tables and checkpoints are as they were found.")
         raise TableLost("\n".join(lines))
+
+
+def _rebuilt_places(warehouse: Warehouse, table: str) -> tuple[str, ...]:
+    """The history and the checkpoint of a table, and gold where it is gone."""
+    gold = warehouse.gold(table)
+    found = gold.open()
+    generation = generation_of(found)
+    checkpoint = Checkpoint.of_query(warehouse, table, generation)
+    query = (warehouse.changes(table, generation).uri, checkpoint.uri)
+    return (*query, gold.uri) if found is None else query
 
 
 def find_losses(
@@ -132,6 +149,43 @@ def _of_table(table: Found) -> Iterator[Loss]:
     yield from _query_against_gold(table, query)
     yield from _against_offsets(table)
     yield from _gold_by_hand(table)
+    yield from _of_generations(table)
+
+
+def _of_generations(table: Found) -> Iterator[Loss]:
+    """Gold is gone, or of before a migration whose generation has run since. A migration that was
+    killed leaves one that never ran, and no loss beside a gold that is there."""
+    gold = table.gold
+    later = table.later
+    if gold.table is not None:
+        left = abandoned(gold.table)
+        later = tuple(number for number in _that_ran(table) if number > left)
+    if not later:
+        return
+    what, first = "is gone", ""
+    if gold.table is not None:
+        what, first = f"is of generation {table.generation}", f"move {gold.uri} away, and "
+    yield Loss(
+        gold.name,
+        gold.uri,
+        f"{gold.uri} {what}, and {table.name} was migrated to generation {later[-1]} "
+        f"({table.query.checkpoint.uri.rpartition('/')[0]}/{later[-1]}).",
+        "Lost at most: which windows are closed, with their status and revisions, and what was "
+        "published since the migration.",
+        "Restore it from a backup of after the migration. Where there is none, bronze still has "
+        f"the rows: {first}`tidemark migrate {table.pipeline} --rebuild {table.name}` computes "
+        "gold from them; every window has revision 0 then.",
+    )
+
+
+def _that_ran(table: Found) -> tuple[int, ...]:
+    folder = table.query.checkpoint.uri.rpartition("/")[0]
+    options = table.query.checkpoint.options
+    return tuple(
+        number
+        for number in table.later
+        if Checkpoint(f"{folder}/{number}", options).last_batch("commits") is not None
+    )
 
 
 def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
@@ -317,7 +371,9 @@ def _another_gold(table: Found) -> Loss:
 
 
 def _against_pins(table: Found, pinned: TableResult | None) -> Iterator[Loss]:
-    """What is there beside what a held run found."""
+    """What is there beside what a held run found; of another generation its pins say nothing."""
+    if pinned is not None and pinned.generation != table.generation:
+        return
     for one in table.supports if pinned else ():
         pin = pinned.rests_on.get(one.name) if pinned else None
         if pin is None or (one.id == pin.id and one.at >= pin.at):
@@ -397,8 +453,9 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
     if one.name in (CHANGES, QUERY):
         return (
             f"Restore {one.uri} as it was, or all of {table.name} (`changes`, gold and its "
-            "checkpoint) from one backup. Where there is none: bronze still has the rows, so give "
-            "the table a new name in the pipeline's file; it is then built from all of bronze."
+            "checkpoint) from one backup. Where there is none, bronze still has the rows: "
+            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from them, "
+            "and begins a new query and a new history."
         )
     return (
         f"Restore {one.uri} as it was, or all of the pipeline's folder from one backup. Where "

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from tidemark.ledger.ledger import replace_ledger
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.model import Pipeline
+from tidemark.runs.contract.recorded import seeds_of
 from tidemark.storage.delta.broken_ops import set_broken_aside
 from tidemark.storage.warehouse import Warehouse
 
@@ -23,7 +24,7 @@ def mend_ops(pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], obje
         places = {name: getattr(warehouse, name) for name in names}
         aside = set_broken_aside(places, say, datetime.now(UTC))
         if "ledger" in aside and warehouse.bronze.open() is not None:
-            lines = rebuilt_lines(Ledgered(pipeline, warehouse))
+            lines = rebuilt_lines(Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse)))
             replace_ledger(warehouse.ledger, pipeline.name, lines)
             say(
                 f"{len(lines)} lines of the ledger of {pipeline.name} were built anew; of other "

@@ -24,14 +24,14 @@ class Before:
 
 def state_before(run: Run, table: str, gold: GoldState) -> Before:
     """The state of one table now."""
-    changes = run.warehouse.changes(table).existing().version()
+    changes = run.warehouse.changes(table, gold.generation).existing().version()
     return Before(table, gold, changes, run.watermark_ms(table, gold.generation))
 
 
 def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> TableResult:
     """The pins of one table, after its query has ended and its windows are repaired."""
     gold = before.gold
-    changes = run.warehouse.changes(before.table).existing()
+    changes = run.warehouse.changes(before.table, gold.generation).existing()
     watermark = run.watermark_ms(before.table, gold.generation)
     closed = run.closed_ms(before.table, gold.generation)
     return TableResult(

@@ -98,7 +98,8 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
     batches, operator = unpublished_batches(run, name, gold), run.operator(name)
-    place, changes = run.warehouse.bronze, run.warehouse.changes(name).existing()
+    place = run.warehouse.bronze
+    changes = run.warehouse.changes(name, gold.generation).existing()
     left_out = LeftOut.of(operator, place, place.existing(), changes, gold.generation)
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
     if due := left_out.due(batches, frozen, gold.close_ms, closed_to).num_rows:

@@ -38,5 +38,7 @@ def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
     A held run may have been published since a batch: that moved gold's frontier.
     """
     query = str(run.query_checkpoint(name, gold.generation).query_id())
-    noted = close_frontiers(run.warehouse.changes(name).existing(), query, gold.changes)
+    noted = close_frontiers(
+        run.warehouse.changes(name, gold.generation).existing(), query, gold.changes
+    )
     return lambda batch, _: gold.close_ms if batch is None else noted.get(batch, gold.close_ms)

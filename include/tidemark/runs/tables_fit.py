@@ -11,6 +11,7 @@ from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.generation import generation_in_use
 
 
 def why_tables_do_not_fit(run: Run) -> str | None:
@@ -39,7 +40,7 @@ def _specs(run: Run, kept: dict[str, Any]) -> Iterator[tuple[TablePlace, TableSp
         yield place, TableSpec(json.dumps(schema), may_add=None)
     for name in run.pipeline.tables:
         yield (
-            tables.changes(name),
+            tables.changes(name, generation_in_use(tables, name)),
             TableSpec(json.dumps(kept["changes"][name]), may_add=ADDED_TO_CHANGES),
         )
         yield tables.gold(name), TableSpec(json.dumps(kept["gold"][name]))

@@ -42,9 +42,9 @@ class Warehouse:
         """Rejected rows, with the reason."""
         return self.table_at(self.places.rejects)
 
-    def changes(self, table: str) -> TablePlace:
-        """The append-only history of a table's windows."""
-        return self.table_at(self.places.changes(table))
+    def changes(self, table: str, generation: int) -> TablePlace:
+        """The append-only history of a table's windows in a generation."""
+        return self.table_at(self.places.changes(table, generation))
 
     def gold(self, table: str) -> TablePlace:
         """What people read of a table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,15 +25,22 @@ def with_event_time(bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     return bronze.withColumn("_event_time", F.col(f"`{pipeline.source.event_time.column}`"))
 
 
-def input_stream(spark: SparkSession, place: TablePlace, pipeline: Pipeline) -> DataFrame:
+def input_stream(
+    spark: SparkSession, place: TablePlace, pipeline: Pipeline, since: datetime | None = None
+) -> DataFrame:
     """An input as a stream, with its watermark. All that is new is one batch: a batch of whole
     versions is what late rows are counted by, and files cut into several could come out of order.
+
+    Without the rows of an earlier event time than `since`; files of earlier dates are not opened.
     """
     reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _NO_LIMIT)
     # Retention drops whole partitions, which the stream has long read.
     rows = reader.option("skipChangeCommits", "true").load(spark_uri(place.uri))
-    delay = duration_text(pipeline.watermark.delay)
-    return with_event_time(rows, pipeline).withWatermark("_event_time", delay)
+    rows = with_event_time(rows, pipeline)
+    if since is not None:
+        rows = rows.where(F.col("_event_date") >= F.lit(since.date()))
+        rows = rows.where(F.col("_event_time") >= F.lit(since))
+    return rows.withWatermark("_event_time", duration_text(pipeline.watermark.delay))
 
 
 def input_at(spark: SparkSession, place: TablePlace, pipeline: Pipeline, version: int) -> DataFrame:

@@ -57,7 +57,7 @@ def planned_columns(spark: SparkSession, run: Run) -> PlannedColumns:
             StructType.fromJson(kept["bronze"]),
             {name: StructType.fromJson(columns) for name, columns in kept["aggregated"].items()},
         )
-    columns = _plan(spark, run.pipeline)
+    columns = plan_columns(spark, run.pipeline)
     _keep(place, columns, run.pipeline, options)
     return columns
 
@@ -69,8 +69,8 @@ def plan_bronze(spark: SparkSession, pipeline: Pipeline) -> StructType:
     return bronze_schema(pipeline, derived(rows, pipeline.source).schema, origin)
 
 
-def _plan(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
-    """PipelineInvalid where no table can keep a column, or a pattern is none."""
+def plan_columns(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
+    """Plan them; PipelineInvalid where no table can keep a column, or a pattern is none."""
     check_patterns(spark, pipeline)
     bronze = plan_bronze(spark, pipeline)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)

@@ -18,7 +18,7 @@ _OF_BATCH = [
 ]
 
 _FAILURE = "Why a measure cannot be computed; the window is not in gold then"
-_CAUSES = "What changed the window: stream, late, seal, backfill or failed"
+_CAUSES = "What changed the window: stream, late, seal, backfill, migration or failed"
 
 
 def origin_schema(origin: Origin) -> T.StructType:

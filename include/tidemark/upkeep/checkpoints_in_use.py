@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -34,7 +34,8 @@ def checkpoints_in_use(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[InU
     for name in pipeline.tables:
         gold = warehouse.gold(name).open()
         if gold is None:
-            yield InUse(name, 1, Checkpoint.of_query(warehouse, name, 1))
+            place = Checkpoint.of_query(warehouse, name, FIRST_GENERATION)
+            yield InUse(name, FIRST_GENERATION, place)
         else:
             state = gold_state(gold)
             place = Checkpoint.of_query(warehouse, name, state.generation)

@@ -29,7 +29,12 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
-from tidemark.runs.contract.contract import AcceptedChange, Contract, write_contract
+from tidemark.runs.contract.contract import (
+    AcceptedChange,
+    Contract,
+    contract_of,
+    write_contract,
+)
 from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
 from tidemark.runs.contract.left import left_begun, never_committed
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
@@ -76,7 +81,7 @@ def compare_contracts(pipeline: Pipeline, settings: Settings) -> Comparison:
         changes = (
             () if query.recorded is None else contract_differences(query.recorded, query.asked)
         )
-        if changes and not query.planned:
+        if changes and not (query.planned or query.migrated):
             queries.append(replace(query, recorded=None))
             continue
         queries.append(query)
@@ -108,7 +113,7 @@ def admit(pipeline: Pipeline, settings: Settings) -> Admitted:
     if compared.refused:
         raise PipelineChanged(contract_refusal(pipeline, settings, compared.refused))
     if compared.unfinished:
-        return _finishing(pipeline, compared)
+        return _finishing(pipeline, settings, compared)
     to_record = tuple(query for query in compared.queries if not _is_recorded(query))
     return Admitted(pipeline, to_record, tuple(str(found) for found in compared.differences))
 
@@ -122,7 +127,11 @@ def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
         contract = query.asked
         if query.recorded is not None:
             # Settings stay what they were with the first batch, whatever is asked for now.
-            kept = {"settings": query.recorded.settings, "taken": _taken(query.recorded, contract)}
+            kept = {
+                "settings": query.recorded.settings,
+                "taken": _taken(query.recorded, contract),
+                "seed": query.recorded.seed,
+            }
             contract = contract.model_copy(update=kept)
         if query.name != INGEST:
             gold = warehouse.gold(query.name).existing()
@@ -169,9 +178,8 @@ def contract_refusal(
         rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
         lines.append(
             f"A new generation of {', '.join(anew)} would read {rows:,} rows of bronze again; "
-            "this version cannot start one. Put the old content back, or give the table a new "
-            f"name: it then begins with those {rows:,} rows, and the table of before stays as it "
-            "is, and is updated no more."
+            f"`tidemark migrate {pipeline.name} --dry-run` says what becomes of the windows, and "
+            "without --dry-run does it. Or put the old content back."
         )
     if any(found.verdict is ChangeVerdict.NOT_ALLOWED for found in refused):
         lines.append(
@@ -205,20 +213,22 @@ def _is_recorded(query: RecordedQuery) -> bool:
     return query.recorded.is_of(query.asked.pipeline)
 
 
-def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
+def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> Admitted:
     """A run of the content that planned the batches left; all of it, because what a run writes
-    in one query the next one reads."""
+    in one query the next one reads. So every other query has to be able to run by it: not a table
+    that was migrated since."""
     ingest = next(query for query in compared.queries if query.name == INGEST)
     left = [f"{query.name} {query.checkpoint.restart_case()}" for query in compared.unfinished]
     recorded = compared.unfinished[0].recorded
     others = [query.recorded for query in (*compared.unfinished, ingest)]
-    if recorded is None or not all(one and one.is_of(recorded.pipeline) for one in others):
+    planned_alike = recorded and all(one and one.is_of(recorded.pipeline) for one in others)
+    if recorded is None or not planned_alike or _refusing(compared, recorded.pipeline, settings):
         raise PipelineChanged(
             f"The pipeline {pipeline.name} changed while batches were left uncommitted "
-            f"({', '.join(left)}), and these were planned by another content of its file than the "
-            f"ingest runs by now. Nothing was written. Run it once with "
+            f"({', '.join(left)}), and these were planned by another content of its file than its "
+            f"other queries run by now. Nothing was written. Run it once with "
             f"{compared.unfinished[0].name} as it was when the batch was planned (it stands in "
-            f"{compared.unfinished[0].place}); then the change can be made."
+            f"{compared.unfinished[0].place}), and all else as it is; then the change can be made."
         )
     messages = (
         f"this run finishes what an earlier one began ({', '.join(left)}) with the pipeline as it "
@@ -227,6 +237,21 @@ def _finishing(pipeline: Pipeline, compared: Comparison) -> Admitted:
     )
     # What is published is judged by the checks of today.
     return Admitted(recorded.pipeline.with_checks_of(pipeline), messages=messages)
+
+
+def _refusing(compared: Comparison, former: Pipeline, settings: Settings) -> list[str]:
+    """The queries that cannot run by the content of before."""
+    return [
+        query.name
+        for query in compared.queries
+        if query.recorded is not None
+        and any(
+            found.refused
+            for found in contract_differences(
+                query.recorded, contract_of(former, query.name, settings)
+            )
+        )
+    ]
 
 
 def _rows(bronze: TablePlace) -> int:

@@ -71,13 +71,19 @@ class AcceptedChange(_Frozen):
         return (self.what, self.before, self.after) == (found.what, found.before, found.after)
 
 
+class Seed(_Frozen):
+    """What a generation began from: all its rows were computed from version `bronze` of bronze."""
+
+    bronze: int
+
+
 class Contract(_Frozen):
     """One query's contract: of the ingest, or of the table whose name `query` is.
 
     `keys` and `measures` stand in the order in which the state holds them; the ingest has none.
     `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`,
     without its checks. `accepted` are changes that the next run may take, `taken` those that runs
-    took.
+    took. `seed` is None for a first generation, whose query read all of bronze.
     """
 
     version: Literal[1] = 1
@@ -88,6 +94,7 @@ class Contract(_Frozen):
     pipeline: Pipeline
     accepted: tuple[AcceptedChange, ...] = ()
     taken: tuple[AcceptedChange, ...] = ()
+    seed: Seed | None = None
 
     def with_types(self, types: dict[str, str]) -> Contract:
         """The same with the types of the table's columns, by name."""

@@ -27,8 +27,8 @@ def left_begun(query: RecordedQuery, warehouse: Warehouse) -> bool:
 
 
 def never_committed(query: RecordedQuery, warehouse: Warehouse) -> bool:
-    """Has a table's query planned its first batch, and has nothing come of it?"""
-    if query.name == INGEST or _left(query) != 0:
+    """Has a table's query planned its first batch, and does the table hold nothing yet?"""
+    if query.name == INGEST or query.migrated or _left(query) != 0:
         return False
     return query.checkpoint.last_batch("commits") is None and not left_begun(query, warehouse)
 
@@ -43,4 +43,4 @@ def _left(query: RecordedQuery) -> int | None:
 def _tables(query: RecordedQuery, warehouse: Warehouse) -> tuple[TablePlace, ...]:
     if query.name == INGEST:
         return warehouse.bronze, warehouse.rejects
-    return (warehouse.changes(query.name),)
+    return (warehouse.changes(query.name, query.generation),)

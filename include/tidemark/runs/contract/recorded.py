@@ -10,9 +10,8 @@ from datetime import timedelta
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import (
     Contract,
@@ -22,6 +21,7 @@ from tidemark.runs.contract.contract import (
     read_contract,
 )
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.generation import generation_in_use, generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _BEFORE_KEYS, _AFTER_MEASURES = "window_end", "rows"
@@ -39,12 +39,18 @@ class RecordedQuery:
     asked: Contract
     recorded: Contract | None
     adopted: bool = False
+    generation: int = FIRST_GENERATION
 
     @property
     def planned(self) -> bool:
         """Was a batch ever planned here? What was recorded before that binds nobody."""
         logs = ("offsets", "commits")
         return any(self.checkpoint.last_batch(log) is not None for log in logs)
+
+    @property
+    def migrated(self) -> bool:
+        """Does its table hold rows of its generation before the first batch?"""
+        return self.recorded is not None and self.recorded.seed is not None
 
 
 def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[RecordedQuery, ...]:
@@ -53,24 +59,43 @@ def queries_of(pipeline: Pipeline, settings: Settings) -> tuple[RecordedQuery, .
     places, options = warehouse.places, warehouse.options
     ingest = Checkpoint(places.ingest_checkpoint, options)
     asked = contract_of(pipeline, INGEST, settings)
-    found = [_found(RecordedQuery(INGEST, ingest, places.contract(INGEST, 1), asked, None), None)]
+    found = [
+        _found(
+            RecordedQuery(INGEST, ingest, places.contract(INGEST, FIRST_GENERATION), asked, None),
+            None,
+        )
+    ]
     for table in pipeline.tables:
         gold = warehouse.gold(table).open()
-        generation = 1 if gold is None else gold_state(gold).generation
+        generation = generation_of(gold)
         checkpoint = Checkpoint(places.query_checkpoint(table, generation), options)
         asked = contract_of(pipeline, table, settings)
         place = places.contract(table, generation)
-        found.append(_found(RecordedQuery(table, checkpoint, place, asked, None), gold))
+        query = RecordedQuery(table, checkpoint, place, asked, None, generation=generation)
+        found.append(_found(query, gold))
     return tuple(found)
 
 
 def with_recorded_keep(pipeline: Pipeline, warehouse: Warehouse) -> Pipeline:
     """The pipeline with the `keep` that its ingest last ran by; its own where none is recorded."""
-    place = warehouse.places.contract(INGEST, 1)
+    place = warehouse.places.contract(INGEST, FIRST_GENERATION)
     recorded = read_contract(place, warehouse.options)
     if recorded is None:
         return pipeline
     return pipeline.model_copy(update={"keep": recorded.pipeline.keep})
+
+
+def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
+    """Of each table in a later generation, the version of bronze that it was computed from."""
+    seeds = {table: seed_of(table, warehouse) for table in pipeline.tables}
+    return {table: seed for table, seed in seeds.items() if seed is not None}
+
+
+def seed_of(table: str, warehouse: Warehouse) -> int | None:
+    """The same of one table; None where it is in its first generation."""
+    place = warehouse.places.contract(table, generation_in_use(warehouse, table))
+    recorded = read_contract(place, warehouse.options)
+    return recorded.seed.bronze if recorded is not None and recorded.seed is not None else None
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:

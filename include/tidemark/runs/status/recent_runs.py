@@ -10,11 +10,14 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tidemark import errors
-from tidemark.operators.repaired import BACKFILL
+from tidemark.operators.repaired import BACKFILL, MIGRATION
+from tidemark.runs.generations import ROLLBACK
 from tidemark.runs.recorded_runs import HELD, INTERRUPTED
 from tidemark.storage.delta.ops import newest_rows
 
 # A run that is held, published and tried again has a row for each.
+# What starts no run of the stream.
+_OTHERS = (BACKFILL, MIGRATION, ROLLBACK)
 _ROWS_OF_A_RUN = 3
 
 
@@ -93,15 +96,15 @@ def recent_runs(runs: DeltaTable | None, pipeline: str, number: int) -> tuple[Re
     """The last runs of a pipeline's stream, newest first; at most `number`. None is a table not yet
     made.
 
-    Backfills are none of them: what one left stands in `changes`, and where it failed the stream
-    is as well as before.
+    Backfills, migrations and rollbacks are none of them: where one failed, the stream is as well
+    as before.
     """
     if runs is None:
         return ()
     asked = number
     while True:
         found = _newest(runs, pipeline, asked)
-        of_stream = [row for row in found if row["trigger"] != BACKFILL]
+        of_stream = [row for row in found if row["trigger"] not in _OTHERS]
         if len(of_stream) >= number or len(found) < asked:
             return tuple(_run(row) for row in of_stream[:number])
         asked *= 4

@@ -17,6 +17,7 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.storage.delta.commits import rows_appended
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -50,7 +51,7 @@ def table_status(
     """The status of one table. No row of bronze is read, and of gold only the dates that can hold
     an open window."""
     gold = warehouse.gold(name).open()
-    changes = warehouse.changes(name).open()
+    changes = warehouse.changes(name, generation_of(gold)).open()
     if gold is None or changes is None:
         return TableStatus(name)
     state = gold_state(gold)

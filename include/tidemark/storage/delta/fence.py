@@ -15,6 +15,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 
 PROPERTY = "tidemark.lease"
@@ -40,7 +41,10 @@ def pipeline_tables(pipeline: Pipeline, warehouse: Warehouse) -> tuple[TablePlac
     of_tables = (
         place
         for table in pipeline.tables
-        for place in (warehouse.changes(table), warehouse.gold(table))
+        for place in (
+            warehouse.changes(table, generation_in_use(warehouse, table)),
+            warehouse.gold(table),
+        )
     )
     return (warehouse.bronze, warehouse.rejects, *of_tables)
 

@@ -103,7 +103,7 @@ def plan_backfill(
     state = gold_state(gold)
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
     windows = backfill_range(run.operator(name), start, end, state.close_ms, frozen)
-    changes = run.warehouse.changes(name).existing()
+    changes = run.warehouse.changes(name, state.generation).existing()
     pending = pending_changes(changes, state.changes)
     check_pending(pending, name)
     check_pipeline_columns(spark, run, name)
@@ -145,7 +145,8 @@ def _failing_that_went(
 ) -> pa.Table:
     """Windows of the range that failed and of which bronze has no row any more, with `rows` 0: they
     stand in gold no more than by bronze, but `changes` still says that they fail."""
-    gold, changes = run.warehouse.gold(name).existing(), run.warehouse.changes(name).existing()
+    gold = run.warehouse.gold(name).existing()
+    changes = run.warehouse.changes(name, state.generation).existing()
     operator, held = run.operator(name), run.warehouse.bronze.at_version(bronze.version)
     rows = failing_windows(gold, changes, operator, state.generation)
     start = pc.field("window_start")
@@ -175,7 +176,7 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) 
     """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
     run, name = plan.run, plan.table_name
     changes, gold, ledger = (
-        run.warehouse.changes(name),
+        run.warehouse.changes(name, plan.state.generation),
         run.warehouse.gold(name),
         run.warehouse.ledger,
     )
@@ -270,5 +271,6 @@ def _rests_on(plan: Backfill, changes: int) -> dict[str, Support]:
     """Where gold says what it rests on, `changes` moves on in that too."""
     if not plan.state.identified:
         return {}
-    table = plan.run.warehouse.changes(plan.table_name).existing()
+    place = plan.run.warehouse.changes(plan.table_name, plan.state.generation)
+    table = place.existing()
     return {CHANGES: Support(id=str(table.metadata().id), at=changes)}

@@ -71,7 +71,7 @@ def _publish(plan: Backfill) -> TablePublish:
     run, name = plan.run, plan.table_name
     # A dry run holds no lease: a run may have published since the windows were compared.
     gold = run.warehouse.gold(name).at_version(plan.state.version)
-    changes = run.warehouse.changes(name).existing()
+    changes = run.warehouse.changes(name, plan.state.generation).existing()
     schema, next_version = schema_of(changes), changes.version() + 1
     differing = rows_of_changes(
         schema, plan.differing, BACKFILL, plan.state.generation, run.run_id

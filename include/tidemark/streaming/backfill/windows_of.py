@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.published_bronze import PublishedBronze
-from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
@@ -17,6 +16,7 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.run import Run
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
+from tidemark.storage.generation import generation_in_use
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, input_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
@@ -33,7 +33,7 @@ def windows_by_bronze(
     Those that failed so far, and would fail the query, are computed one by one.
     """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
-    inputs = {BRONZE: _with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
+    inputs = {BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
     aside = _failed_before(run, name)
     computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
     starts = pc.field("window_start")
@@ -44,8 +44,9 @@ def windows_by_bronze(
 
 
 def _failed_before(run: Run, name: str) -> pa.Table:
-    gold, changes = run.warehouse.gold(name).existing(), run.warehouse.changes(name).existing()
-    return failing_when_computed(changes, run.operator(name), gold_state(gold).generation)
+    generation = generation_in_use(run.warehouse, name)
+    changes = run.warehouse.changes(name, generation).existing()
+    return failing_when_computed(changes, run.operator(name), generation)
 
 
 def _apart(
@@ -78,15 +79,16 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
     rows = with_event_time(bronze, run.pipeline)
     aggregated = streamed_operator(run.operator(name)).columns({BRONZE: rows})
+    changes = run.warehouse.changes(name, generation_in_use(run.warehouse, name))
     for place, schema in (
         (run.warehouse.gold(name), gold_schema(aggregated, {})),
-        (run.warehouse.changes(name), changes_schema(aggregated)),
+        (changes, changes_schema(aggregated)),
     ):
         spec = TableSpec(schema.json(), may_add=ADDED_TO_CHANGES)
         check_columns(place, place.existing(), spec)
 
 
-def _with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
+def with_all_columns(spark: SparkSession, bronze: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Columns that bronze gets with the next run only are null, as they will be then."""
     for field in plan_bronze(spark, pipeline).fields:
         if field.name not in bronze.columns:

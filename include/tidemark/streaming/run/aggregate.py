@@ -12,6 +12,7 @@ out, but the batch still runs, because its tasks write the state that the next b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -40,7 +41,9 @@ from tidemark.streaming.run.queries import Running, start_query
 class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
-    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none.
+    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
+    of an earlier event time than `since` is read; None: any. `seed` is the version of bronze that
+    a later generation was computed from, before its first batch; None for the first generation.
     """
 
     pipeline: Pipeline
@@ -51,6 +54,8 @@ class Aggregate:
     generation: int
     run_id: str
     close_ms: int
+    since: datetime | None = None
+    seed: int | None = None
 
     @property
     def operator(self) -> Operator:
@@ -68,7 +73,7 @@ class Aggregate:
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
-    inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline)}
+    inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline, plan.since)}
     writer = streamed_operator(plan.operator, plan.aside).plan(inputs).writeStream
     writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tidemark.gold.plan import GENERATION, GoldState
+from tidemark.gold.plan import GoldState
 from tidemark.gold.state import gold_state
+from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.run import GoldStates, Run
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
+from tidemark.storage.generation import GENERATION
 from tidemark.streaming.planned_columns import planned_columns
 from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
-
-_FIRST_GENERATION = 1
 
 
 def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
@@ -50,11 +50,12 @@ def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
             gold_schema(aggregated, comments).json(),
             ("window_date",),
             table.description,
-            transactions={GENERATION: _FIRST_GENERATION},
+            transactions={GENERATION: FIRST_GENERATION},
         ),
     )
+    state = gold_state(gold)
     ensure_table(
-        run.warehouse.changes(name),
+        run.warehouse.changes(name, state.generation),
         TableSpec(
             changes_schema(aggregated).json(),
             description=f"History of the windows of {run.pipeline.name}.{name}",
@@ -63,4 +64,4 @@ def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
             may_add=ADDED_TO_CHANGES,
         ),
     )
-    return gold_state(gold)
+    return state

@@ -70,8 +70,8 @@ class Repair:
 
     def left_out(self) -> LeftOut:
         """What the stream leaves out by now."""
-        changes = self.tables.changes(self.table_name).existing()
         bronze, generation = self.bronze(), self.gold.generation
+        changes = self.tables.changes(self.table_name, generation).existing()
         return LeftOut.of(self.operator, self.tables.bronze, bronze, changes, generation)
 
 
@@ -135,7 +135,8 @@ def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
 def _append_differing(
     plan: Repair, windows: pa.Table, covered: Covered | None, cause: str, rows_in_bronze: int
 ) -> Recomputed:
-    changes, gold = plan.tables.changes(plan.table_name), plan.tables.gold(plan.table_name)
+    changes = plan.tables.changes(plan.table_name, plan.gold.generation)
+    gold = plan.tables.gold(plan.table_name)
     differing = differing_rows(
         gold.existing(), changes.existing(), plan.gold, plan.operator, windows, covered
     )

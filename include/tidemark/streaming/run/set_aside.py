@@ -35,7 +35,7 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
 
     Called when the query has failed with ExpressionFailed. Raises that where too many fail.
     """
-    batch = _failed_batch(plan.checkpoint)
+    batch = _failed_batch(plan.checkpoint, plan.seed)
     if batch is None:
         return 0
     operator, changes = plan.operator, plan.changes.existing()
@@ -56,15 +56,18 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
     return len(failed)
 
 
-def _failed_batch(checkpoint: Checkpoint) -> BatchRead | None:
+def _failed_batch(checkpoint: Checkpoint, seed: int | None) -> BatchRead | None:
     """The batch that is planned and not committed; None where there is none or it reads nothing.
 
-    None for the first one too: nothing rests on the measures yet, so a corrected file is taken by
-    the next run, which is better than windows that are set aside.
+    None for the very first one too: nothing rests on the measures yet, so a corrected file is taken
+    by the next run, which is better than windows that are set aside. That of a later generation
+    reads anew what was computed then, by which it is known what of that fails.
     """
     batch = checkpoint.last_batch("offsets")
-    if not batch or batch == checkpoint.last_batch("commits"):
+    if batch is None or batch == checkpoint.last_batch("commits"):
         return None
-    first = checkpoint.delta_version(batch - 1)
+    if batch == 0 and seed is None:
+        return None
+    first = checkpoint.delta_version(batch - 1) if batch else (seed or 0) + 1
     last = checkpoint.delta_version(batch) - 1
     return BatchRead(batch, first, last, 0) if first <= last else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pyspark.sql import SparkSession
 
 from tidemark.errors import (
@@ -13,9 +15,12 @@ from tidemark.errors import (
 from tidemark.gold.failing import failing_of_run
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
+from tidemark.operators.operator import Equation
 from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
 from tidemark.runs.contract.check import Admitted, record_contracts
+from tidemark.runs.contract.recorded import seed_of
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
@@ -142,16 +147,39 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         pipeline=run.pipeline,
         table_name=table,
         bronze=run.warehouse.bronze,
-        changes=run.warehouse.changes(table),
+        changes=run.warehouse.changes(table, gold.generation),
         checkpoint=run.query_checkpoint(table, gold.generation),
         generation=gold.generation,
         run_id=run.run_id,
         close_ms=gold.close_ms,
+        since=_since(run, table, gold),
+        seed=_seed(run, table, gold),
     )
 
 
+def _since(run: Run, table: str, gold: GoldState) -> datetime | None:
+    """The earliest event time that the query has to read; None: any.
+
+    The first batch of a later generation reads all of bronze again, and only rows that can touch
+    an open window matter: gold has the others' windows. What comes later and is older is late.
+    Complete mode emits all that it holds, so it has to hold all.
+    """
+    operator, checkpoint = run.operator(table), run.query_checkpoint(table, gold.generation)
+    is_first = checkpoint.last_batch("commits") is None
+    if gold.generation == FIRST_GENERATION or not is_first or operator.equation is Equation.ALL:
+        return None
+    return operator.first_open_start(gold.close_ms)
+
+
+def _seed(run: Run, table: str, gold: GoldState) -> int | None:
+    """None for a first generation."""
+    if gold.generation == FIRST_GENERATION:
+        return None
+    return seed_of(table, run.warehouse)
+
+
 def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:
-    changes = run.warehouse.changes(name).existing()
+    changes = run.warehouse.changes(name, gold.generation).existing()
     found = failing_of_run(changes, run.operator(name), gold.generation, run.run_id)
     if found.windows:
         progress.say(f"{name}: {found.windows:,} windows fail, and gold has no row of them:")

@@ -20,9 +20,11 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
+from tidemark.storage.generation import generation_in_use
 from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
+from tidemark.upkeep.maintenance.former_generations import plan_generations
 from tidemark.upkeep.maintenance.old_rows import Ageing, ageing_tables, old_rows
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
@@ -81,6 +83,8 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
             yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
         yield from _plan_ops(pipeline, ageing, settings, now)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    yield from plan_generations(pipeline, warehouse, keep.retention, now)
     yield plan_results(results.uri, results.files(), keep.result_retention, now)
 
 
@@ -89,7 +93,7 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
     yield MaintainedTable("rejects", tables.rejects)
     for name in pipeline.tables:
-        changes = tables.changes(name)
+        changes = tables.changes(name, generation_in_use(tables, name))
         yield MaintainedTable(f"{name}/changes", changes, reading[changes.uri])
         yield MaintainedTable(f"{name}/gold", tables.gold(name))
 

@@ -17,6 +17,7 @@ class Work(StrEnum):
     LOG = "log"
     OLD_ROWS = "old rows"
     RESULT_FILES = "result files"
+    FORMER_CHECKPOINTS = "former checkpoints"
 
 
 @dataclass(frozen=True)

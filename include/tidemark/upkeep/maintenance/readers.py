@@ -12,6 +12,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 
@@ -42,7 +43,8 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableR
     of_bronze = (reader for one in in_use for reader in _of_bronze(one, warehouse.bronze))
     found[warehouse.bronze.uri] = tuple(of_bronze)
     for name in pipeline.tables:
-        found[warehouse.changes(name).uri] = tuple(_of_changes(warehouse, name))
+        changes = warehouse.changes(name, generation_in_use(warehouse, name))
+        found[changes.uri] = tuple(_of_changes(warehouse, name, changes))
     return found
 
 
@@ -50,7 +52,8 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
     checkpoint = one.place
     if checkpoint.query_id() is not None:
         last = checkpoint.last_batch("commits")
-        first = 0 if last is None else checkpoint.delta_version(last)
+        # The first batch reads the files that are there, not the commits of before.
+        first = one.published + 1 if last is None else checkpoint.delta_version(last)
         waiting, advice = _waiting(bronze, first), "Run the pipeline, to its end."
         yield TableReader(f"the query of {one.table}", first, waiting, advice)
         # A repair looks for late rows in all that gold does not stand for. In append mode that may
@@ -60,11 +63,11 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
         yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
 
 
-def _of_changes(warehouse: Warehouse, name: str) -> Iterator[TableReader]:
+def _of_changes(warehouse: Warehouse, name: str, changes: TablePlace) -> Iterator[TableReader]:
     gold = warehouse.gold(name).open()
     if gold is not None:
         first = gold_state(gold).changes + 1
-        waiting = _waiting(warehouse.changes(name), first)
+        waiting = _waiting(changes, first)
         advice = "Publish the run that is held, or run the pipeline: its publish takes them along."
         yield TableReader(f"the publish of {name}", first, waiting, advice)
 

@@ -1,0 +1,110 @@
+"""`tidemark migrate`: a table's next generation, by a job of Spark's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.exit_codes import failure_exit_code
+from tidemark.cli.job import run_job
+from tidemark.cli.options import Master, PipelineName, SettingsFile
+from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings, load_settings
+
+_JOB = "tidemark.streaming.jobs.migrate"
+
+
+def migrate(
+    pipeline: PipelineName,
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The table. Default: each that the file changes."),
+    ] = None,
+    settings: SettingsFile = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Compute and compare; write nothing.")
+    ] = False,
+    rebuild: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="Begin a generation of a table that has not changed."),
+    ] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Publish in spite of checks that fail.")
+    ] = False,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; kept in ops/quality.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who accepts. Default: this user.")
+    ] = None,
+    rollback: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="Go back to the generation before, as it was."),
+    ] = None,
+    master: Master = "local[*]",
+) -> None:
+    """Take a changed pipeline file: each table that it changes begins a generation, from bronze.
+
+    All windows are computed again, and take the place of gold's in one commit; runs go on from
+    there. Exits with 0 when all went well, 1 when something must be mended first, 75 when running
+    again can help: gold is then as it was.
+    """
+    from tidemark.runs.migration.change import changed_tables
+    from tidemark.runs.migration.result import MigrationResult
+
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    check_master(loaded, master, "--master")
+    if accept != bool(reason):
+        raise typer.BadParameter("--accept and --reason go together")
+    if rollback is not None:
+        _roll_back(found, loaded, rollback, dry_run)
+        return
+    tables = [one for one in (rebuild, table) if one] or list(changed_tables(found, loaded))
+    if unknown := [name for name in tables if name not in found.tables]:
+        raise typer.BadParameter(f"{unknown[0]} is no table of {found.name}")
+    if not tables:
+        print(f"{found.name}: nothing to migrate: no table's query has changed")
+    for name in tables:
+        run_id = manual_run_id(datetime.now(UTC))
+        uri = f"{Places(loaded.root, found.name).result(run_id)}"
+        arguments = ["--pipeline", pipeline, "--table", name, "--run-id", run_id, "--result", uri]
+        arguments += ["--settings", str(settings)] if settings else []
+        arguments += ["--dry-run"] * dry_run + ["--rebuild"] * (name == rebuild)
+        if accept and reason:
+            arguments += ["--accept", "--reason", reason, *(["--by", by] if by else [])]
+        outcome = run_job(MigrationResult, _JOB, uri, loaded, master, arguments)
+        if outcome.error:
+            raise typer.Exit(failure_exit_code(outcome.error))
+
+
+def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool) -> None:
+    """No Spark: gold's files of before are still there."""
+    from tidemark.runs.generations import ROLLBACK
+    from tidemark.runs.migration.rollback import plan_rollback, record_rollback, roll_back
+    from tidemark.storage.lease.pipeline_lease import pipeline_lease
+    from tidemark.storage.warehouse import Warehouse
+
+    if table not in pipeline.tables:
+        raise typer.BadParameter(f"{table} is no table of {pipeline.name}")
+    warehouse = Warehouse.of(pipeline.name, settings)
+    if dry_run:
+        print("\n".join(plan_rollback(pipeline, warehouse, table).lines()))
+        print("dry run: nothing was written")
+        return
+    started = datetime.now(UTC)
+    run_id = manual_run_id(started)
+    with pipeline_lease(pipeline, settings, run_id, ROLLBACK) as lease:
+        fenced = warehouse.fenced(lease.check)
+        plan = plan_rollback(pipeline, fenced, table)
+        version = roll_back(plan, fenced, run_id, started)
+        record_rollback(plan, fenced, run_id, started, datetime.now(UTC))
+    print("\n".join(plan.lines()))
+    print(f"gold is at version {version}. The next run wants the file as it was before:")
+    print(f"  {warehouse.places.contract(table, plan.before.generation)}")

@@ -1,0 +1,182 @@
+"""The way back: gold as it was before its generation, whose former one goes on.
+
+The life of a rollback, under the pipeline's lease: one commit of gold that brings back columns,
+rows and the transactions of the version before the migration. Killed before it, nothing has
+changed; after it, the former generation is in use, and the next run of its query reads what came
+since. Late rows among it are repaired by that run, as those of any run are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import unquote
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
+from tidemark.errors import MigrationRefused, StorageUnavailable
+from tidemark.gold.plan import CHANGES, CLOSE, GoldState
+from tidemark.gold.state import gold_state
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.repaired import MIGRATION
+from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.model import Pipeline
+from tidemark.runs.generations import ABANDONED, ROLLBACK
+from tidemark.runs.recorded_runs import try_to_record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.notes import PublishedNote, as_metadata, note_of
+from tidemark.storage.files import stat_files
+from tidemark.storage.generation import GENERATION
+from tidemark.storage.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Gold as it is, and as it was at the version before its generation began."""
+
+    pipeline: str
+    table: str
+    gold: DeltaTable
+    now: GoldState
+    before: GoldState
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        """What gold says of itself from then on: lowered, as nothing else lowers them."""
+        before = self.before
+        return {
+            CHANGES: before.changes,
+            **before.inputs,
+            CLOSE: before.close_ms,
+            GENERATION: before.generation,
+            ABANDONED: self.now.generation,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """What it comes to, for people."""
+        yield (
+            f"{self.table}: from generation {self.now.generation} back to "
+            f"{self.before.generation}, gold as it was at its version {self.before.version}"
+        )
+        yield (
+            f"  closed up to {instant_text(self.before.close_ms)} instead of "
+            f"{instant_text(self.now.close_ms)}; the next run reads bronze from version "
+            f"{self.before.bronze + 1} on"
+        )
+
+
+def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollback:
+    """Nothing is written. Raises MigrationRefused where there is no way back, or not any more."""
+    operator, gold = operator_of(pipeline, table), warehouse.gold(table).existing()
+    now = gold_state(gold, operator.inputs)
+    began = _began(warehouse, gold, table, now.generation)
+    before = gold_state(warehouse.gold(table).at_version(began - 1), operator.inputs)
+    missing = next(_missing(warehouse, table, before), None)
+    if missing is not None:
+        raise MigrationRefused(
+            f"{table} of {pipeline.name} cannot go back to generation {before.generation}: "
+            f"{missing}. Nothing was written; generation {now.generation} goes on."
+        )
+    return Rollback(pipeline.name, table, gold, now, before)
+
+
+def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) -> int:
+    """The version of gold with which its generation began."""
+    for commit in gold.history():
+        note = note_of(commit)
+        if isinstance(note, PublishedNote) and note.trigger == MIGRATION:
+            version = int(commit["version"])
+            found = warehouse.gold(table).at_version(version).transaction_version(GENERATION)
+            if found == generation:
+                return version
+    raise MigrationRefused(
+        f"Gold of {table} is of generation {generation}, and its log knows of no migration to it: "
+        "there is nothing to go back to. Nothing was written."
+    )
+
+
+def _missing(warehouse: Warehouse, table: str, before: GoldState) -> Iterator[str]:
+    """What the former generation needs and is not there any more."""
+    generation = before.generation
+    place = warehouse.changes(table, generation)
+    changes = place.open()
+    if changes is None or changes.version() < before.changes:
+        yield f"its history is gone or went back ({place.uri})"
+    checkpoint = Checkpoint.of_query(warehouse, table, generation)
+    last = checkpoint.last_batch("commits")
+    if checkpoint.query_id() is None or last is None:
+        yield f"its checkpoint is gone ({checkpoint.uri})"
+    else:
+        yield from _unread_files(warehouse, min(checkpoint.delta_version(last), before.bronze + 1))
+
+
+def _unread_files(warehouse: Warehouse, first: int) -> Iterator[str]:
+    """Files of bronze that its query, or its repair, would still have to read."""
+    place = warehouse.bronze
+    bronze = place.existing()
+    for version in range(first, bronze.version() + 1):
+        try:
+            actions = commit_actions(place, version)
+        except StorageUnavailable:
+            yield f"the log of bronze has no version {version} any more ({place.uri})"
+            return
+        added = [
+            f"{place.uri}/{unquote(action['add']['path'])}"
+            for action in actions
+            if "add" in action and action["add"]["dataChange"]
+        ]
+        gone = [file for file, facts in stat_files(added, place.options).items() if facts is None]
+        if gone:
+            yield f"a file of bronze that it has not read is gone ({gone[0]})"
+
+
+@commit_point(
+    "gold of the former generation",
+    after_a_kill="before: the generation goes on; after: the former one does",
+)
+def roll_back(plan: Rollback, warehouse: Warehouse, run_id: str, started: datetime) -> int:
+    """One commit; gold's version with it. StorageUnavailable where another commit came first, or
+    files of the former gold are gone."""
+    note = PublishedNote(run=run_id, started_at=started, trigger=ROLLBACK)
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, n) for app, n in plan.transactions.items()],
+        custom_metadata=as_metadata(note),
+        max_commit_retries=0,
+    )
+    warehouse.gold(plan.table).fence()
+    try:
+        plan.gold.restore(plan.before.version, commit_properties=properties)
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{plan.gold.table_uri} got another commit meanwhile ({error}). Nothing went back. Try "
+            "again."
+        ) from error
+    except DeltaError as error:
+        raise MigrationRefused(
+            f"{plan.gold.table_uri} cannot be brought back to version {plan.before.version}: "
+            f"{error}. Nothing was written; generation {plan.now.generation} goes on."
+        ) from error
+    plan.gold.update_incremental()
+    return plan.gold.version()
+
+
+def record_rollback(
+    plan: Rollback, warehouse: Warehouse, run_id: str, started: datetime, ended: datetime
+) -> None:
+    """Its row in `ops/runs`; where it cannot be written, the next run records it."""
+    result = RunResult(
+        pipeline=plan.pipeline,
+        run_id=run_id,
+        outcome="succeeded",
+        held=False,
+        trigger=ROLLBACK,
+        scheduled_at=started,
+        started_at=started,
+        ended_at=ended,
+    )
+    try_to_record_run(warehouse.runs, result)

@@ -1,0 +1,379 @@
+"""`spark-submit`'s entry for a migration: arguments in, result written, exit code out.
+
+Exit codes as in `entry.py`. The result file says what changes, what is published, and the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_fixed,
+)
+
+from tidemark.errors import LeaseHeld
+from tidemark.gold.compared import Compared
+from tidemark.gold.pins import TableResult
+from tidemark.gold.published import publish_note
+from tidemark.operators.repaired import MIGRATION
+from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.quality.acceptance import Acceptance, acceptance
+from tidemark.quality.validate import Judged
+from tidemark.quality.verdicts import failures, verdict_line, warnings
+from tidemark.runs.losses import check_losses
+from tidemark.runs.migration.change import Change, change_of
+from tidemark.runs.migration.predecessors import Predecessors
+from tidemark.runs.migration.result import MigrationResult, migration_lines
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.lease.lease import Lease, read_lease
+from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.jobs.entry import (
+    Job,
+    JobOutcome,
+    job_exit_code,
+    job_main,
+    job_parser,
+    reported,
+    takeover_text,
+)
+from tidemark.streaming.migration.computed import Computed
+from tidemark.streaming.migration.gate import check_migration, judge_migration, record_migration
+from tidemark.streaming.migration.migrate import (
+    Migration,
+    apply_migration,
+    balanced,
+    compute_table,
+    plan_migration,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import start_session
+
+StartSession = Callable[[Pipeline, Settings], SparkSession]
+# A run may take that long, and its lease is looked at so often.
+_MOST_WAITED = timedelta(hours=1)
+_LOOKED_AGAIN = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class MigrationRequest:
+    """A migration as it was asked for. `rebuild`: also where the file has not changed.
+
+    `accepted` publishes it in spite of checks that fail.
+    """
+
+    table: str
+    dry_run: bool
+    rebuild: bool = False
+    accepted: Acceptance | None = None
+
+
+@dataclass
+class MigrationSoFar:
+    """What a migration has done so far: filled as it goes, so that a failed one tells it too."""
+
+    change: Change | None = None
+    plan: Migration | None = None
+    found: Compared | None = None
+    judged: Judged | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    data_docs: str | None = None
+    published: TableResult | None = None
+    took_over: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Migrate a table; the exit code. Never raises for an error that it can report."""
+    arguments = _arguments(argv)
+    request = MigrationRequest(
+        arguments.table, arguments.dry_run, arguments.rebuild, arguments.accepted
+    )
+
+    def work(job: Job) -> JobOutcome:
+        result = migrate_once(job.run(MIGRATION), request, job.progress, job.started)
+        target = arguments.result if request.dry_run else job.target
+        return JobOutcome(result, target, job_exit_code(result.error))
+
+    failed = partial(MigrationResult, table=request.table, dry_run=request.dry_run)
+    return job_main(arguments, "migrate", work, failed, request.table)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("migrate.py", "Begin a table's next generation, computed from bronze.")
+    parser.add_argument("--table", required=True, help="the table of the pipeline")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, write nothing"
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="begin one also where the file has not changed"
+    )
+    parser.add_argument(
+        "--accept", action="store_true", help="publish in spite of checks that fail"
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="why; kept in ops/quality")
+    parser.add_argument("--by", metavar="NAME", help="who accepts; default: this user")
+    arguments = parser.parse_args(argv)
+    try:
+        arguments.accepted = acceptance(arguments.accept, arguments.reason, arguments.by)
+    except ValueError as error:
+        parser.error(str(error))
+    return arguments
+
+
+def migrate_once(
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    started: datetime,
+    session: StartSession = start_session,
+    on_lapse: OnLapse = halt,
+) -> MigrationResult:
+    """Migrate under the pipeline's lease, or only look; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    done, error = MigrationSoFar(seconds=progress.seconds), None
+    try:
+        if request.dry_run:
+            _look(run, request, progress, done, session)
+        else:
+            _work(run, request, progress, started, done, session, on_lapse)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, request, started, done, error)
+    if error is None:
+        print("\n".join(migration_lines(result)), flush=True)
+    if not request.dry_run:
+        _record(run, result, progress, done)
+    return result
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A migration whose windows are computed, by bronze as it was then."""
+
+    spark: SparkSession
+    computed: Computed
+
+
+def _begin(
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    done: MigrationSoFar,
+    session: StartSession,
+) -> Begun | None:
+    """The long step, without the lease; None where there is nothing to migrate."""
+    predecessors = _changes(run, request, done, _is_alone(run))
+    if predecessors is None:
+        return None
+    with progress.stage("session"):
+        spark = session(run.pipeline, run.settings)
+    with progress.stage("compute"), progress.tasks_of(spark):
+        return Begun(spark, compute_table(spark, run, request.table, predecessors))
+
+
+def _is_alone(run: Run) -> bool:
+    """Does nobody else hold the lease? Beside a run that works, its tables do not fit each other
+    for a moment, and it has a batch that it planned."""
+    lease = read_lease(run.places.lease, run.settings.storage_options)
+    return lease is None or lease.released
+
+
+def _changes(
+    run: Run, request: MigrationRequest, done: MigrationSoFar, alone: bool
+) -> Predecessors | None:
+    """What the table's rows are to those before; None where nothing is to change."""
+    if alone:
+        rebuilt = request.table if request.rebuild else None
+        check_losses(run.pipeline, run.warehouse, rebuilt=rebuilt)
+    done.change = change_of(run.pipeline, run.settings, request.table, request.rebuild, alone)
+    return done.change.predecessors if done.change.differences or request.rebuild else None
+
+
+def _compare(
+    begun: Begun,
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    done: MigrationSoFar,
+    alone: bool,
+) -> None:
+    """Catch up with bronze, and look at what gold would be; nothing is written."""
+    predecessors = _changes(run, request, done, alone)
+    if predecessors is None:
+        return
+    spark = begun.spark
+    with progress.stage("catch up"), progress.tasks_of(spark):
+        done.plan = plan_migration(spark, run, request.table, predecessors, begun.computed)
+        done.found = done.plan.compared()
+        if done.plan.gold is None:
+            progress.say(_without_gold(done.plan))
+    with progress.stage("validate"), progress.tasks_of(spark):
+        done.judged = judge_migration(spark, done.plan)
+
+
+def _without_gold(plan: Migration) -> str:
+    frozen = plan.to.frozen_before_ms
+    gone = ""
+    if frozen is not None and plan.former.identity is None:
+        gone = f"; of those before {instant_text(frozen)} neither bronze nor a history has the rows"
+    return (
+        f"gold of {plan.name} is gone: every window has revision 0, closed are those up to "
+        f"{instant_text(plan.state.close_ms)}{gone}"
+    )
+
+
+def _look(
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    done: MigrationSoFar,
+    session: StartSession,
+) -> None:
+    begun = _begin(run, request, progress, done, session)
+    if begun is not None:
+        _compare(begun, run, request, progress, done, _is_alone(run))
+
+
+def _work(
+    run: Run,
+    request: MigrationRequest,
+    progress: Progress,
+    started: datetime,
+    done: MigrationSoFar,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> None:
+    begun = _begin(run, request, progress, done, session)
+    if begun is None:
+        return
+    with _lease_once_free(run, on_lapse, progress) as lease:
+        done.took_over = takeover_text(lease.took_over)
+        run = replace(run, fence=lease.check)
+        record_interrupted_run(run.pipeline, run.warehouse)
+        _compare(begun, run, request, progress, done, alone=True)
+        if done.plan is None or done.judged is None:
+            return
+        recomputed = balanced(done.plan)
+        result = _result(run, request, started, done, None)
+        accepted = request.accepted
+        done.data_docs = record_migration(done.plan, result, done.judged, accepted, result.ended_at)
+        if accepted is None:
+            check_migration(result, done.judged)
+        with progress.stage("publish"):
+            note = publish_note(run.run_id, started, MIGRATION)
+            done.published = apply_migration(done.plan, recomputed, note)
+
+
+@contextmanager
+def _lease_once_free(run: Run, on_lapse: OnLapse, progress: Progress) -> Iterator[Lease]:
+    """The pipeline's lease; while a run holds it, that one is waited for: what was computed is not
+    thrown away. LeaseHeld where it is not free within `_MOST_WAITED`."""
+    with ExitStack() as stack:
+
+        def take() -> Lease:
+            lease = pipeline_lease(run.pipeline, run.settings, run.run_id, "migrate", on_lapse)
+            return stack.enter_context(lease)
+
+        waiting = Retrying(
+            retry=retry_if_exception_type(LeaseHeld),
+            wait=wait_fixed(_LOOKED_AGAIN),
+            stop=stop_after_delay(_MOST_WAITED),
+            before_sleep=partial(_say_once, progress),
+            reraise=True,
+        )
+        yield waiting(take)
+
+
+def _say_once(progress: Progress, waiting: RetryCallState) -> None:
+    if waiting.attempt_number == 1 and waiting.outcome is not None:
+        progress.say(f"waits for its end: {waiting.outcome.exception()}")
+
+
+def _result(
+    run: Run,
+    request: MigrationRequest,
+    started: datetime,
+    done: MigrationSoFar,
+    error: RunError | None,
+) -> MigrationResult:
+    facts: dict[str, Any] = {}
+    if done.change is not None:
+        facts |= {"changes": tuple(str(found) for found in done.change.differences)}
+    if done.plan is not None:
+        facts |= {
+            "bronze": done.plan.bronze,
+            "found": done.found,
+            "former_generation": done.plan.state.generation,
+        }
+    if done.published is not None:
+        facts |= {
+            "generation": done.published.generation,
+            "gold": done.published.gold,
+            "published": done.published.published,
+        }
+    return MigrationResult(
+        pipeline=run.pipeline.name,
+        table=request.table,
+        run_id=run.run_id,
+        dry_run=request.dry_run,
+        outcome="failed" if error else "succeeded",
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        took_over=done.took_over,
+        checks=tuple(_check_lines(done)),
+        data_docs=done.data_docs,
+        seconds=dict(done.seconds),
+        error=error,
+        **facts,
+    )
+
+
+def _check_lines(done: MigrationSoFar) -> Iterator[str]:
+    if done.judged is None:
+        return
+    for verdict in failures(done.judged.verdicts):
+        yield f"check {'overridden' if done.published else 'failed'}: {verdict_line(verdict)}"
+    for verdict in warnings(done.judged.verdicts):
+        yield f"warning: {verdict_line(verdict)}"
+
+
+def _record(run: Run, result: MigrationResult, progress: Progress, done: MigrationSoFar) -> None:
+    row = RunResult(
+        pipeline=result.pipeline,
+        run_id=result.run_id,
+        outcome=result.outcome,
+        held=False,
+        trigger=run.trigger,
+        scheduled_at=instant_of(run.scheduled_ms),
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        seconds=progress.seconds,
+        versions={} if result.bronze is None else {"bronze": result.bronze},
+        tables={} if done.published is None else {result.table: done.published},
+        took_over=result.took_over,
+        error=result.error,
+    )
+    try_to_record_run(run.warehouse.runs, row, progress.say)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Migrations: a table's next generation, computed from bronze."""

@@ -1,0 +1,192 @@
+"""The windows of a table's next generation: by one batch query over bronze, and caught up.
+
+They are computed while runs of the pipeline go on. What those have added to bronze meanwhile is
+caught up under the lease: only what the new rows touch is computed again. Where something else
+took rows out of bronze meanwhile, everything is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidemark.gold.failing import other_rows, same_rows
+from tidemark.operators.operator import BRONZE, Operator, listed, same_row
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.touched import NEVER_MS, BatchRead
+from tidemark.runs.backfill.audit_range import audited_range
+from tidemark.runs.run import Run
+from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.notes import RetentionNote, note_of
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.streaming.backfill.compare import wide_session
+from tidemark.streaming.backfill.windows_of import with_all_columns
+from tidemark.streaming.expression_errors import said_of_expression
+from tidemark.streaming.inputs import Inputs, input_at
+from tidemark.streaming.operators.kinds import streamed_operator
+from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
+
+
+@dataclass(frozen=True)
+class Computed:
+    """All that bronze gives at the version `bronze`, open and closed, but what was frozen then:
+    identity, values and FAILURE. `aside` are those of `rows` that fail the query as a whole.
+    """
+
+    rows: pa.Table
+    aside: pa.Table
+    bronze: int
+
+
+def compute(
+    spark: SparkSession,
+    run: Run,
+    operator: Operator,
+    frozen_before_ms: int | None,
+    failing: pa.Table | None = None,
+) -> Computed:
+    """By bronze as it is now; ExpressionFailed where more than a few fail the query.
+
+    `failing`: the identities of some that are known to fail, and are computed one by one.
+    """
+    bronze = run.warehouse.bronze.existing()
+    inputs = _inputs(spark, run, bronze.version())
+    streamed = streamed_operator(operator)
+    rows = range_of(operator, bronze, NEVER_MS, frozen_before_ms)
+    if rows is None:
+        nothing = streamed.plan(inputs).limit(0).toArrow()
+        return Computed(nothing, nothing, bronze.version())
+    try:
+        found = streamed.starting_in(inputs, rows).toArrow()
+        return Computed(found, found.slice(0, 0), bronze.version())
+    except PySparkException as error:
+        if said_of_expression(error) is None:
+            raise
+    every = _identities(inputs, operator, rows)
+    if failing is None:
+        return _apart(inputs, operator, bronze, every)
+    known = same_rows(every, failing, operator)
+    return _apart(inputs, operator, bronze, other_rows(every, known, operator), known)
+
+
+def caught_up(
+    spark: SparkSession,
+    run: Run,
+    operator: Operator,
+    frozen_before_ms: int | None,
+    before: Computed,
+) -> Computed:
+    """The same by bronze as it is now, where only what came since `before` is computed."""
+    place = run.warehouse.bronze
+    bronze = place.existing()
+    if bronze.version() == before.bronze:
+        return before
+    if _lost_rows(place, before.bronze + 1, bronze.version()):
+        return compute(spark, run, operator, frozen_before_ms, before.aside)
+    since = BatchRead(None, before.bronze + 1, bronze.version(), 0)
+    touched = operator.touched(bronze, place, [since], frozen_before_ms, NEVER_MS).closed
+    if not touched.num_rows:
+        return replace(before, bronze=bronze.version())
+    found = _apart(
+        _inputs(spark, run, bronze.version()),
+        operator,
+        bronze,
+        other_rows(touched, before.aside, operator),
+        same_rows(touched, before.aside, operator),
+    )
+    rows = _without(before.rows, touched, found.rows, operator)
+    aside = other_rows(before.aside, touched, operator)
+    return Computed(
+        pa.concat_tables([rows, found.rows]),
+        pa.concat_tables([aside, found.aside]),
+        found.bronze,
+    )
+
+
+def shown(
+    computed: Computed, run: Run, operator: Operator, close_ms: int, frozen_before_ms: int | None
+) -> pa.Table:
+    """The rows that gold can show where it is closed up to this frontier."""
+    bronze = run.warehouse.bronze.at_version(computed.bronze)
+    rows = range_of(operator, bronze, close_ms, frozen_before_ms)
+    if rows is None:
+        return computed.rows.slice(0, 0)
+    start = pc.field("window_start")
+    return computed.rows.filter((start >= rows.first_start) & (start <= rows.last_start))
+
+
+def range_of(
+    operator: Operator, bronze: DeltaTable, close_ms: int, frozen_before_ms: int | None
+) -> RowRange | None:
+    """All rows that gold can show of bronze's, without frozen ones."""
+    dates = [date.fromisoformat(part["_event_date"]) for part in bronze.partitions()]
+    return audited_range(operator, None, None, dates, close_ms, frozen_before_ms)
+
+
+def _lost_rows(place: TablePlace, first: int, last: int) -> bool:
+    """Did a commit take rows away, and not only dates that nothing needs any more?"""
+    for version in range(first, last + 1):
+        actions = commit_actions(place, version)
+        removed = any("remove" in one and one["remove"]["dataChange"] for one in actions)
+        notes = [note_of(one["commitInfo"]) for one in actions if "commitInfo" in one]
+        if removed and not any(isinstance(note, RetentionNote) for note in notes):
+            return True
+    return False
+
+
+def _inputs(spark: SparkSession, run: Run, version: int) -> Inputs:
+    session = wide_session(spark)
+    rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
+    return {BRONZE: with_all_columns(session, rows, run.pipeline)}
+
+
+def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:
+    """Which rows there are, by the same plan without a measure that could fail."""
+    table = operator.table.model_copy(update={"measures": {}})
+    found = streamed_operator(replace(operator, table=table)).starting_in(inputs, rows)
+    return found.select(*[f"`{name}`" for name in operator.identity]).toArrow()
+
+
+def _apart(
+    inputs: Inputs,
+    operator: Operator,
+    bronze: DeltaTable,
+    closed: pa.Table,
+    failed_before: pa.Table | None = None,
+) -> Computed:
+    """These rows, and those that fail apart from the others."""
+    streamed = streamed_operator(operator)
+    found = recomputed_apart(
+        lambda rows: streamed.recompute(inputs, rows).toArrow(),
+        closed,
+        closed.slice(0, 0) if failed_before is None else failed_before,
+    )
+    failed = verdict_rows(found.failed, operator, bronze, found.rows.schema)
+    return Computed(pa.concat_tables([found.rows, failed]), failed, bronze.version())
+
+
+def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, operator: Operator) -> pa.Table:
+    """What stays of rows: neither computed again, nor covered by what was."""
+    covered = operator.covered(touched)
+    with duckdb_in_utc() as connection:
+        connection.register("known", rows)
+        connection.register("found", found)
+        gone = "false"
+        if covered is not None:
+            connection.register("touched", covered.touched)
+            gone = covered.condition
+        stays = connection.sql(
+            f"""
+            SELECT {listed(rows.column_names, "k")} FROM known k
+            ANTI JOIN found f ON {same_row(operator, "k", "f")}
+            WHERE NOT ({gone})
+            """
+        ).to_arrow_table()
+    return pa.table(stays).cast(rows.schema)

@@ -1,0 +1,472 @@
+"""A migration: a table's next generation, computed from bronze, takes the place of the one in use.
+
+The life of a migration:
+1. compute every window from bronze as it is now, closed and open ones, by the pipeline's file
+   (`computed.py`), while runs go on; those that are frozen stay as gold has them
+   (`gold/migrated.py`);
+2. from here on under the pipeline's lease: catch up with what those runs have added to bronze, and
+   hold what gold would be to the table's checks (`gate.py`);
+3. claim the next number: its contract, with what it begins from (`Seed`);
+4. give its query an id, which gold notes: a checkpoint without a batch;
+5. make its table `changes`, and append all windows to it, cause `migration`, as batch -1 of the
+   query, and of those that fail the whole query that it leaves them out; write the ledger's line,
+   which says that they hold each assignment of bronze;
+6. one commit of gold: columns, rows, and the transactions that name the generation.
+Killed anywhere before 6, gold, its generation and their runs are as they were, and a repeat takes
+the next number; nothing reads what was left. After 6 a repeat finds nothing that differs.
+
+The query's first batch comes with the next run. It reads bronze anew, but only rows that can touch
+an open window, and emits what gold shows already, with the rows that came since. Rows that came
+since for closed windows are late to it, and repaired by that run.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from pyarrow.dataset import Dataset, dataset
+from pyspark.sql import SparkSession
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import MigrationRefused, StorageUnavailable
+from tidemark.gold.compared import Compared
+from tidemark.gold.failing import failing_when_computed
+from tidemark.gold.history_rows import closed_by_history, rows_of_history
+from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
+from tidemark.gold.pins import Published, Support, TableResult
+from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_name
+from tidemark.gold.published import published_note
+from tidemark.gold.recomputed import rows_of_changes
+from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.state import gold_state
+from tidemark.ledger.ledger import check_balance, write_ledger
+from tidemark.ledger.lines import recomputed_lines
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import BRONZE, Equation, Operator, listed
+from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
+from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.runs.contract.contract import (
+    Contract,
+    Seed,
+    contract_of,
+    read_contract,
+    write_contract,
+)
+from tidemark.runs.found import QUERY, found_of
+from tidemark.runs.generations import next_generation
+from tidemark.runs.migration.former import former_generation
+from tidemark.runs.migration.predecessors import Predecessors
+from tidemark.runs.run import Run
+from tidemark.storage.delta.append import conformed
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import FAILURE
+from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.files import write_bytes
+from tidemark.streaming.migration.computed import Computed, caught_up, compute, range_of, shown
+from tidemark.streaming.planned_columns import plan_columns
+from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.schemas import changes_schema, gold_schema
+
+_UNBALANCED = (
+    "Nothing was written. The windows that were computed do not hold the rows that bronze has of "
+    "them: did something else write to bronze meanwhile? Repeat the migration."
+)
+# The batch of a query that its generation begins with: before its first one.
+_SEED_BATCH = -1
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What a migration found, and what gold is to be.
+
+    `computed` are all windows that gold can show and that are not frozen, `aside` those that the
+    query has to leave out, from bronze at version `bronze`: identity, values and FAILURE. `gold` is
+    None where it is gone: then no row has a predecessor, and `state` says what the checkpoints of
+    the former queries tell of its frontier.
+    `schema_json` and `changes_json` are the columns of gold and of `changes`, as Delta writes them.
+    """
+
+    run: Run
+    table_name: str
+    state: GoldState
+    gold: DeltaTable | None
+    former: Former
+    to: NextGold
+    computed: pa.Table
+    aside: pa.Table
+    bronze: int
+    schema_json: str
+    changes_json: str
+
+    @property
+    def name(self) -> str:
+        return self.table_name
+
+    @property
+    def operator(self) -> Operator:
+        return self.to.operator
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Gold's columns."""
+        return self.to.schema
+
+    @property
+    def plan(self) -> PublishPlan:
+        """The frontier stays where it is; the numbers are those of gold before."""
+        return PublishPlan(
+            gold_version=self.state.version,
+            after_changes=self.state.changes,
+            changes=self.state.changes,
+            after_inputs=self.state.inputs,
+            inputs={BRONZE: self.bronze},
+            close_before_ms=self.state.close_ms,
+            close_after_ms=self.state.close_ms,
+            generation=self.state.generation,
+        )
+
+    def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """`before` and `written`, as `migrated_windows` has them."""
+        return migrated_windows(self.former, self.computed, self.to)
+
+    def compared(self) -> Compared:
+        """How what is to come differs from what is there."""
+        with self.windows() as connection:
+            return compared(connection, self.former, self.to)
+
+
+def compute_table(spark: SparkSession, run: Run, name: str, predecessors: Predecessors) -> Computed:
+    """All windows of a table by the pipeline's file; needs no lease.
+
+    Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then.
+    """
+    operator = operator_of(run.pipeline, name)
+    gold = run.warehouse.gold(name).open()
+    state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
+    failing = _known_failing(run, operator, name, predecessors)
+    return compute(spark, run, operator, _frozen(run, operator, state.close_ms), failing)
+
+
+def _frozen(run: Run, operator: Operator, close_ms: int) -> int | None:
+    """Before this rows stay as they are: closed ones of which bronze may have lost input rows."""
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    if frozen is None:
+        return None
+    return min(frozen, epoch_ms(operator.first_open_start(close_ms)))
+
+
+def _known_failing(
+    run: Run, operator: Operator, name: str, predecessors: Predecessors
+) -> pa.Table | None:
+    """What failed in the former generation, where its rows are the same by the same names."""
+    number = former_generation(run.warehouse, name)
+    changes = run.warehouse.changes(name, number).open()
+    identity = predecessors.identity or {}
+    if changes is None or any(identity.get(column) != column for column in operator.identity):
+        return None
+    return failing_when_computed(changes, operator, number)
+
+
+def plan_migration(
+    spark: SparkSession, run: Run, name: str, predecessors: Predecessors, before: Computed
+) -> Migration:
+    """What `before` comes to by now, beside gold; nothing is written."""
+    operator, warehouse = operator_of(run.pipeline, name), run.warehouse
+    gold = warehouse.gold(name).open()
+    state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
+    frozen = _frozen(run, operator, state.close_ms)
+    computed = caught_up(spark, run, operator, frozen, before)
+    aggregated = plan_columns(spark, run.pipeline).aggregated[name]
+    schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
+    schema = pa.schema(Schema.from_json(schema_json).to_arrow())  # type: ignore[arg-type]
+    to = NextGold(schema, operator, state.close_ms, frozen, run.run_id)
+    return Migration(
+        run=run,
+        table_name=name,
+        state=state,
+        gold=gold,
+        former=_former(_rows_before(run, name, gold, predecessors, frozen), predecessors, schema),
+        to=to,
+        computed=shown(computed, run, operator, state.close_ms, frozen),
+        aside=computed.aside,
+        bronze=computed.bronze,
+        schema_json=schema_json,
+        changes_json=changes_schema(aggregated).json(),
+    )
+
+
+def _lost_state(run: Run, operator: Operator, name: str) -> GoldState:
+    """Of gold that is gone: what its query or its history says is closed stays closed."""
+    number = former_generation(run.warehouse, name)
+    changes = run.warehouse.changes(name, number).open()
+    told = 0 if changes is None else closed_by_history(changes)
+    return GoldState(
+        version=-1,
+        changes=-1,
+        inputs=dict.fromkeys(operator.inputs, -1),
+        close_ms=max(run.closed_ms(name, number), told),
+        generation=number,
+    )
+
+
+def _rows_before(
+    run: Run, name: str, gold: DeltaTable | None, found: Predecessors, frozen: int | None
+) -> Dataset | None:
+    """Gold; where it is gone, what its history has of rows that bronze cannot give any more. None
+    where neither is there.
+
+    MigrationRefused where there is a history, and it cannot be read from its beginning.
+    """
+    if gold is not None:
+        return dataset_of(gold)
+    number = former_generation(run.warehouse, name)
+    place = run.warehouse.changes(name, number)
+    changes = place.open()
+    contract = read_contract(run.places.contract(name, number), run.settings.storage_options)
+    if changes is None or frozen is None or found.identity is None or contract is None:
+        return None
+    former = operator_of(contract.pipeline, name)
+    try:
+        return dataset(rows_of_history(changes, former, frozen))
+    except (DeltaError, OSError) as error:
+        raise MigrationRefused(
+            f"Gold of {name} is gone, and its history {place.uri} cannot be read from its first "
+            f"commit on ({error}). Bronze has no rows of windows before {instant_text(frozen)} any "
+            "more (`keep`). Nothing was written. Restore gold from a backup; or move that history "
+            "away too, and these windows are gone."
+        ) from error
+
+
+def _former(rows: Dataset | None, found: Predecessors, schema: pa.Schema) -> Former:
+    if rows is None:
+        return Former(schema.empty_table(), None, {}, frozenset())
+    old = rows.schema
+    comparable = {
+        name: former
+        for name, former in found.values.items()
+        if _comparable(schema.field(name).type, old.field(former).type)
+    }
+    same_types = {
+        name
+        for name, old_name in comparable.items()
+        if schema.field(name).type == old.field(old_name).type
+    }
+    return Former(
+        rows=rows,
+        identity=found.identity,
+        values=comparable,
+        kept=found.kept & same_types,
+        other_types=len(comparable) < len(found.values),
+    )
+
+
+def _comparable(one: pa.DataType, other: pa.DataType) -> bool:
+    return one == other or (_is_number(one) and _is_number(other))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return any(
+        is_a(kind) for is_a in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    )
+
+
+def balanced(plan: Migration) -> Recomputed:
+    """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
+    each assignment of bronze; nothing is written then."""
+    operator, bronze = plan.operator, plan.run.warehouse.bronze.at_version(plan.bronze)
+    rows = range_of(operator, bronze, plan.state.close_ms, plan.to.frozen_before_ms)
+    in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
+    computed = pc.sum(plan.computed.column("rows")).as_py() or 0
+    found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
+    lines = list(recomputed_lines(plan.table_name, "", {MIGRATION: plan.bronze}, [found]))
+    check_balance(plan.run.pipeline.name, lines, _UNBALANCED)
+    return found
+
+
+def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote) -> TableResult:
+    """Claim a generation, fill its `changes`, and commit gold; what gold rests on from then on."""
+    run, name = plan.run, plan.table_name
+    generation = next_generation(run.warehouse, name)
+    contract = _contract(plan)
+    run.fence()
+    write_contract(run.places.contract(name, generation), contract, run.settings.storage_options)
+    query = _begin_query(plan, generation)
+    changes = run.warehouse.changes(name, generation)
+    ensure_table(
+        changes,
+        TableSpec(
+            plan.changes_json,
+            description=f"History of the windows of {run.pipeline.name}.{name}",
+            properties={"delta.enableChangeDataFeed": "true"},
+        ),
+    )
+    _fill(plan, changes, generation, query)
+    lines = list(recomputed_lines(name, query, {MIGRATION: plan.bronze}, [recomputed]))
+    write_ledger(run.warehouse.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines)
+    table = changes.existing()
+    support = Support(id=str(table.metadata().id), at=table.version())
+    pinned = _pins(plan, generation, support, query)
+    return _publish(plan, pinned, note)
+
+
+def _contract(plan: Migration) -> Contract:
+    """What the next generation's query is started with."""
+    run = plan.run
+    contract = contract_of(run.pipeline, plan.table_name, run.settings)
+    types = {
+        field["name"]: kind if isinstance(kind := field["type"], str) else json.dumps(kind)
+        for field in json.loads(plan.schema_json)["fields"]
+    }
+    return contract.with_types(types).model_copy(update={"seed": Seed(bronze=plan.bronze)})
+
+
+@commit_point(
+    "query of a generation named",
+    after_a_kill="before and after: no gold names the generation, and nothing reads it; a repeated "
+    "migration takes the next number",
+)
+def _begin_query(plan: Migration, generation: int) -> str:
+    """The engine takes the id that it finds in a checkpoint (class StreamMetadata)."""
+    query = str(uuid4())
+    checkpoint = plan.run.query_checkpoint(plan.table_name, generation)
+    write_bytes(
+        f"{checkpoint.uri}/metadata", json.dumps({"id": query}).encode(), checkpoint.options
+    )
+    return query
+
+
+@commit_point(
+    "windows of a generation",
+    after_a_kill="before and after: no gold names the generation, and nothing reads it; a repeated "
+    "migration takes the next number",
+)
+def _fill(plan: Migration, changes: TablePlace, generation: int, query: str) -> None:
+    note = EmittedNote(
+        query=query, batch=_SEED_BATCH, close_ms=plan.state.close_ms, emitted_rows=_in_bronze(plan)
+    )
+    append(_rows_of_changes(plan, generation), Append(changes, query, _SEED_BATCH, note))
+
+
+def _in_bronze(plan: Migration) -> int | None:
+    """What a batch that emits all of bronze would sum up, frozen windows among it; but not what it
+    leaves out."""
+    operator = plan.operator
+    if operator.equation is not Equation.ALL:
+        return None
+    bronze = plan.run.warehouse.bronze.at_version(plan.bronze)
+    rows = range_of(operator, bronze, plan.state.close_ms, None)
+    aside = pc.sum(plan.aside.column("rows")).as_py() or 0
+    return 0 if rows is None else operator.count_starting(bronze, rows, "true") - aside
+
+
+def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
+    """What was computed, and the frozen rows that stay: gold can be built again from all of it."""
+    with plan.windows() as connection:
+        names = [name for name in plan.computed.column_names if name != FAILURE]
+        frozen = connection.sql(
+            f"SELECT {listed(names)}, NULL AS {FAILURE} FROM written WHERE _seen = 'frozen'"
+        ).to_arrow_table()
+    rows = pa.concat_tables([plan.computed, conformed(frozen, plan.computed.schema)])
+    schema = pa.schema(Schema.from_json(plan.changes_json).to_arrow())  # type: ignore[arg-type]
+    told = (generation, plan.run.run_id, _SEED_BATCH)
+    return pa.concat_tables(
+        [
+            rows_of_changes(schema, plan.aside, FAILED, *told),
+            rows_of_changes(schema, rows, MIGRATION, *told),
+        ]
+    )
+
+
+def _pins(plan: Migration, generation: int, changes: Support, query: str) -> TableResult:
+    run, state = plan.run, plan.state
+    found = found_of(run.pipeline, run.warehouse, plan.table_name).rests_on
+    found |= {CHANGES: changes, QUERY: Support(id=query, at=_SEED_BATCH)}
+    return TableResult(
+        generation=generation,
+        changes=changes.at,
+        inputs={BRONZE: plan.bronze},
+        rests_on=found,
+        windows_changed=plan.computed.num_rows,
+        watermark_before_ms=0,
+        watermark_after_ms=0,
+        close_before_ms=state.close_ms,
+        close_after_ms=state.close_ms,
+    )
+
+
+def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> TableResult:
+    place = plan.run.warehouse.gold(plan.table_name)
+    with plan.windows() as connection:
+        rows = rows_of(connection, plan.to)
+        ((windows, start, end),) = connection.execute(
+            "SELECT count(*), epoch_ms(min(window_start)), epoch_ms(max(window_end)) FROM written"
+        ).fetchall()
+    changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
+    transactions = {
+        **PublishPlan(
+            gold_version=plan.state.version,
+            after_changes=plan.state.changes,
+            changes=pinned.changes,
+            after_inputs=plan.state.inputs,
+            inputs=pinned.inputs,
+            close_before_ms=plan.state.close_ms,
+            close_after_ms=plan.state.close_ms,
+            generation=pinned.generation,
+            rests_on={noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()},
+        ).transactions
+    }
+    # Of gold that is gone an empty one is made first: killed here, it is told as one of before.
+    gold = plan.gold or ensure_table(
+        place, TableSpec(plan.schema_json, ("window_date",), plan.operator.table.description)
+    )
+    place.fence()
+    _commit(gold, rows, transactions, published_note(note, changed))
+    return pinned.model_copy(
+        update={
+            "gold": gold.version(),
+            "published_windows": windows,
+            "published": changed,
+        }
+    )
+
+
+@commit_point(
+    "gold of another generation",
+    after_a_kill="before: gold is as it was, and so are its runs; after: gold names the generation",
+)
+def _commit(
+    gold: DeltaTable, rows: pa.Table, transactions: dict[str, int], note: PublishedNote
+) -> None:
+    """Columns, rows and transactions in one commit, on the version that was read.
+
+    StorageUnavailable when another one came first.
+    """
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, n) for app, n in transactions.items()],
+        custom_metadata=as_metadata(note),
+        max_commit_retries=0,
+    )
+    try:
+        write_deltalake(
+            gold,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=gold.metadata().partition_columns,
+            commit_properties=properties,
+        )
+    except CommitFailedError as error:
+        raise StorageUnavailable(
+            f"{gold.table_uri} got another commit while this migration read version "
+            f"{gold.version()} ({error}). Gold is as that commit left it. Try again."
+        ) from error

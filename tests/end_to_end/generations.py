@@ -1,0 +1,106 @@
+"""Pipelines with a history, and migrations of their table, for the tests of generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.kit.running import Place, clicks, quiet, succeed
+from tests.streaming.audits import audit, event
+from tidemark.ledger.ledger import check_balance
+from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.runs.contract.recorded import seeds_of
+from tidemark.runs.migration.result import MigrationResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.streaming.progress import Progress
+
+MODES = ("update", "append", "complete")
+
+
+def first_of(names: Iterable[Any], shown: int = 1) -> list[Any]:
+    """The first ones run always, the others with the long tests."""
+    return [
+        name if number < shown else pytest.param(name, marks=pytest.mark.long)
+        for number, name in enumerate(names)
+    ]
+
+
+WINDOW: dict[str, Any] = {
+    "window": {"length": "10 minutes"},
+    "group_by": ["key"],
+    "measures": {"events": "count(*)", "amount": "sum(amount)"},
+}
+
+
+def table(mode: str, **changes: Any) -> dict[str, Any]:
+    unbounded = {"accept_unbounded_state": True} if mode == "complete" else {}
+    return {"per_10m": WINDOW | {"output_mode": mode} | unbounded | changes}
+
+
+def changed(place: Place, **changes: Any) -> Place:
+    mode = place.pipeline.tables["per_10m"].output_mode
+    return Place(place.root, clicks(tables=table(mode, **changes)), spark=place.spark)
+
+
+def migrate(
+    spark: SparkSession,
+    place: Place,
+    run_id: str = "migrate",
+    dry_run: bool = False,
+    rebuild: bool = False,
+    progress: Progress | None = None,
+) -> MigrationResult:
+    from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
+
+    return migrate_once(
+        place.run(run_id, trigger="migration"),
+        MigrationRequest("per_10m", dry_run, rebuild),
+        progress or quiet(),
+        datetime.now(UTC),
+        session=lambda *_: spark,
+    )
+
+
+def migrated(spark: SparkSession, place: Place, run_id: str = "migrate") -> MigrationResult:
+    result = migrate(spark, place, run_id)
+    assert result.error is None, result.error
+    return result
+
+
+def with_history(spark: SparkSession, root: Path, mode: str) -> Place:
+    """Three runs: late rows have corrected 10:00, and 10:50 and 11:00 are open."""
+    place = Place(root, clicks(tables=table(mode)))
+    place.land("1.json", [event(10, m, key, m) for m in (0, 11, 22, 33, 51) for key in ("a", None)])
+    succeed(spark, place, "run-1")
+    place.land("2.json", [event(10, 1, "a", 100), event(10, 52, "b", 7)])
+    succeed(spark, place, "run-2")
+    place.land("3.json", [event(11, 3, "a", 5)])
+    succeed(spark, place, "run-3")
+    return place
+
+
+def is_right(spark: SparkSession, place: Place) -> None:
+    """Gold is the batch aggregate, and the ledger of the generation can be built again."""
+    assert audit(spark, place).outcome == "equal"
+    seeds = seeds_of(place.pipeline, place.warehouse)
+    lines = rebuilt_lines(Ledgered(place.pipeline, place.warehouse, seeds))
+    check_balance(place.name, lines, "")
+
+
+def goes_on(spark: SparkSession, place: Place) -> None:
+    """Further runs with late rows, rows for open windows, and none."""
+    place.land("4.json", [event(10, 23, "a", 1_000), event(11, 4, "b", 6), event(11, 25, "a", 1)])
+    succeed(spark, place, "run-4")
+    is_right(spark, place)
+    place.land("5.json", [event(10, 24, "c", 9), event(12, 0, "a", 2)])
+    succeed(spark, place, "run-5")
+    is_right(spark, place)
+    succeed(spark, place, "run-6")
+    is_right(spark, place)
