@@ -12,7 +12,12 @@ from deltalake import DeltaTable
 from tests.kit.running import Place, accept_changed_file, clicks, query, sorted_rows, succeed
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import PipelineChanged
-from tidemark.gold.retention import first_kept_date, frozen_before_ms
+from tidemark.gold.retention import (
+    first_kept_date,
+    frozen_before_ms,
+    frozen_rows_before_ms,
+)
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.contract.check import admit
@@ -32,6 +37,18 @@ def row(days_ago: float, key: str = "a") -> dict[str, Any]:
     """A row of some days before now: the batch's time is the wall clock's."""
     at = datetime.now(UTC) - timedelta(days=days_ago)
     return {"at": at.isoformat().replace("+00:00", "Z"), "key": key, "amount": 1}
+
+
+def test_only_rows_that_are_closed_are_frozen() -> None:
+    pipeline = Place(Path("/unused")).pipeline
+    operator = operator_of(pipeline, "per_10m")
+    ten = epoch_ms(datetime(2026, 7, 1, 10, tzinfo=UTC))
+    hour, minute = 3_600_000, 60_000
+    assert frozen_rows_before_ms(operator, None, ten) is None
+    assert frozen_rows_before_ms(operator, ten - hour, ten) == ten - hour
+    # The window that ends at the frontier is closed, and the next one is not.
+    assert frozen_rows_before_ms(operator, ten + hour, ten) == ten
+    assert frozen_rows_before_ms(operator, ten + hour, ten - minute) == ten - 10 * minute
 
 
 def dates(place: Place) -> set[str]:

@@ -20,6 +20,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.notes import RetentionNote, as_metadata
@@ -41,6 +42,14 @@ def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
     if pipeline.keep is None or last is None:
         return None
     return ingest.offsets(last).batch_time_ms - pipeline.keep // _MILLISECOND
+
+
+def frozen_rows_before_ms(operator: Operator, frozen_ms: int | None, close_ms: int) -> int | None:
+    """Rows of a table that start before this are frozen, whatever they are: those that are open
+    by its close frontier still have all their input rows, however old. Pure."""
+    if frozen_ms is None:
+        return None
+    return min(frozen_ms, epoch_ms(operator.first_open_start(close_ms)))
 
 
 def first_kept_date(pipeline: Pipeline, frozen_ms: int, close_ms: Mapping[str, int]) -> date:

@@ -45,14 +45,14 @@ from tidemark.gold.pins import Published, Support, TableResult
 from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_name
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
-from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.retention import frozen_before_ms, frozen_rows_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
-from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.instants import instant_text
 from tidemark.runs.contract.contract import (
     Contract,
     Seed,
@@ -160,9 +160,7 @@ def compute_table(spark: SparkSession, run: Run, name: str, predecessors: Predec
 def _frozen(run: Run, operator: Operator, close_ms: int) -> int | None:
     """Before this rows stay as they are: closed ones of which bronze may have lost input rows."""
     frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
-    if frozen is None:
-        return None
-    return min(frozen, epoch_ms(operator.first_open_start(close_ms)))
+    return frozen_rows_before_ms(operator, frozen, close_ms)
 
 
 def _known_failing(
