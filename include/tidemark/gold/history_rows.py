@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
+import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from tidemark.errors import MigrationRefused
 from tidemark.gold.row_values import latest, time_literal
 from tidemark.operators.operator import Operator, listed
-from tidemark.operators.repaired import SEAL
-from tidemark.pipeline.instants import epoch_ms
+from tidemark.operators.repaired import BACKFILL, FAILED, MIGRATION, SEAL
+from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.history import FAILURE, changes_between
+from tidemark.storage.delta.history import FAILURE, VERSION, changes_between
 from tidemark.storage.delta.notes import EmittedNote, note_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def closed_by_history(changes: DeltaTable) -> int:
@@ -38,11 +37,11 @@ def rows_of_history(changes: DeltaTable, operator: Operator, before_ms: int) -> 
     """The last value of each closed row that starts before a time, as gold would show it: identity
     and values of that generation, `status`, `revision` 0, `updated_by`, `window_date`.
 
-    None that failed or went. StorageUnavailable where the log was cleaned of some commits.
+    None that failed or went. MigrationRefused where nothing tells which value was the last.
     """
     with duckdb_in_utc() as connection:
-        connection.register("changes", changes_between(changes, -1, changes.version()))
-        connection.execute(latest(operator, f"window_start < {time_literal(before_ms)}"))
+        connection.register("changes", _ordered(changes, operator, before_ms))
+        connection.execute(latest(operator))
         found: pa.Table = connection.sql(
             f"""
             SELECT {listed((*operator.identity, *operator.values))}, 'final' AS status,
@@ -51,3 +50,51 @@ def rows_of_history(changes: DeltaTable, operator: Operator, before_ms: int) -> 
             """
         ).to_arrow_table()
     return found
+
+
+def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Table:
+    """The rows before a time, with a `_commit_version` that puts those of one window in order.
+
+    Maintenance packs files, and with the former ones their commits' feed goes. Then the rows tell:
+    the stream's by their batch, before what was computed again; of that the one with more input
+    rows is later, but where a backfill may have taken some away, or the row went.
+    """
+    started = f"window_start < {time_literal(before_ms)}"
+    same = listed(operator.identity)
+    with duckdb_in_utc() as connection:
+        try:
+            connection.register("found", changes_between(changes, -1, changes.version()))
+            return pa.table(connection.sql(f"FROM found WHERE {started}").to_arrow_table())
+        except (DeltaError, OSError, pa.ArrowException, duckdb.Error):
+            connection.register("found", dataset_of(changes))
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE ranked AS
+            SELECT *, cause NOT IN ('stream', '{MIGRATION}') AS _again FROM found WHERE {started}
+            """
+        )
+        ((unordered,),) = connection.execute(
+            f"""
+            SELECT count(*) FROM (
+                FROM ranked SELECT {same} WHERE _again AND cause <> '{FAILED}' GROUP BY {same}
+                HAVING count(*) > 1 AND bool_or(cause = '{BACKFILL}' OR "rows" = 0)
+            )
+            """
+        ).fetchall()
+        if unordered:
+            raise MigrationRefused(
+                f"Gold is gone, and of {unordered:,} windows nobody can tell any more which of the "
+                f"values in {changes.table_uri} was the last: a backfill is among them, and the "
+                "commits that would tell were removed by maintenance. Bronze has no rows of "
+                f"windows before {instant_text(before_ms)} any more (`keep`). Nothing was written. "
+                "Restore gold from a backup; or move that history away too, and these windows are "
+                "gone."
+            )
+        rows = connection.sql(
+            f"""
+            SELECT * EXCLUDE (_again), row_number() OVER (
+                PARTITION BY {same} ORDER BY _again, batch NULLS FIRST, "rows") AS {VERSION}
+            FROM ranked
+            """
+        ).to_arrow_table()
+        return pa.table(rows)

@@ -31,7 +31,7 @@ from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tabl
 from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits
-from tidemark.storage.generation import generation_of
+from tidemark.storage.generation import generation_of, never_published
 from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 5
@@ -100,7 +100,7 @@ def _rebuilt_places(warehouse: Warehouse, table: str) -> tuple[str, ...]:
     generation = generation_of(found)
     checkpoint = Checkpoint.of_query(warehouse, table, generation)
     query = (warehouse.changes(table, generation).uri, checkpoint.uri)
-    return (*query, gold.uri) if found is None else query
+    return (*query, gold.uri) if never_published(found) else query
 
 
 def find_losses(

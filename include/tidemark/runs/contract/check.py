@@ -29,12 +29,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
-from tidemark.runs.contract.contract import (
-    AcceptedChange,
-    Contract,
-    contract_of,
-    write_contract,
-)
+from tidemark.runs.contract.contract import AcceptedChange, Contract, write_contract
 from tidemark.runs.contract.ingest_changes import KEEP, ingest_changes
 from tidemark.runs.contract.left import left_begun, never_committed
 from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries_of
@@ -222,7 +217,11 @@ def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> 
     recorded = compared.unfinished[0].recorded
     others = [query.recorded for query in (*compared.unfinished, ingest)]
     planned_alike = recorded and all(one and one.is_of(recorded.pipeline) for one in others)
-    if recorded is None or not planned_alike or _refusing(compared, recorded.pipeline, settings):
+    if (
+        recorded is None
+        or not planned_alike
+        or compare_contracts(recorded.pipeline, settings).refused
+    ):
         raise PipelineChanged(
             f"The pipeline {pipeline.name} changed while batches were left uncommitted "
             f"({', '.join(left)}), and these were planned by another content of its file than its "
@@ -237,21 +236,6 @@ def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> 
     )
     # What is published is judged by the checks of today.
     return Admitted(recorded.pipeline.with_checks_of(pipeline), messages=messages)
-
-
-def _refusing(compared: Comparison, former: Pipeline, settings: Settings) -> list[str]:
-    """The queries that cannot run by the content of before."""
-    return [
-        query.name
-        for query in compared.queries
-        if query.recorded is not None
-        and any(
-            found.refused
-            for found in contract_differences(
-                query.recorded, contract_of(former, query.name, settings)
-            )
-        )
-    ]
 
 
 def _rows(bronze: TablePlace) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import MigrationRefused
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import Operator
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
@@ -22,10 +23,11 @@ _TAKEN = (ChangeVerdict.NEW_GENERATION, ChangeVerdict.NO_EFFECT)
 
 @dataclass(frozen=True)
 class Change:
-    """The differences that a table's next generation takes, and what its rows are to the former
-    ones."""
+    """The differences that a table's next generation takes, and what its rows are to those of
+    `former`."""
 
     differences: tuple[Difference, ...]
+    former: Operator
     predecessors: Predecessors
 
 
@@ -70,6 +72,7 @@ def change_of(
     former = operator_of(contract.pipeline, table)
     return Change(
         tuple(found for found in own if found.verdict in _TAKEN),
+        former,
         predecessors(former, operator_of(pipeline, table)),
     )
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.runs.generations import generations
-from tidemark.storage.generation import generation_of
+from tidemark.storage.generation import generation_of, never_published
 from tidemark.storage.warehouse import Warehouse
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def former_generation(warehouse: Warehouse, table: str) -> int:
-    """The one that gold names. Where gold is gone, the newest whose query has run and whose history
-    is there, else the newest with a history, else the newest: a killed migration leaves one that
-    was never in use."""
+    """The one that gold names. Where gold is gone, of those whose history is there the one whose
+    query ran last: a rollback goes on with a lower number, and a killed migration leaves one that
+    never ran. Else the newest."""
     gold = warehouse.gold(table).open()
-    if gold is not None:
+    if not never_published(gold):
         return generation_of(gold)
-    newest_first = generations(warehouse, table)[::-1]
-    told = [one for one in newest_first if warehouse.changes(table, one).open() is not None]
-    ran = [
-        one
-        for one in told
-        if Checkpoint.of_query(warehouse, table, one).last_batch("commits") is not None
-    ]
-    return next(iter([*ran, *told, *newest_first]))
+    numbers = generations(warehouse, table)
+    told = [one for one in numbers if warehouse.changes(table, one).open() is not None]
+    return max(told or numbers, key=lambda number: (_last_run(warehouse, table, number), number))
+
+
+def _last_run(warehouse: Warehouse, table: str, number: int) -> datetime:
+    checkpoint = Checkpoint.of_query(warehouse, table, number)
+    files = warehouse.file_at(f"{checkpoint.uri}/commits").files()
+    return max((facts.modified for facts in files.values()), default=_NEVER)

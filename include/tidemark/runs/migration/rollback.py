@@ -25,7 +25,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
-from tidemark.runs.generations import ABANDONED, ROLLBACK
+from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.appended import commit_actions
@@ -54,7 +54,7 @@ class Rollback:
             **before.inputs,
             CLOSE: before.close_ms,
             GENERATION: before.generation,
-            ABANDONED: self.now.generation,
+            ABANDONED: max(abandoned(self.gold), self.now.generation),
         }
 
     def lines(self) -> Iterator[str]:

@@ -36,7 +36,6 @@ from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
-from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.migration.result import MigrationResult, migration_lines
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
@@ -181,13 +180,13 @@ def _begin(
     session: StartSession,
 ) -> Begun | None:
     """The long step, without the lease; None where there is nothing to migrate."""
-    predecessors = _changes(run, request, done, _is_alone(run))
-    if predecessors is None:
+    change = _changes(run, request, done, _is_alone(run))
+    if change is None:
         return None
     with progress.stage("session"):
         spark = session(run.pipeline, run.settings)
     with progress.stage("compute"), progress.tasks_of(spark):
-        return Begun(spark, compute_table(spark, run, request.table, predecessors))
+        return Begun(spark, compute_table(spark, run, request.table, change))
 
 
 def _is_alone(run: Run) -> bool:
@@ -199,13 +198,13 @@ def _is_alone(run: Run) -> bool:
 
 def _changes(
     run: Run, request: MigrationRequest, done: MigrationSoFar, alone: bool
-) -> Predecessors | None:
-    """What the table's rows are to those before; None where nothing is to change."""
+) -> Change | None:
+    """What changes; None where nothing is to change."""
     if alone:
         rebuilt = request.table if request.rebuild else None
         check_losses(run.pipeline, run.warehouse, rebuilt=rebuilt)
     done.change = change_of(run.pipeline, run.settings, request.table, request.rebuild, alone)
-    return done.change.predecessors if done.change.differences or request.rebuild else None
+    return done.change if done.change.differences or request.rebuild else None
 
 
 def _compare(
@@ -217,14 +216,14 @@ def _compare(
     alone: bool,
 ) -> None:
     """Catch up with bronze, and look at what gold would be; nothing is written."""
-    predecessors = _changes(run, request, done, alone)
-    if predecessors is None:
+    change = _changes(run, request, done, alone)
+    if change is None:
         return
     spark = begun.spark
     with progress.stage("catch up"), progress.tasks_of(spark):
-        done.plan = plan_migration(spark, run, request.table, predecessors, begun.computed)
+        done.plan = plan_migration(spark, run, request.table, change, begun.computed)
         done.found = done.plan.compared()
-        if done.plan.gold is None:
+        if done.plan.gold_is_lost:
             progress.say(_without_gold(done.plan))
     with progress.stage("validate"), progress.tasks_of(spark):
         done.judged = judge_migration(spark, done.plan)
@@ -236,8 +235,8 @@ def _without_gold(plan: Migration) -> str:
     if frozen is not None and plan.former.identity is None:
         gone = f"; of those before {instant_text(frozen)} neither bronze nor a history has the rows"
     return (
-        f"gold of {plan.name} is gone: every window has revision 0, closed are those up to "
-        f"{instant_text(plan.state.close_ms)}{gone}"
+        f"what was published of {plan.name} is gone: every window has revision 0, closed are those "
+        f"up to {instant_text(plan.state.close_ms)}{gone}"
     )
 
 

@@ -31,43 +31,39 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
-from pyarrow.dataset import Dataset, dataset
+from deltalake.exceptions import CommitFailedError
+from pyarrow.dataset import Dataset
 from pyspark.sql import SparkSession
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import MigrationRefused, StorageUnavailable
+from tidemark.errors import StorageUnavailable
 from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
-from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
 from tidemark.gold.pins import Published, Support, TableResult
 from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_name
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
-from tidemark.gold.retention import frozen_before_ms, frozen_rows_before_ms
-from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
-from tidemark.pipeline.instants import instant_text
 from tidemark.runs.contract.contract import (
     Contract,
     Seed,
     contract_of,
-    read_contract,
     write_contract,
 )
 from tidemark.runs.found import QUERY, found_of
 from tidemark.runs.generations import next_generation
+from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.former import former_generation
+from tidemark.runs.migration.gold_before import gold_before, rows_before
 from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.create import TableSpec, ensure_table
-from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -91,8 +87,8 @@ class Migration:
 
     `computed` are all windows that gold can show and that are not frozen, `aside` those that the
     query has to leave out, from bronze at version `bronze`: identity, values and FAILURE. `gold` is
-    None where it is gone: then no row has a predecessor, and `state` says what the checkpoints of
-    the former queries tell of its frontier.
+    None where it is gone, and `gold_is_lost` also where it was never published: then `state` says
+    what other places tell of it.
     `schema_json` and `changes_json` are the columns of gold and of `changes`, as Delta writes them.
     """
 
@@ -100,6 +96,7 @@ class Migration:
     table_name: str
     state: GoldState
     gold: DeltaTable | None
+    gold_is_lost: bool
     former: Former
     to: NextGold
     computed: pa.Table
@@ -145,22 +142,15 @@ class Migration:
             return compared(connection, self.former, self.to)
 
 
-def compute_table(spark: SparkSession, run: Run, name: str, predecessors: Predecessors) -> Computed:
+def compute_table(spark: SparkSession, run: Run, name: str, change: Change) -> Computed:
     """All windows of a table by the pipeline's file; needs no lease.
 
     Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then.
     """
     operator = operator_of(run.pipeline, name)
-    gold = run.warehouse.gold(name).open()
-    state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
-    failing = _known_failing(run, operator, name, predecessors)
-    return compute(spark, run, operator, _frozen(run, operator, state.close_ms), failing)
-
-
-def _frozen(run: Run, operator: Operator, close_ms: int) -> int | None:
-    """Before this rows stay as they are: closed ones of which bronze may have lost input rows."""
-    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
-    return frozen_rows_before_ms(operator, frozen, close_ms)
+    found = gold_before(run, name, operator, change)
+    failing = _known_failing(run, operator, name, change.predecessors)
+    return compute(spark, run, operator, found.frozen_before_ms, failing)
 
 
 def _known_failing(
@@ -176,13 +166,12 @@ def _known_failing(
 
 
 def plan_migration(
-    spark: SparkSession, run: Run, name: str, predecessors: Predecessors, before: Computed
+    spark: SparkSession, run: Run, name: str, change: Change, before: Computed
 ) -> Migration:
     """What `before` comes to by now, beside gold; nothing is written."""
-    operator, warehouse = operator_of(run.pipeline, name), run.warehouse
-    gold = warehouse.gold(name).open()
-    state = _lost_state(run, operator, name) if gold is None else gold_state(gold, operator.inputs)
-    frozen = _frozen(run, operator, state.close_ms)
+    operator = operator_of(run.pipeline, name)
+    found = gold_before(run, name, operator, change)
+    state, frozen = found.state, found.frozen_before_ms
     computed = caught_up(spark, run, operator, frozen, before)
     aggregated = plan_columns(spark, run.pipeline).aggregated[name]
     schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
@@ -192,8 +181,9 @@ def plan_migration(
         run=run,
         table_name=name,
         state=state,
-        gold=gold,
-        former=_former(_rows_before(run, name, gold, predecessors, frozen), predecessors, schema),
+        gold=found.table,
+        gold_is_lost=found.is_lost,
+        former=_former(rows_before(run, name, found, change), change.predecessors, schema),
         to=to,
         computed=shown(computed, run, operator, state.close_ms, frozen),
         aside=computed.aside,
@@ -201,48 +191,6 @@ def plan_migration(
         schema_json=schema_json,
         changes_json=changes_schema(aggregated).json(),
     )
-
-
-def _lost_state(run: Run, operator: Operator, name: str) -> GoldState:
-    """Of gold that is gone: what its query or its history says is closed stays closed."""
-    number = former_generation(run.warehouse, name)
-    changes = run.warehouse.changes(name, number).open()
-    told = 0 if changes is None else closed_by_history(changes)
-    return GoldState(
-        version=-1,
-        changes=-1,
-        inputs=dict.fromkeys(operator.inputs, -1),
-        close_ms=max(run.closed_ms(name, number), told),
-        generation=number,
-    )
-
-
-def _rows_before(
-    run: Run, name: str, gold: DeltaTable | None, found: Predecessors, frozen: int | None
-) -> Dataset | None:
-    """Gold; where it is gone, what its history has of rows that bronze cannot give any more. None
-    where neither is there.
-
-    MigrationRefused where there is a history, and it cannot be read from its beginning.
-    """
-    if gold is not None:
-        return dataset_of(gold)
-    number = former_generation(run.warehouse, name)
-    place = run.warehouse.changes(name, number)
-    changes = place.open()
-    contract = read_contract(run.places.contract(name, number), run.settings.storage_options)
-    if changes is None or frozen is None or found.identity is None or contract is None:
-        return None
-    former = operator_of(contract.pipeline, name)
-    try:
-        return dataset(rows_of_history(changes, former, frozen))
-    except (DeltaError, OSError) as error:
-        raise MigrationRefused(
-            f"Gold of {name} is gone, and its history {place.uri} cannot be read from its first "
-            f"commit on ({error}). Bronze has no rows of windows before {instant_text(frozen)} any "
-            "more (`keep`). Nothing was written. Restore gold from a backup; or move that history "
-            "away too, and these windows are gone."
-        ) from error
 
 
 def _former(rows: Dataset | None, found: Predecessors, schema: pa.Schema) -> Former:

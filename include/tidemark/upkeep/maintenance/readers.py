@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.files import stat_files
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
@@ -55,12 +57,21 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
         # The first batch reads the files that are there, not the commits of before.
         first = one.published + 1 if last is None else checkpoint.delta_version(last)
         waiting, advice = _waiting(bronze, first), "Run the pipeline, to its end."
+        if last is None and (planned := _planned_at(checkpoint)):
+            # And is repeated over the files that were there when it was planned.
+            waiting = min(planned, waiting or planned)
         yield TableReader(f"the query of {one.table}", first, waiting, advice)
         # A repair looks for late rows in all that gold does not stand for. In append mode that may
         # be rows of weeks, until gold is so many versions behind that it notes them.
         unnoted = one.published + 1
         waiting = _waiting(bronze, unnoted)
         yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
+
+
+def _planned_at(checkpoint: Checkpoint) -> datetime | None:
+    name = f"{checkpoint.uri}/offsets/0"
+    planned = stat_files([name], checkpoint.options)[name]
+    return None if planned is None else planned.modified
 
 
 def _of_changes(warehouse: Warehouse, name: str, changes: TablePlace) -> Iterator[TableReader]:

@@ -1,0 +1,99 @@
+"""Gold as a migration finds it: its state and rows, also where it is gone and other places tell.
+
+Gold that was never published counts as gone: a run or a migration that was killed makes it anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from pyarrow.dataset import Dataset, dataset
+
+from tidemark.errors import MigrationRefused
+from tidemark.gold.history_rows import closed_by_history, rows_of_history
+from tidemark.gold.plan import GoldState
+from tidemark.gold.retention import frozen_before_ms, frozen_rows_before_ms
+from tidemark.gold.state import gold_state
+from tidemark.operators.operator import Operator
+from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.runs.generations import generations
+from tidemark.runs.migration.change import Change
+from tidemark.runs.migration.former import former_generation
+from tidemark.runs.run import Run
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.generation import never_published
+
+
+@dataclass(frozen=True)
+class GoldBefore:
+    """`table` is None where gold is gone, `is_lost` also where it was never published. `state` is
+    gold's own, or what checkpoints and histories tell of it. Rows that start before
+    `frozen_before_ms` stay as they were."""
+
+    table: DeltaTable | None
+    state: GoldState
+    is_lost: bool
+    frozen_before_ms: int | None
+
+
+def gold_before(run: Run, name: str, operator: Operator, change: Change) -> GoldBefore:
+    """MigrationRefused where open rows of the next generation reach back further than bronze."""
+    gold = run.warehouse.gold(name).open()
+    if gold is not None and not never_published(gold):
+        state, is_lost = gold_state(gold, operator.inputs), False
+    else:
+        version = -1 if gold is None else gold.version()
+        state, is_lost = _lost_state(run, name, operator, version), True
+    frozen = _frozen(run, operator, change.former, state.close_ms)
+    return GoldBefore(gold, state, is_lost, frozen)
+
+
+def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldState:
+    """What any of its queries or histories says is closed stays closed: what of it is closed too
+    early is repaired as any late row is."""
+    warehouse = run.warehouse
+    closed = [0]
+    for number in generations(warehouse, name):
+        closed.append(run.closed_ms(name, number))
+        changes = warehouse.changes(name, number).open()
+        if changes is not None:
+            closed.append(closed_by_history(changes))
+    return GoldState(
+        version=version,
+        changes=-1,
+        inputs=dict.fromkeys(operator.inputs, -1),
+        close_ms=max(closed),
+        generation=former_generation(warehouse, name),
+    )
+
+
+def _frozen(run: Run, operator: Operator, former: Operator, close_ms: int) -> int | None:
+    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    if frozen is None or not close_ms:
+        # Nothing tells what was closed: then bronze is not asked for what it may have dropped.
+        return frozen
+    kept = min(frozen, former.first_needed_ms(close_ms))
+    needed = operator.first_needed_ms(close_ms)
+    if instant_of(needed).date() < instant_of(kept).date():
+        raise MigrationRefused(
+            f"Windows that are still open begin at {instant_text(needed)} by the changed file, and "
+            f"bronze has rows from {instant_of(kept).date()} on only (`keep`): they would lack "
+            "some. Nothing was written. Let runs close windows up to a later time first, or put "
+            "the former window back."
+        )
+    return frozen_rows_before_ms(operator, frozen, close_ms)
+
+
+def rows_before(run: Run, name: str, found: GoldBefore, change: Change) -> Dataset | None:
+    """Gold; where it is lost, what its history has of rows that bronze cannot give any more. None
+    where there is neither.
+
+    MigrationRefused as `rows_of_history`.
+    """
+    if found.table is not None and not found.is_lost:
+        return dataset_of(found.table)
+    changes = run.warehouse.changes(name, found.state.generation).open()
+    if changes is None or found.frozen_before_ms is None or change.predecessors.identity is None:
+        return None
+    return dataset(rows_of_history(changes, change.former, found.frozen_before_ms))
