@@ -95,7 +95,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", first_of(CHANGES, 2))
+@pytest.mark.parametrize("change", first_of(CHANGES))
 def test_gold_is_the_batch_aggregate_of_the_changed_table_and_runs_go_on(
     spark: SparkSession, tmp_path: Path, change: str
 ) -> None:
@@ -124,6 +124,7 @@ OF_PIPELINE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", first_of(OF_PIPELINE))
 def test_what_a_checkpoint_fixes_takes_effect_with_a_generation(
     spark: SparkSession, tmp_path: Path, change: str
@@ -139,6 +140,7 @@ def test_what_a_checkpoint_fixes_takes_effect_with_a_generation(
         assert "RocksDB" in contract.settings[PROVIDER]
 
 
+@pytest.mark.long
 def test_a_measure_over_a_column_that_the_source_gets_is_null_for_rows_of_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_dry_run_writes_nothing_and_says_what_would_change(
     assert not (tmp_path / "clicks/checkpoints/per_10m/2").exists()
 
 
+@pytest.mark.long
 def test_a_held_run_is_in_the_next_generation(spark: SparkSession, tmp_path: Path) -> None:
     place = with_history(spark, tmp_path, "update")
     place.land("held.json", [event(10, 12, "a", 50), event(11, 40, "a", 3)])
@@ -229,6 +232,22 @@ def test_a_rollback_brings_gold_back_as_it_was_and_its_generation_goes_on(
     assert find_losses(place.pipeline, place.warehouse) == ()
     assert migrated(spark, new, "again").generation == 3
     is_right(spark, new)
+
+
+@pytest.mark.long
+def test_two_rollbacks_leave_both_generations_behind(spark: SparkSession, tmp_path: Path) -> None:
+    place = with_history(spark, tmp_path, "update")
+    second = changed(place, measures=DOUBLED)
+    migrated(spark, second)
+    succeed(spark, second, "second")
+    third = changed(place, group_by=[])
+    migrated(spark, third)
+    succeed(spark, third, "third")
+    rolled_back(second)
+    rolled_back(place)
+    assert abandoned(gold_of(place)) == 3
+    assert find_losses(place.pipeline, place.warehouse) == ()
+    goes_on(spark, place)
 
 
 LOSSES = {
@@ -280,6 +299,7 @@ def test_gold_that_is_gone_or_restored_behind_a_migration_is_told(
     assert "is of generation 1, and per_10m was migrated to generation 2" in restored.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", first_of(["gold", "gold and its query"]))
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_gold_that_is_gone_behind_a_migration_is_built_again_from_bronze(
@@ -338,6 +358,7 @@ def test_frozen_windows_of_lost_gold_come_from_its_history(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_a_lost_query_of_a_table_that_changed_too_is_built_again_by_the_contract_that_is_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -377,12 +398,19 @@ def test_a_batch_that_was_left_never_runs_a_migrated_table_by_its_former_definit
     goes_on(spark, other)
 
 
+@pytest.mark.long
 def test_gold_of_a_first_generation_that_is_gone_can_be_built_again_from_bronze(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = with_history(spark, tmp_path, "update")
+    close = gold_state(gold_of(place)).close_ms
     shutil.rmtree(place.places.gold("per_10m"))
+    with killed("before", "gold of another generation"):
+        assert migrate(spark, place, rebuild=True).error is not None
+    # An empty gold is there by now.
+    assert gold_state(gold_of(place)).close_ms == 0
     assert migrate(spark, place, rebuild=True).error is None
+    assert gold_state(gold_of(place)).close_ms == close
     is_right(spark, place)
     goes_on(spark, place)
 
@@ -425,6 +453,7 @@ def test_a_killed_migration_is_repeated_or_runs_go_on_as_before(
     goes_on(spark, new)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_rollback_is_repeated(
     spark: SparkSession, tmp_path: Path, when: Literal["before", "after"]

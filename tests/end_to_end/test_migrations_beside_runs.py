@@ -78,6 +78,7 @@ def test_rows_that_come_while_windows_are_computed_are_caught_up(
     goes_on(spark, new)
 
 
+@pytest.mark.long
 def test_another_migration_that_came_first_is_enough(spark: SparkSession, tmp_path: Path) -> None:
     new = changed(with_history(spark, tmp_path, "update"), **CHANGES["a new measure"])
     first = Meanwhile(lambda: migrated(spark, new, "first"))
@@ -87,6 +88,7 @@ def test_another_migration_that_came_first_is_enough(spark: SparkSession, tmp_pa
     is_right(spark, new)
 
 
+@pytest.mark.long
 def test_rows_that_somebody_changed_meanwhile_and_accepted_are_computed_by_what_they_are(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_rows_that_somebody_changed_meanwhile_and_accepted_are_computed_by_what_
     goes_on(spark, new)
 
 
+@pytest.mark.long
 def test_a_dry_run_works_beside_a_run(spark: SparkSession, tmp_path: Path) -> None:
     place = with_history(spark, tmp_path, "update")
     new = changed(place, **CHANGES["a new measure"])
@@ -112,6 +115,7 @@ def test_a_dry_run_works_beside_a_run(spark: SparkSession, tmp_path: Path) -> No
     assert (result.error, result.dry_run) == (None, True)
 
 
+@pytest.mark.long
 def test_rows_that_bronze_lost_meanwhile_stop_a_migration(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_an_open_window_whose_measure_fails_when_it_is_evaluated_goes_on(
     goes_on(spark, new)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_corrected_measure_brings_the_windows_back(
     spark: SparkSession, tmp_path: Path, mode: str
