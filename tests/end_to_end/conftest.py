@@ -1,4 +1,4 @@
-"""Runs of the worked examples that the tests of several pages look at; nobody changes them."""
+"""Runs that several tests look at, and a history that several go on from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.end_to_end.generations import ThreeRuns, run_three_times
 from tests.end_to_end.worked_modes import ADS, WORDS, Steps, run_example, run_tail
 from tests.kit.running import Place
 from tidemark.runs.results.result import RunResult
@@ -33,3 +34,18 @@ def impressions(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def words(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worked:
     return Worked(*run_example(spark, tmp_path_factory.mktemp("words"), WORDS), tail=[])
+
+
+@pytest.fixture(scope="session")
+def three_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ThreeRuns:
+    """Runs that every test of generations begins with, in each output mode once: each test has the
+    same folder as they left it."""
+    places: dict[str, Place] = {}
+
+    def again(mode: str) -> Place:
+        if mode not in places:
+            places[mode] = run_three_times(spark, tmp_path_factory.mktemp(mode), mode)
+            places[mode].keep()
+        return places[mode].again()
+
+    return again

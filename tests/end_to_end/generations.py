@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,11 @@ def migrated(spark: SparkSession, place: Place, run_id: str = "migrate") -> Migr
     return result
 
 
-def with_history(spark: SparkSession, root: Path, mode: str) -> Place:
+# A place with a history, by output mode.
+ThreeRuns = Callable[[str], Place]
+
+
+def run_three_times(spark: SparkSession, root: Path, mode: str) -> Place:
     """Three runs: late rows have corrected 10:00, and 10:50 and 11:00 are open."""
     place = Place(root, clicks(tables=table(mode)))
     place.land("1.json", [event(10, m, key, m) for m in (0, 11, 22, 33, 51) for key in ("a", None)])

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from tests.end_to_end.generations import (
     MODES,
     WINDOW,
+    ThreeRuns,
     changed,
     first_of,
     goes_on,
@@ -24,7 +25,6 @@ from tests.end_to_end.generations import (
     migrate,
     migrated,
     table,
-    with_history,
 )
 from tests.kit.killed import Killed, killed
 from tests.kit.running import (
@@ -64,9 +64,9 @@ def revisions(place: Place) -> dict[tuple[int, int, Any], tuple[str, int]]:
 
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_new_measure_is_no_correction_and_runs_go_on(
-    spark: SparkSession, tmp_path: Path, mode: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str
 ) -> None:
-    place = with_history(spark, tmp_path, mode)
+    place = three_runs(mode)
     before, state = revisions(place), gold_state(gold_of(place))
     measures = {**WINDOW["measures"], "largest": "max(amount)"}
     place = changed(place, measures=measures)
@@ -98,9 +98,9 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("change", first_of(CHANGES))
 def test_gold_is_the_batch_aggregate_of_the_changed_table_and_runs_go_on(
-    spark: SparkSession, tmp_path: Path, change: str
+    spark: SparkSession, three_runs: ThreeRuns, change: str
 ) -> None:
-    place = changed(with_history(spark, tmp_path, "update"), **CHANGES[change])
+    place = changed(three_runs("update"), **CHANGES[change])
     migrated(spark, place)
     is_right(spark, place)
     goes_on(spark, place)
@@ -109,10 +109,10 @@ def test_gold_is_the_batch_aggregate_of_the_changed_table_and_runs_go_on(
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), list(permutations(MODES, 2)))
 def test_the_output_mode_can_change(
-    spark: SparkSession, tmp_path: Path, before: str, after: str
+    spark: SparkSession, three_runs: ThreeRuns, before: str, after: str
 ) -> None:
-    with_history(spark, tmp_path, before)
-    place = Place(tmp_path, clicks(tables=table(after)))
+    root = three_runs(before).root
+    place = Place(root, clicks(tables=table(after)))
     migrated(spark, place)
     is_right(spark, place)
     goes_on(spark, place)
@@ -128,10 +128,10 @@ OF_PIPELINE: dict[str, dict[str, Any]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("change", first_of(OF_PIPELINE))
 def test_what_a_checkpoint_fixes_takes_effect_with_a_generation(
-    spark: SparkSession, tmp_path: Path, change: str
+    spark: SparkSession, three_runs: ThreeRuns, change: str
 ) -> None:
-    with_history(spark, tmp_path, "update")
-    place = Place(tmp_path, clicks(tables=table("update"), **OF_PIPELINE[change]))
+    root = three_runs("update").root
+    place = Place(root, clicks(tables=table("update"), **OF_PIPELINE[change]))
     result = migrate(spark, place, rebuild=change == "another delay")
     assert (result.error, result.generation) == (None, 2)
     goes_on(spark, place)
@@ -143,13 +143,13 @@ def test_what_a_checkpoint_fixes_takes_effect_with_a_generation(
 
 @pytest.mark.long
 def test_a_measure_over_a_column_that_the_source_gets_is_null_for_rows_of_before(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    with_history(spark, tmp_path, "update")
+    root = three_runs("update").root
     source = clicks()["source"]
     source["columns"] = {**source["columns"], "more": "long"}
     tables = table("update", measures={**WINDOW["measures"], "more": "sum(more)"})
-    place = Place(tmp_path, clicks(source=source, tables=tables))
+    place = Place(root, clicks(source=source, tables=tables))
     migrated(spark, place)
     assert set(place.gold()["more"].to_pylist()) == {None}
     place.land("more.json", [{**event(11, 6, "a", 1), "more": 5}])
@@ -160,9 +160,9 @@ def test_a_measure_over_a_column_that_the_source_gets_is_null_for_rows_of_before
 
 @pytest.mark.long
 def test_a_file_that_changes_again_before_the_first_batch_needs_another_generation(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    place = changed(with_history(spark, tmp_path, "update"), measures=DOUBLED)
+    place = changed(three_runs("update"), measures=DOUBLED)
     migrated(spark, place)
     place = changed(place, group_by=[])
     refused = run_warm(spark, place, "refused").error
@@ -174,9 +174,9 @@ def test_a_file_that_changes_again_before_the_first_batch_needs_another_generati
 
 
 def test_a_dry_run_writes_nothing_and_says_what_would_change(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     before, version = sorted_rows(place.gold()), gold_of(place).version()
     place = changed(place, measures={"events": "count(*)", "amount": "sum(amount * 2)"})
     result = migrate(spark, place, dry_run=True)
@@ -185,13 +185,13 @@ def test_a_dry_run_writes_nothing_and_says_what_would_change(
     assert (result.generation, result.found.corrected > 0) == (None, True)
     assert any("to compute, which needs no lease" in line for line in migration_lines(result))
     assert (sorted_rows(place.gold()), gold_of(place).version()) == (before, version)
-    assert not (tmp_path / "clicks/per_10m/changes-2").exists()
-    assert not (tmp_path / "clicks/checkpoints/per_10m/2").exists()
+    assert not (place.root / "clicks/per_10m/changes-2").exists()
+    assert not (place.root / "clicks/checkpoints/per_10m/2").exists()
 
 
 @pytest.mark.long
-def test_a_held_run_is_in_the_next_generation(spark: SparkSession, tmp_path: Path) -> None:
-    place = with_history(spark, tmp_path, "update")
+def test_a_held_run_is_in_the_next_generation(spark: SparkSession, three_runs: ThreeRuns) -> None:
+    place = three_runs("update")
     place.land("held.json", [event(10, 12, "a", 50), event(11, 40, "a", 3)])
     assert run_warm(spark, place, "held", hold=True).error is None
     place = changed(place, measures={**WINDOW["measures"], "largest": "max(amount)"})
@@ -209,9 +209,9 @@ def rolled_back(place: Place, run_id: str = "back") -> int:
 
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_rollback_brings_gold_back_as_it_was_and_its_generation_goes_on(
-    spark: SparkSession, tmp_path: Path, mode: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str
 ) -> None:
-    place = with_history(spark, tmp_path, mode)
+    place = three_runs(mode)
     before, state = sorted_rows(place.gold()), gold_state(gold_of(place))
     new = changed(place, measures={"events": "count(*)", "amount": "sum(amount * 2)"})
     migrated(spark, new)
@@ -237,8 +237,10 @@ def test_a_rollback_brings_gold_back_as_it_was_and_its_generation_goes_on(
 
 
 @pytest.mark.long
-def test_two_rollbacks_leave_both_generations_behind(spark: SparkSession, tmp_path: Path) -> None:
-    place = with_history(spark, tmp_path, "update")
+def test_two_rollbacks_leave_both_generations_behind(
+    spark: SparkSession, three_runs: ThreeRuns
+) -> None:
+    place = three_runs("update")
     second = changed(place, measures=DOUBLED)
     migrated(spark, second)
     succeed(spark, second, "second")
@@ -267,12 +269,12 @@ LOSSES = {
 @pytest.mark.parametrize("lost", first_of(LOSSES))
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_table_whose_query_or_history_was_lost_is_built_again(
-    spark: SparkSession, tmp_path: Path, mode: str, lost: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str, lost: str
 ) -> None:
-    place = with_history(spark, tmp_path, mode)
+    place = three_runs(mode)
     before = sorted_rows(place.gold())
     for name in LOSSES[lost]:
-        path = tmp_path / "clicks" / name
+        path = place.root / "clicks" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     stopped = run_warm(spark, place, "stopped").error
     assert stopped is not None
@@ -285,9 +287,9 @@ def test_a_table_whose_query_or_history_was_lost_is_built_again(
 
 @pytest.mark.long
 def test_gold_that_is_gone_or_restored_behind_a_migration_is_told(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, three_runs: ThreeRuns
 ) -> None:
-    place = with_history(spark, tmp_path / "root", "update")
+    place = three_runs("update")
     shutil.copytree(place.places.gold("per_10m"), tmp_path / "kept")
     place = changed(place, measures={**WINDOW["measures"], "largest": "max(amount)"})
     migrated(spark, place)
@@ -306,9 +308,9 @@ def test_gold_that_is_gone_or_restored_behind_a_migration_is_told(
 @pytest.mark.parametrize("lost", first_of(["gold", "gold and its query"]))
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_gold_that_is_gone_behind_a_migration_is_built_again_from_bronze(
-    spark: SparkSession, tmp_path: Path, mode: str, lost: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str, lost: str
 ) -> None:
-    place = changed(with_history(spark, tmp_path, mode), measures=DOUBLED)
+    place = changed(three_runs(mode), measures=DOUBLED)
     migrated(spark, place)
     succeed(spark, place, "on")
     close = gold_state(gold_of(place)).close_ms
@@ -382,11 +384,11 @@ def test_a_window_that_would_reach_back_to_dropped_dates_is_refused(
 
 @pytest.mark.long
 def test_a_lost_query_of_a_table_that_changed_too_is_built_again_by_the_contract_that_is_there(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     for name in LOSSES["both"]:
-        shutil.rmtree(tmp_path / "clicks" / name)
+        shutil.rmtree(place.root / "clicks" / name)
     place = changed(place, measures=DOUBLED)
     result = migrate(spark, place, rebuild=True)
     assert result.error is None, result.error
@@ -397,10 +399,10 @@ def test_a_lost_query_of_a_table_that_changed_too_is_built_again_by_the_contract
 
 
 def test_a_batch_that_was_left_never_runs_a_migrated_table_by_its_former_definition(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
     """All of what planned the batch would come back with it."""
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     place.land("left.json", [event(10, 3, "a", 9), event(11, 6, "a", 3)])
     with killed("after", "accepted rows"):
         assert run_warm(spark, place, "left").error is not None
@@ -408,7 +410,7 @@ def test_a_batch_that_was_left_never_runs_a_migrated_table_by_its_former_definit
     migrated(spark, place)
     source = {**clicks()["source"]}
     source["columns"] = {**source["columns"], "more": "long"}
-    other = Place(tmp_path, clicks(source=source, tables=table("update", measures=DOUBLED)))
+    other = Place(place.root, clicks(source=source, tables=table("update", measures=DOUBLED)))
     refused = run_warm(spark, other, "refused").error
     assert refused is not None
     assert refused.type == "PipelineChanged"
@@ -421,9 +423,9 @@ def test_a_batch_that_was_left_never_runs_a_migrated_table_by_its_former_definit
 
 @pytest.mark.long
 def test_gold_of_a_first_generation_that_is_gone_can_be_built_again_from_bronze(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     close = gold_state(gold_of(place)).close_ms
     shutil.rmtree(place.places.gold("per_10m"))
     with killed("before", "gold of another generation"):
@@ -452,9 +454,13 @@ KILLS = [(when, step) for step in STEPS for when in ("before", "after")]
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("when", "step"), KILLS)
 def test_a_killed_migration_is_repeated_or_runs_go_on_as_before(
-    spark: SparkSession, tmp_path: Path, mode: str, when: Literal["before", "after"], step: str
+    spark: SparkSession,
+    three_runs: ThreeRuns,
+    mode: str,
+    when: Literal["before", "after"],
+    step: str,
 ) -> None:
-    place = with_history(spark, tmp_path, mode)
+    place = three_runs(mode)
     before = sorted_rows(place.gold())
     new = changed(place, measures=DOUBLED)
     with killed(when, step):
@@ -477,9 +483,9 @@ def test_a_killed_migration_is_repeated_or_runs_go_on_as_before(
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_rollback_is_repeated(
-    spark: SparkSession, tmp_path: Path, when: Literal["before", "after"]
+    spark: SparkSession, three_runs: ThreeRuns, when: Literal["before", "after"]
 ) -> None:
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     before = sorted_rows(place.gold())
     migrated(spark, changed(place, measures=DOUBLED))
     with killed(when, "gold of the former generation"), pytest.raises(Killed):
@@ -493,10 +499,10 @@ def test_a_killed_rollback_is_repeated(
     goes_on(spark, place)
 
 
-def test_commands_know_generations(spark: SparkSession, tmp_path: Path) -> None:
+def test_commands_know_generations(spark: SparkSession, three_runs: ThreeRuns) -> None:
     """Before its first batch and after it, a generation is well; the one before can be gone back
     to, until maintenance removes its checkpoint."""
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     new = changed(place, measures=DOUBLED)
     migrated(spark, new)
     for code in (10, 0):  # `new`, then `clean end`

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +13,13 @@ import pytest
 from tests.end_to_end.generations import (
     MODES,
     WINDOW,
+    ThreeRuns,
     changed,
     first_of,
     goes_on,
     is_right,
     migrate,
     migrated,
-    with_history,
 )
 from tests.kit.running import run_warm, succeed
 from tests.streaming.audits import accept_by_hand, event, gold_of
@@ -57,10 +56,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", first_of(CHANGES))
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_that_come_while_windows_are_computed_are_caught_up(
-    spark: SparkSession, tmp_path: Path, mode: str, change: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str, change: str
 ) -> None:
     """Late ones, such as open windows get, new windows, windows that close; a held run."""
-    place = with_history(spark, tmp_path, mode)
+    place = three_runs(mode)
     new = changed(place, **CHANGES[change])
 
     def runs() -> None:
@@ -79,8 +78,10 @@ def test_rows_that_come_while_windows_are_computed_are_caught_up(
 
 
 @pytest.mark.long
-def test_another_migration_that_came_first_is_enough(spark: SparkSession, tmp_path: Path) -> None:
-    new = changed(with_history(spark, tmp_path, "update"), **CHANGES["a new measure"])
+def test_another_migration_that_came_first_is_enough(
+    spark: SparkSession, three_runs: ThreeRuns
+) -> None:
+    new = changed(three_runs("update"), **CHANGES["a new measure"])
     first = Meanwhile(lambda: migrated(spark, new, "first"))
     result = migrate(spark, new, "second", progress=first)
     assert (result.error, result.generation) == (None, None)
@@ -90,9 +91,9 @@ def test_another_migration_that_came_first_is_enough(spark: SparkSession, tmp_pa
 
 @pytest.mark.long
 def test_rows_that_somebody_changed_meanwhile_and_accepted_are_computed_by_what_they_are(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     new = changed(place, **CHANGES["a new measure"])
 
     def mend() -> None:
@@ -107,8 +108,8 @@ def test_rows_that_somebody_changed_meanwhile_and_accepted_are_computed_by_what_
 
 
 @pytest.mark.long
-def test_a_dry_run_works_beside_a_run(spark: SparkSession, tmp_path: Path) -> None:
-    place = with_history(spark, tmp_path, "update")
+def test_a_dry_run_works_beside_a_run(spark: SparkSession, three_runs: ThreeRuns) -> None:
+    place = three_runs("update")
     new = changed(place, **CHANGES["a new measure"])
     with pipeline_lease(place.pipeline, place.settings, "other", "run"):
         result = migrate(spark, new, dry_run=True)
@@ -117,9 +118,9 @@ def test_a_dry_run_works_beside_a_run(spark: SparkSession, tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_rows_that_bronze_lost_meanwhile_stop_a_migration(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     new = changed(place, **CHANGES["a new measure"])
     delete = Meanwhile(lambda: place.warehouse.bronze.existing().delete("amount = 22"))
     result = migrate(spark, new, progress=delete)
@@ -130,11 +131,11 @@ def test_rows_that_bronze_lost_meanwhile_stop_a_migration(
 
 
 def test_a_migration_waits_for_the_run_that_holds_the_lease(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, three_runs: ThreeRuns
 ) -> None:
     from threading import Event, Thread
 
-    place = with_history(spark, tmp_path, "update")
+    place = three_runs("update")
     new = changed(place, **CHANGES["a new measure"])
     held, release = Event(), Event()
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.end_to_end.generations import (
     MODES,
+    ThreeRuns,
     changed,
     first_of,
     goes_on,
     is_right,
     migrated,
-    with_history,
 )
 from tests.kit.running import Place, succeed
 from tests.streaming.audits import event
@@ -41,9 +40,9 @@ def in_gold(place: Place) -> set[tuple[int, int, str | None]]:
 
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_windows_that_fail_the_query_are_left_out_of_the_generation(
-    spark: SparkSession, tmp_path: Path, mode: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str
 ) -> None:
-    place = with_history(spark, tmp_path, mode)
+    place = three_runs(mode)
     place.land("open.json", [event(11, 4, "z", 0), event(11, 4, "y", 8)])
     succeed(spark, place, "run-open")
     new = changed(place, measures=INVERSE)
@@ -65,11 +64,11 @@ def test_windows_that_fail_the_query_are_left_out_of_the_generation(
 
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_an_open_window_whose_measure_fails_when_it_is_evaluated_goes_on(
-    spark: SparkSession, tmp_path: Path, mode: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str
 ) -> None:
     """Each window of one row fails, and the stream says so again, and then mends it."""
     share = {"events": "count(*)", "share": "sum(amount) / (count(*) - 1)"}
-    new = changed(with_history(spark, tmp_path, mode), measures=share)
+    new = changed(three_runs(mode), measures=share)
     migrated(spark, new)
     new.land("mended.json", [event(11, 4, "a", 7), event(11, 5, "only", 7)])
     succeed(spark, new, "more")
@@ -82,9 +81,9 @@ def test_an_open_window_whose_measure_fails_when_it_is_evaluated_goes_on(
 @pytest.mark.long
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_corrected_measure_brings_the_windows_back(
-    spark: SparkSession, tmp_path: Path, mode: str
+    spark: SparkSession, three_runs: ThreeRuns, mode: str
 ) -> None:
-    place = changed(with_history(spark, tmp_path, mode), measures=INVERSE)
+    place = changed(three_runs(mode), measures=INVERSE)
     migrated(spark, place)
     mended = {"events": "count(*)", "inverse": "sum(try_divide(1000, amount))"}
     place = changed(place, measures=mended)
