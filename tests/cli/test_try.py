@@ -99,6 +99,7 @@ def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Pa
         assert any(re.match(rf"{start}  {country} +{events} ", line) for line in printed)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_trial_whose_every_row_is_rejected_fails_and_can_be_kept(clone: Path) -> None:
     place = Place(clone / "warehouse")

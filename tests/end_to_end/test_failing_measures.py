@@ -174,6 +174,7 @@ def test_windows_that_fail_are_verdicts_and_the_others_go_on(
     check(spark, place, rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("when", "point"),
     [
@@ -199,6 +200,7 @@ def test_a_run_that_dies_while_it_sets_windows_aside_is_ended_by_the_next(
     assert len(aside) == len({(one["window_start"], one["key"]) for one in aside}) == 3
 
 
+@pytest.mark.long
 def test_a_run_without_spark_leaves_what_is_set_aside_to_one_with_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -232,6 +234,7 @@ def test_a_measure_that_fails_everywhere_stops_the_run_and_no_retry_helps(
     assert place.changes().num_rows == before.num_rows
 
 
+@pytest.mark.long
 def test_a_failing_window_is_mended_by_correcting_bronze_and_a_backfill(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -329,6 +329,7 @@ def test_gold_that_is_gone_behind_a_migration_is_built_again_from_bronze(
     goes_on(spark, place)
 
 
+@pytest.mark.long
 def test_frozen_windows_of_lost_gold_come_from_its_history(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -367,17 +368,17 @@ def test_a_window_that_would_reach_back_to_dropped_dates_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)
-    old = {"keep": "5 days", "watermark": {"delay": "3 days"}}
+    old = {"keep": "8 days"}
     place = Place(tmp_path, clicks(tables=table("update"), **old))
-    rows = [now - timedelta(days=4), now - timedelta(hours=1)]
+    rows = [now - timedelta(days=7), now - timedelta(days=3)]
     place.land("1.json", [{"at": at.isoformat(), "key": "a", "amount": 1} for at in rows])
     succeed(spark, place, "run-1")
-    longer = table("update", window={"length": "4 days", "slide": "1 day"})
+    longer = table("update", window={"length": "7 days", "slide": "1 day"})
     place = Place(tmp_path, clicks(tables=longer, **old))
     refused = migrate(spark, place, dry_run=True).error
     assert refused is not None
     assert refused.type == "MigrationRefused"
-    assert f"bronze has rows from {(now - timedelta(days=5)).date()} on only" in refused.message
+    assert f"bronze has rows from {(now - timedelta(days=8)).date()} on only" in refused.message
     shorter = table("update", window={"length": "1 day"})
     assert migrated(spark, Place(tmp_path, clicks(tables=shorter, **old))).generation == 2
 

@@ -38,6 +38,7 @@ def in_gold(place: Place) -> set[tuple[int, int, str | None]]:
     return {(r["window_start"].hour, r["window_start"].minute, r["key"]) for r in rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_windows_that_fail_the_query_are_left_out_of_the_generation(
     spark: SparkSession, three_runs: ThreeRuns, mode: str

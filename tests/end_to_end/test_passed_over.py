@@ -31,6 +31,7 @@ def test_a_job_under_a_posix_locale_says_which_file_it_did_not_read(tmp_path: Pa
     assert "LC_ALL=C.UTF-8" in result.error.message
 
 
+@pytest.mark.long
 def test_a_name_that_is_no_utf8_is_told_and_read_once_it_is_renamed(tmp_path: Path) -> None:
     place = Place(tmp_path)
     landed = place.land("latin.json", [row("latin")])

@@ -173,6 +173,7 @@ def test_what_cannot_be_read_is_told_with_what_can(
     assert told in result.error.message
 
 
+@pytest.mark.long
 def test_a_pipeline_that_is_compacted_gives_what_one_gives_that_is_not(
     spark: SparkSession, made: Place, tmp_path: Path
 ) -> None:
