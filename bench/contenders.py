@@ -90,18 +90,22 @@ def pipeline_content(source: Path, **advanced: object) -> dict[str, object]:
 
 def write_settings(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
     """The platform's settings and pipeline file below a root, made where they are missing."""
-    settings, pipeline = root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
+    settings, pipeline = _files(root)
     return (settings, pipeline) if settings.exists() else write_pipeline(root, content)
 
 
 def write_pipeline(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
     """The same, also where they are there."""
-    settings, pipeline = root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
+    settings, pipeline = _files(root)
     pipeline.parent.mkdir(parents=True, exist_ok=True)
     yaml = YAML()
     yaml.dump(dict(content), pipeline)
     yaml.dump({"root": str(root), "pipelines": str(pipeline.parent)}, settings)
     return settings, pipeline
+
+
+def _files(root: Path) -> tuple[Path, Path]:
+    return root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
 
 
 def _ours(place: Workspace) -> list[str]:
@@ -113,9 +117,13 @@ def _ours(place: Workspace) -> list[str]:
 
 def _our_command(place: Workspace) -> list[str]:
     """As a user starts a run, and the Dag in its own process: Spark only where it is needed."""
-    settings, pipeline = write_settings(place.root, pipeline_content(place.source))
+    return our_command(place, "run", *write_settings(place.root, pipeline_content(place.source)))
+
+
+def our_command(place: Workspace, name: str, settings: Path, pipeline: Path) -> list[str]:
+    """A command of the platform's over a pipeline that starts Spark."""
     command = str(Path(sys.executable).parent / "tidemark")
-    return [command, "run", str(pipeline), "--settings", str(settings), "--master", place.master]
+    return [command, name, str(pipeline), "--settings", str(settings), "--master", place.master]
 
 
 def _default(place: Workspace) -> list[str]:

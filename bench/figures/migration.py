@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from bench.contenders import (
     TABLE,
     Workspace,
     check_gold,
+    our_command,
     pipeline_content,
     with_both_compilers,
     write_pipeline,
@@ -59,10 +59,8 @@ def _migrate(place: Workspace, number: int, folder: Path) -> Cost:
     tables = content["tables"]
     assert isinstance(tables, dict)
     tables[TABLE]["measures"] |= {f"largest{number or ''}": "max(amount)"}
-    settings, pipeline = write_pipeline(place.root, content)
-    command = str(Path(sys.executable).parent / "tidemark")
-    given = ["migrate", str(pipeline), "--settings", str(settings), "--master", place.master]
-    return cost_of([command, *given], with_both_compilers(place), folder / "migrate.log")
+    command = our_command(place, "migrate", *write_pipeline(place.root, content))
+    return cost_of(command, with_both_compilers(place), folder / "migrate.log")
 
 
 def _of_runs(sizes: Sizes, folder: Path) -> dict[str, list[Cost]]:

@@ -38,6 +38,11 @@ def gold_state(
     )
 
 
+def is_published(gold: DeltaTable) -> bool:
+    """Was anything published into it? Not where it is made anew, and still empty."""
+    return gold.transaction_version(CHANGES) is not None
+
+
 def _transaction(gold: DeltaTable, app: str) -> int:
     version = gold.transaction_version(app)
     return -1 if version is None else version

@@ -26,12 +26,13 @@ from tidemark.checkpoint.reading.source_offsets import DeltaOffset, source_offse
 from tidemark.errors import TableLost
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
+from tidemark.gold.state import is_published
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits
-from tidemark.storage.generation import generation_of, never_published
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 5
@@ -100,7 +101,7 @@ def _rebuilt_places(warehouse: Warehouse, table: str) -> tuple[str, ...]:
     generation = generation_of(found)
     checkpoint = Checkpoint.of_query(warehouse, table, generation)
     query = (warehouse.changes(table, generation).uri, checkpoint.uri)
-    return (*query, gold.uri) if never_published(found) else query
+    return query if found is not None and is_published(found) else (*query, gold.uri)
 
 
 def find_losses(
@@ -140,7 +141,7 @@ def _of_table(table: Found) -> Iterator[Loss]:
     if changes.table is None:
         if query.planned >= 0:
             yield _gone(table, changes, f"its query has batches ({query.uri})")
-        elif gold is not None and _is_published(gold):
+        elif gold is not None and is_published(gold):
             yield _gone(table, changes, f"gold was published from it ({table.gold.uri})")
     else:
         yield from _against_gold(table, changes)
@@ -227,7 +228,7 @@ def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
         return
     noted = None if query.id is None else _noted(table, query)
     if query.id is None:
-        if _is_published(gold):
+        if is_published(gold):
             yield _gone(table, query, f"gold of {table.name} was published ({table.gold.uri})")
     elif noted is None and _is_identified(table):
         yield Loss(
@@ -387,10 +388,6 @@ def _against_pins(table: Found, pinned: TableResult | None) -> Iterator[Loss]:
             "Lost at most: what that run and those since the last publish wrote.",
             _way_out(table, one),
         )
-
-
-def _is_published(gold: DeltaTable) -> bool:
-    return gold.transaction_version(CHANGES) is not None
 
 
 def _noted(table: Found, one: FoundTable | FoundQuery) -> int | None:

@@ -26,11 +26,6 @@ def generation_of(gold: DeltaTable | None) -> int:
     return FIRST_GENERATION if found is None else found
 
 
-def never_published(gold: DeltaTable | None) -> bool:
-    """Is gold gone, or made anew and still empty? What it was then stands in other places."""
-    return gold is None or gold.transaction_version("changes") is None
-
-
 def generation_in_use(warehouse: Warehouse, table: str) -> int:
     """The same of a table of a pipeline."""
     return generation_of(warehouse.gold(table).open())

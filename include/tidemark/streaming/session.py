@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -52,6 +53,9 @@ FIXED = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
+
+
+StartSession = Callable[[Pipeline, Settings], SparkSession]
 
 
 def start_session(pipeline: Pipeline, settings: Settings) -> SparkSession:

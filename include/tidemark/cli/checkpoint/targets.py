@@ -139,12 +139,12 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
 
 def _losses(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
     from tidemark.runs.losses import find_losses
-    from tidemark.storage.lease.lease import read_lease
+    from tidemark.storage.lease.lease import is_held
     from tidemark.storage.warehouse import Warehouse
 
     warehouse = Warehouse.of(pipeline.name, settings)
-    lease = read_lease(warehouse.places.lease, warehouse.options)
-    return () if lease and not lease.released else find_losses(pipeline, warehouse)
+    held = is_held(warehouse.places.lease, warehouse.options)
+    return () if held else find_losses(pipeline, warehouse)
 
 
 def _generations(warehouse: Warehouse, table: str, in_use: int) -> list[int]:

@@ -100,10 +100,14 @@ def seed_of(table: str, warehouse: Warehouse) -> int | None:
 
 def column_types(table: DeltaTable) -> dict[str, str]:
     """A table's columns and their types as Delta writes them."""
-    fields = json.loads(table.schema().to_json())["fields"]
+    return types_of(table.schema().to_json())
+
+
+def types_of(schema_json: str) -> dict[str, str]:
+    """The same of a schema as Delta writes it."""
     return {
         field["name"]: kind if isinstance(kind := field["type"], str) else json.dumps(kind)
-        for field in fields
+        for field in json.loads(schema_json)["fields"]
     }
 
 

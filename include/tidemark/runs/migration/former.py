@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.state import is_published
 from tidemark.runs.generations import generations
-from tidemark.storage.generation import generation_of, never_published
+from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -17,7 +18,7 @@ def former_generation(warehouse: Warehouse, table: str) -> int:
     query ran last: a rollback goes on with a lower number, and a killed migration leaves one that
     never ran. Else the newest."""
     gold = warehouse.gold(table).open()
-    if not never_published(gold):
+    if gold is not None and is_published(gold):
         return generation_of(gold)
     numbers = generations(warehouse, table)
     told = [one for one in numbers if warehouse.changes(table, one).open() is not None]

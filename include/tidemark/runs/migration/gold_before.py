@@ -14,7 +14,7 @@ from tidemark.errors import MigrationRefused
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import frozen_before_ms, frozen_rows_before_ms
-from tidemark.gold.state import gold_state
+from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.runs.generations import generations
@@ -22,7 +22,6 @@ from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.former import former_generation
 from tidemark.runs.run import Run
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.generation import never_published
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class GoldBefore:
 def gold_before(run: Run, name: str, operator: Operator, change: Change) -> GoldBefore:
     """MigrationRefused where open rows of the next generation reach back further than bronze."""
     gold = run.warehouse.gold(name).open()
-    if gold is not None and not never_published(gold):
+    if gold is not None and is_published(gold):
         state, is_lost = gold_state(gold, operator.inputs), False
     else:
         version = -1 if gold is None else gold.version()

@@ -86,6 +86,12 @@ def read_lease(folder: str, options: Options) -> LeaseRecord | None:
     return LeaseFolder(folder, options).newest()
 
 
+def is_held(folder: str, options: Options) -> bool:
+    """Does somebody hold the lease, or did who held it die? Raises LeaseUnreadable."""
+    record = read_lease(folder, options)
+    return record is not None and not record.released
+
+
 def release_lease(
     folder: str,
     holder: Holder,

@@ -7,34 +7,28 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import BACKFILL
-from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.settings import Settings
-from tidemark.quality.acceptance import Acceptance, acceptance
-from tidemark.quality.validate import Judged
-from tidemark.quality.verdicts import failures, verdict_line, warnings
+from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
-from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
-from tidemark.runs.results.result import RunResult
+from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
-from tidemark.streaming.backfill.gate import check_backfill, judge_backfill, record_backfill
+from tidemark.streaming.backfill.gate import judge_backfill
+from tidemark.streaming.gate import record_judged
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
@@ -45,10 +39,15 @@ from tidemark.streaming.jobs.entry import (
     reported,
     takeover_text,
 )
+from tidemark.streaming.jobs.recomputation import check_lines, parsed, record_recomputation
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import start_session
+from tidemark.streaming.session import StartSession, start_session
 
-StartSession = Callable[[Pipeline, Settings], SparkSession]
+_ADVICE = (
+    "Gold is as it was, and nothing was appended. Mend the data or the check and repeat the "
+    'backfill, or publish it as it is: the same command with --accept --reason "…" (in Airflow, '
+    "the parameter `accept`)."
+)
 
 
 @dataclass(frozen=True)
@@ -100,22 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser = job_parser("backfill.py", "Compute closed windows of a range again from bronze.")
-    parser.add_argument("--table", required=True, help="the table of the pipeline")
     add_range(parser, required=True)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, write nothing"
-    )
-    parser.add_argument(
-        "--accept", action="store_true", help="publish in spite of checks that fail"
-    )
-    parser.add_argument("--reason", metavar="TEXT", help="why; kept in ops/quality")
-    parser.add_argument("--by", metavar="NAME", help="who accepts; default: this user")
-    arguments = parser.parse_args(argv)
-    try:
-        arguments.accepted = acceptance(arguments.accept, arguments.reason, arguments.by)
-    except ValueError as error:
-        parser.error(str(error))
-    return arguments
+    return parsed(parser, argv)
 
 
 def backfill_once(
@@ -145,7 +130,7 @@ def backfill_once(
     if error is None:
         print("\n".join(backfill_lines(result)), flush=True)
     if not request.dry_run:
-        _record(run, result, progress, done)
+        record_recomputation(run, result, done.published, progress)
     return result
 
 
@@ -183,9 +168,9 @@ def _work(
         recomputed = balanced(done.plan)
         result = _result(run, request, started, done, None)
         accepted = request.accepted
-        done.data_docs = record_backfill(done.plan, result, done.judged, accepted, result.ended_at)
+        done.data_docs = record_judged(run, result, done.judged, accepted, result.ended_at)
         if accepted is None:
-            check_backfill(result, done.judged)
+            check_none_failed(run.pipeline.name, run.run_id, done.judged.verdicts, _ADVICE)
         with progress.stage("publish"):
             note = publish_note(run.run_id, started, BACKFILL)
             done.published = apply_backfill(done.plan, recomputed, note)
@@ -220,39 +205,11 @@ def _result(
         started_at=started,
         ended_at=datetime.now(UTC),
         took_over=done.took_over,
-        checks=tuple(_check_lines(done)),
+        checks=tuple(check_lines(done.judged, done.published)),
         data_docs=done.data_docs,
         error=error,
         **facts,
     )
-
-
-def _check_lines(done: BackfillSoFar) -> Iterator[str]:
-    if done.judged is None:
-        return
-    for verdict in failures(done.judged.verdicts):
-        yield f"check {'overridden' if done.published else 'failed'}: {verdict_line(verdict)}"
-    for verdict in warnings(done.judged.verdicts):
-        yield f"warning: {verdict_line(verdict)}"
-
-
-def _record(run: Run, result: BackfillResult, progress: Progress, done: BackfillSoFar) -> None:
-    row = RunResult(
-        pipeline=result.pipeline,
-        run_id=result.run_id,
-        outcome=result.outcome,
-        held=False,
-        trigger=run.trigger,
-        scheduled_at=instant_of(run.scheduled_ms),
-        started_at=result.started_at,
-        ended_at=result.ended_at,
-        seconds=progress.seconds,
-        versions={} if result.bronze is None else {"bronze": result.bronze},
-        tables={} if done.published is None else {result.table: done.published},
-        took_over=result.took_over,
-        error=result.error,
-    )
-    try_to_record_run(run.warehouse.runs, row, progress.say)
 
 
 if __name__ == "__main__":

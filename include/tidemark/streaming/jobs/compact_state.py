@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.compaction_result import (
     CompactionResult,
     QueryCompaction,
@@ -41,7 +39,7 @@ from tidemark.streaming.jobs.entry import (
     takeover_text,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import start_session
+from tidemark.streaming.session import StartSession, start_session
 from tidemark.streaming.state.compact import compact_state
 from tidemark.upkeep.pipeline_compaction import (
     Planned,
@@ -51,8 +49,6 @@ from tidemark.upkeep.pipeline_compaction import (
 )
 from tidemark.upkeep.pipeline_housekeeping import keep_checkpoints
 from tidemark.upkeep.record import Kept
-
-StartSession = Callable[[Pipeline, Settings], SparkSession]
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -28,22 +28,19 @@ from tidemark.gold.compared import Compared
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import instant_of, instant_text
-from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.settings.settings import Settings
-from tidemark.quality.acceptance import Acceptance, acceptance
-from tidemark.quality.validate import Judged
-from tidemark.quality.verdicts import failures, verdict_line, warnings
+from tidemark.pipeline.instants import instant_text
+from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
 from tidemark.runs.migration.result import MigrationResult, migration_lines
-from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
-from tidemark.runs.results.result import RunResult
+from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.lease import Lease, read_lease
+from tidemark.storage.lease.lease import Lease, is_held
 from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
+from tidemark.streaming.gate import judge_publish, record_judged
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
@@ -53,8 +50,8 @@ from tidemark.streaming.jobs.entry import (
     reported,
     takeover_text,
 )
+from tidemark.streaming.jobs.recomputation import check_lines, parsed, record_recomputation
 from tidemark.streaming.migration.computed import Computed
-from tidemark.streaming.migration.gate import check_migration, judge_migration, record_migration
 from tidemark.streaming.migration.migrate import (
     Migration,
     apply_migration,
@@ -63,9 +60,12 @@ from tidemark.streaming.migration.migrate import (
     plan_migration,
 )
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.session import start_session
+from tidemark.streaming.session import StartSession, start_session
 
-StartSession = Callable[[Pipeline, Settings], SparkSession]
+_ADVICE = (
+    "Gold is as it was, and its generation goes on. Mend the data or the check and repeat the "
+    'migration, or publish it as it is: the same command with --accept --reason "…".'
+)
 # A run may take that long, and its lease is looked at so often.
 _MOST_WAITED = timedelta(hours=1)
 _LOOKED_AGAIN = timedelta(seconds=5)
@@ -116,24 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser = job_parser("migrate.py", "Begin a table's next generation, computed from bronze.")
-    parser.add_argument("--table", required=True, help="the table of the pipeline")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, write nothing"
-    )
     parser.add_argument(
         "--rebuild", action="store_true", help="begin one also where the file has not changed"
     )
-    parser.add_argument(
-        "--accept", action="store_true", help="publish in spite of checks that fail"
-    )
-    parser.add_argument("--reason", metavar="TEXT", help="why; kept in ops/quality")
-    parser.add_argument("--by", metavar="NAME", help="who accepts; default: this user")
-    arguments = parser.parse_args(argv)
-    try:
-        arguments.accepted = acceptance(arguments.accept, arguments.reason, arguments.by)
-    except ValueError as error:
-        parser.error(str(error))
-    return arguments
+    return parsed(parser, argv)
 
 
 def migrate_once(
@@ -160,7 +146,7 @@ def migrate_once(
     if error is None:
         print("\n".join(migration_lines(result)), flush=True)
     if not request.dry_run:
-        _record(run, result, progress, done)
+        record_recomputation(run, result, done.published, progress)
     return result
 
 
@@ -190,10 +176,9 @@ def _begin(
 
 
 def _is_alone(run: Run) -> bool:
-    """Does nobody else hold the lease? Beside a run that works, its tables do not fit each other
-    for a moment, and it has a batch that it planned."""
-    lease = read_lease(run.places.lease, run.settings.storage_options)
-    return lease is None or lease.released
+    """Beside a run that works, its tables do not fit each other for a moment, and it has a batch
+    that it planned."""
+    return not is_held(run.places.lease, run.settings.storage_options)
 
 
 def _changes(
@@ -226,7 +211,7 @@ def _compare(
         if done.plan.gold_is_lost:
             progress.say(_without_gold(done.plan))
     with progress.stage("validate"), progress.tasks_of(spark):
-        done.judged = judge_migration(spark, done.plan)
+        done.judged = judge_publish(spark, run, done.plan)
 
 
 def _without_gold(plan: Migration) -> str:
@@ -274,9 +259,9 @@ def _work(
         recomputed = balanced(done.plan)
         result = _result(run, request, started, done, None)
         accepted = request.accepted
-        done.data_docs = record_migration(done.plan, result, done.judged, accepted, result.ended_at)
+        done.data_docs = record_judged(run, result, done.judged, accepted, result.ended_at)
         if accepted is None:
-            check_migration(result, done.judged)
+            check_none_failed(run.pipeline.name, run.run_id, done.judged.verdicts, _ADVICE)
         with progress.stage("publish"):
             note = publish_note(run.run_id, started, MIGRATION)
             done.published = apply_migration(done.plan, recomputed, note)
@@ -338,40 +323,12 @@ def _result(
         started_at=started,
         ended_at=datetime.now(UTC),
         took_over=done.took_over,
-        checks=tuple(_check_lines(done)),
+        checks=tuple(check_lines(done.judged, done.published)),
         data_docs=done.data_docs,
         seconds=dict(done.seconds),
         error=error,
         **facts,
     )
-
-
-def _check_lines(done: MigrationSoFar) -> Iterator[str]:
-    if done.judged is None:
-        return
-    for verdict in failures(done.judged.verdicts):
-        yield f"check {'overridden' if done.published else 'failed'}: {verdict_line(verdict)}"
-    for verdict in warnings(done.judged.verdicts):
-        yield f"warning: {verdict_line(verdict)}"
-
-
-def _record(run: Run, result: MigrationResult, progress: Progress, done: MigrationSoFar) -> None:
-    row = RunResult(
-        pipeline=result.pipeline,
-        run_id=result.run_id,
-        outcome=result.outcome,
-        held=False,
-        trigger=run.trigger,
-        scheduled_at=instant_of(run.scheduled_ms),
-        started_at=result.started_at,
-        ended_at=result.ended_at,
-        seconds=progress.seconds,
-        versions={} if result.bronze is None else {"bronze": result.bronze},
-        tables={} if done.published is None else {result.table: done.published},
-        took_over=result.took_over,
-        error=result.error,
-    )
-    try_to_record_run(run.warehouse.runs, row, progress.say)
 
 
 if __name__ == "__main__":

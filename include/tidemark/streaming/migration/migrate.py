@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import duckdb
@@ -55,15 +55,15 @@ from tidemark.runs.contract.contract import (
     contract_of,
     write_contract,
 )
+from tidemark.runs.contract.recorded import types_of
 from tidemark.runs.found import QUERY, found_of
 from tidemark.runs.generations import next_generation
 from tidemark.runs.migration.change import Change
-from tidemark.runs.migration.former import former_generation
 from tidemark.runs.migration.gold_before import gold_before, rows_before
 from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
-from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -71,6 +71,7 @@ from tidemark.storage.files import write_bytes
 from tidemark.streaming.migration.computed import Computed, caught_up, compute, range_of, shown
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.run.append import Append, append
+from tidemark.streaming.run.ensure_tables import changes_spec, gold_spec
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 _UNBALANCED = (
@@ -93,7 +94,7 @@ class Migration:
     """
 
     run: Run
-    table_name: str
+    name: str
     state: GoldState
     gold: DeltaTable | None
     gold_is_lost: bool
@@ -104,10 +105,6 @@ class Migration:
     bronze: int
     schema_json: str
     changes_json: str
-
-    @property
-    def name(self) -> str:
-        return self.table_name
 
     @property
     def operator(self) -> Operator:
@@ -149,20 +146,19 @@ def compute_table(spark: SparkSession, run: Run, name: str, change: Change) -> C
     """
     operator = operator_of(run.pipeline, name)
     found = gold_before(run, name, operator, change)
-    failing = _known_failing(run, operator, name, change.predecessors)
+    failing = _known_failing(run, operator, name, found.state.generation, change.predecessors)
     return compute(spark, run, operator, found.frozen_before_ms, failing)
 
 
 def _known_failing(
-    run: Run, operator: Operator, name: str, predecessors: Predecessors
+    run: Run, operator: Operator, name: str, former: int, predecessors: Predecessors
 ) -> pa.Table | None:
     """What failed in the former generation, where its rows are the same by the same names."""
-    number = former_generation(run.warehouse, name)
-    changes = run.warehouse.changes(name, number).open()
+    changes = run.warehouse.changes(name, former).open()
     identity = predecessors.identity or {}
     if changes is None or any(identity.get(column) != column for column in operator.identity):
         return None
-    return failing_when_computed(changes, operator, number)
+    return failing_when_computed(changes, operator, former)
 
 
 def plan_migration(
@@ -179,7 +175,7 @@ def plan_migration(
     to = NextGold(schema, operator, state.close_ms, frozen, run.run_id)
     return Migration(
         run=run,
-        table_name=name,
+        name=name,
         state=state,
         gold=found.table,
         gold_is_lost=found.is_lost,
@@ -234,28 +230,21 @@ def balanced(plan: Migration) -> Recomputed:
     in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
     found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
-    lines = list(recomputed_lines(plan.table_name, "", {MIGRATION: plan.bronze}, [found]))
+    lines = list(recomputed_lines(plan.name, "", {MIGRATION: plan.bronze}, [found]))
     check_balance(plan.run.pipeline.name, lines, _UNBALANCED)
     return found
 
 
 def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote) -> TableResult:
     """Claim a generation, fill its `changes`, and commit gold; what gold rests on from then on."""
-    run, name = plan.run, plan.table_name
+    run, name = plan.run, plan.name
     generation = next_generation(run.warehouse, name)
     contract = _contract(plan)
     run.fence()
     write_contract(run.places.contract(name, generation), contract, run.settings.storage_options)
     query = _begin_query(plan, generation)
     changes = run.warehouse.changes(name, generation)
-    ensure_table(
-        changes,
-        TableSpec(
-            plan.changes_json,
-            description=f"History of the windows of {run.pipeline.name}.{name}",
-            properties={"delta.enableChangeDataFeed": "true"},
-        ),
-    )
+    ensure_table(changes, changes_spec(run.pipeline, name, plan.changes_json))
     _fill(plan, changes, generation, query)
     lines = list(recomputed_lines(name, query, {MIGRATION: plan.bronze}, [recomputed]))
     write_ledger(run.warehouse.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines)
@@ -268,12 +257,10 @@ def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote
 def _contract(plan: Migration) -> Contract:
     """What the next generation's query is started with."""
     run = plan.run
-    contract = contract_of(run.pipeline, plan.table_name, run.settings)
-    types = {
-        field["name"]: kind if isinstance(kind := field["type"], str) else json.dumps(kind)
-        for field in json.loads(plan.schema_json)["fields"]
-    }
-    return contract.with_types(types).model_copy(update={"seed": Seed(bronze=plan.bronze)})
+    contract = contract_of(run.pipeline, plan.name, run.settings)
+    return contract.with_types(types_of(plan.schema_json)).model_copy(
+        update={"seed": Seed(bronze=plan.bronze)}
+    )
 
 
 @commit_point(
@@ -284,7 +271,7 @@ def _contract(plan: Migration) -> Contract:
 def _begin_query(plan: Migration, generation: int) -> str:
     """The engine takes the id that it finds in a checkpoint (class StreamMetadata)."""
     query = str(uuid4())
-    checkpoint = plan.run.query_checkpoint(plan.table_name, generation)
+    checkpoint = plan.run.query_checkpoint(plan.name, generation)
     write_bytes(
         f"{checkpoint.uri}/metadata", json.dumps({"id": query}).encode(), checkpoint.options
     )
@@ -335,7 +322,7 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
 
 def _pins(plan: Migration, generation: int, changes: Support, query: str) -> TableResult:
     run, state = plan.run, plan.state
-    found = found_of(run.pipeline, run.warehouse, plan.table_name).rests_on
+    found = found_of(run.pipeline, run.warehouse, plan.name).rests_on
     found |= {CHANGES: changes, QUERY: Support(id=query, at=_SEED_BATCH)}
     return TableResult(
         generation=generation,
@@ -351,32 +338,23 @@ def _pins(plan: Migration, generation: int, changes: Support, query: str) -> Tab
 
 
 def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> TableResult:
-    place = plan.run.warehouse.gold(plan.table_name)
+    place = plan.run.warehouse.gold(plan.name)
     with plan.windows() as connection:
         rows = rows_of(connection, plan.to)
         ((windows, start, end),) = connection.execute(
             "SELECT count(*), epoch_ms(min(window_start)), epoch_ms(max(window_end)) FROM written"
         ).fetchall()
     changed = Published(windows=windows, start_ms=start, end_ms=end) if windows else None
-    transactions = {
-        **PublishPlan(
-            gold_version=plan.state.version,
-            after_changes=plan.state.changes,
-            changes=pinned.changes,
-            after_inputs=plan.state.inputs,
-            inputs=pinned.inputs,
-            close_before_ms=plan.state.close_ms,
-            close_after_ms=plan.state.close_ms,
-            generation=pinned.generation,
-            rests_on={noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()},
-        ).transactions
-    }
-    # Of gold that is gone an empty one is made first: killed here, it is told as one of before.
-    gold = plan.gold or ensure_table(
-        place, TableSpec(plan.schema_json, ("window_date",), plan.operator.table.description)
+    committed = replace(
+        plan.plan,
+        changes=pinned.changes,
+        generation=pinned.generation,
+        rests_on={noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()},
     )
+    # Of gold that is gone an empty one is made first: killed here, it is told as one of before.
+    gold = plan.gold or ensure_table(place, gold_spec(plan.operator.table, plan.schema_json))
     place.fence()
-    _commit(gold, rows, transactions, published_note(note, changed))
+    _commit(gold, rows, committed.transactions, published_note(note, changed))
     return pinned.model_copy(
         update={
             "gold": gold.version(),

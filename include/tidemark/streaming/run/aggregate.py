@@ -42,8 +42,8 @@ class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
     `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
-    of an earlier event time than `since` is read; None: any. `seed` is the version of bronze that
-    a later generation was computed from, before its first batch; None for the first generation.
+    of an earlier event time than `since` is read; None: any. `seed`, before the
+    first batch of a later generation, is the version of bronze that it was computed from.
     """
 
     pipeline: Pipeline

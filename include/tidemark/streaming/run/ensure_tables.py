@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.gold.plan import GoldState
 from tidemark.gold.state import gold_state
+from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.run import GoldStates, Run
 from tidemark.sources.kinds import row_origin
@@ -43,25 +44,31 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
 
 def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
     table = run.pipeline.tables[name]
-    comments = dict(table.measures)
-    gold = ensure_table(
-        run.warehouse.gold(name),
-        TableSpec(
-            gold_schema(aggregated, comments).json(),
-            ("window_date",),
-            table.description,
-            transactions={GENERATION: FIRST_GENERATION},
-        ),
-    )
-    state = gold_state(gold)
+    schema = gold_schema(aggregated, dict(table.measures)).json()
+    state = gold_state(ensure_table(run.warehouse.gold(name), gold_spec(table, schema)))
     ensure_table(
         run.warehouse.changes(name, state.generation),
-        TableSpec(
-            changes_schema(aggregated).json(),
-            description=f"History of the windows of {run.pipeline.name}.{name}",
-            # Readers learn from the change feed in which commit a row came.
-            properties={"delta.enableChangeDataFeed": "true"},
-            may_add=ADDED_TO_CHANGES,
-        ),
+        changes_spec(run.pipeline, name, changes_schema(aggregated).json()),
     )
     return state
+
+
+def gold_spec(table: Table, schema_json: str) -> TableSpec:
+    """Gold, in its first generation until another one is committed."""
+    return TableSpec(
+        schema_json,
+        ("window_date",),
+        table.description,
+        transactions={GENERATION: FIRST_GENERATION},
+    )
+
+
+def changes_spec(pipeline: Pipeline, name: str, schema_json: str) -> TableSpec:
+    """The history of a table's generation."""
+    return TableSpec(
+        schema_json,
+        description=f"History of the windows of {pipeline.name}.{name}",
+        # Readers learn from the change feed in which commit a row came.
+        properties={"delta.enableChangeDataFeed": "true"},
+        may_add=ADDED_TO_CHANGES,
+    )

@@ -15,7 +15,7 @@ from tidemark.errors import (
 from tidemark.gold.failing import failing_of_run
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
-from tidemark.operators.operator import Equation
+from tidemark.operators.operator import Equation, Operator
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
@@ -143,39 +143,31 @@ def _mended(
 
 
 def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
+    checkpoint = run.query_checkpoint(table, gold.generation)
+    is_later = gold.generation != FIRST_GENERATION
+    begins = is_later and checkpoint.last_batch("commits") is None
     return Aggregate(
         pipeline=run.pipeline,
         table_name=table,
         bronze=run.warehouse.bronze,
         changes=run.warehouse.changes(table, gold.generation),
-        checkpoint=run.query_checkpoint(table, gold.generation),
+        checkpoint=checkpoint,
         generation=gold.generation,
         run_id=run.run_id,
         close_ms=gold.close_ms,
-        since=_since(run, table, gold),
-        seed=_seed(run, table, gold),
+        since=_since(run.operator(table), gold) if begins else None,
+        seed=seed_of(table, run.warehouse) if begins else None,
     )
 
 
-def _since(run: Run, table: str, gold: GoldState) -> datetime | None:
-    """The earliest event time that the query has to read; None: any.
+def _since(operator: Operator, gold: GoldState) -> datetime | None:
+    """The earliest event time that the first batch of a later generation has to read; None: any.
 
-    The first batch of a later generation reads all of bronze again, and only rows that can touch
-    an open window matter: gold has the others' windows. What comes later and is older is late.
-    Complete mode emits all that it holds, so it has to hold all.
+    It reads all of bronze again, and only rows that can touch an open window matter: gold has the
+    others' windows. What comes later and is older is late. Complete mode emits all that it holds,
+    so it has to hold all.
     """
-    operator, checkpoint = run.operator(table), run.query_checkpoint(table, gold.generation)
-    is_first = checkpoint.last_batch("commits") is None
-    if gold.generation == FIRST_GENERATION or not is_first or operator.equation is Equation.ALL:
-        return None
-    return operator.first_open_start(gold.close_ms)
-
-
-def _seed(run: Run, table: str, gold: GoldState) -> int | None:
-    """None for a first generation."""
-    if gold.generation == FIRST_GENERATION:
-        return None
-    return seed_of(table, run.warehouse)
+    return None if operator.equation is Equation.ALL else operator.first_open_start(gold.close_ms)
 
 
 def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:

@@ -1,0 +1,39 @@
+"""The gate of a job that publishes by itself (a backfill, a migration): what it would publish is
+held to the table's checks before anything is written."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.planned_rows import WholePublish
+from tidemark.quality.record import JudgedRun, record_verdicts
+from tidemark.quality.validate import Judged, ManyRows, judge_tables, record_validation
+from tidemark.quality.verdicts import failures
+from tidemark.runs.run import Run
+from tidemark.streaming.arrow_rows import frame_of
+
+
+def judge_publish(spark: SparkSession, run: Run, publish: WholePublish) -> Judged:
+    """The verdicts on what would be published; nothing is written."""
+    judged = judge_tables(run.pipeline.name, [publish], run.settings)
+    if isinstance(judged, ManyRows):
+        rows_in_spark = partial(frame_of, spark)
+        judged = judge_tables(run.pipeline.name, [publish], run.settings, rows_in_spark)
+    assert not isinstance(judged, ManyRows)
+    return judged
+
+
+def record_judged(
+    run: Run, result: JudgedRun, judged: Judged, accepted: Acceptance | None, now: datetime
+) -> str | None:
+    """Record the verdicts, and that somebody has accepted those that fail. Where the pages of
+    expectations begin; None where none ran. `now` is in UTC."""
+    validated = record_validation(result, judged, run.settings, now)
+    if accepted is not None:
+        failed = failures(judged.verdicts)
+        record_verdicts(run.warehouse.quality, result, now, failed, accepted=accepted)
+    return validated.data_docs
