@@ -19,7 +19,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
 	    while IFS='|' read -r target does; do printf '  make %-10s %s\n' "$$target" "$$does"; done
 
-setup: ## install everything: packages, Java where it is missing, the Delta jars
+setup: ## install everything: packages, Java where it is missing, jars
 	@PYTHON='$(PYTHON)' INSTALLER='$(INSTALLER)' sh include/setup/setup.sh
 
 demo: setup ## run the samples through Airflow, print what came of them, stop again

@@ -1,8 +1,8 @@
-"""The two Delta jars, fetched once and checked against their sha256.
+"""The jars of Delta and S3A (`jars.txt`), fetched once and checked against their sha256.
 
 Fetched by Ivy, which comes with pyspark, so by the client that Spark itself uses, from the
 repository that Ivy calls central or from the one in TIDEMARK_MAVEN. Plain `--packages` would
-bring 33 jars, some of which must not shadow those of pyspark.
+bring more, some of which must not shadow those of pyspark.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Jar:
         return f"{self.name}-{self.revision}.jar"
 
 
-JARS = (
-    Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0",
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"),
-    Jar("io.delta", "delta-storage", "4.4.0",
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-)  # fmt: skip
+def listed_jars(text: str) -> tuple[Jar, ...]:
+    """The jars of a list: organisation, name, revision and sha256 a line; `#` begins a comment."""
+    lines = (line.split("#")[0].split() for line in text.splitlines())
+    return tuple(Jar(*line) for line in lines if line)
+
+
+JARS = listed_jars(Path(__file__).with_name("jars.txt").read_text(encoding="utf-8"))
 
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
@@ -56,7 +57,7 @@ def jars_step(layout: Layout, java_home: str) -> Step:
 
     return Step(
         name="jars",
-        doing="fetching the Delta jars",
+        doing="fetching the jars of Delta and S3A",
         key=key_of(layout.jars, *JARS),
         outputs=tuple(layout.jars / jar.file for jar in JARS),
         act=act,
@@ -112,7 +113,7 @@ def retrieve(layout: Layout, java_home: str, aside: Path, jars: list[Jar]) -> No
         return
     output = output or layout.log.read_text(encoding="utf-8", errors="replace")
     refuse_full_disk(output, str(aside))
-    files = " and ".join(jar.file for jar in jars)
+    files = ", ".join(jar.file for jar in jars if not (aside / jar.file).exists()) or "Jars"
     where = os.environ.get("TIDEMARK_MAVEN", "Maven Central")
     raise SetupFailed(
         f"{files} could not be fetched from {without_password(where)}; Ivy's last lines (all in "

@@ -180,6 +180,12 @@ class EngineMissing(TidemarkError):
     """Spark was started without what a job needs (the Delta jars, for instance)."""
 
 
+class ClusterBusy(TidemarkError):
+    """No executor had a core free in time; a retry can help."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
 class EngineChanged(TidemarkError):
     """This version of Spark lacks a private class or method that is called; the message says
     which, and what to do without it."""

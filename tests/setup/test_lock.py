@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 from setup.errors import SetupFailed
 from setup.jars import JARS
+from setup.layout import Layout
 from setup.lock import pinned_versions, refuse_unequal_engines, unequal_engines
 
 
@@ -102,8 +103,20 @@ def test_the_delta_jars_are_of_the_versions_in_the_lock(lock: str) -> None:
     pins = pinned_versions(lock)
     (delta,) = pins["delta-spark"]
     (spark,) = pins["pyspark"]
-    assert {jar.revision for jar in JARS} == {delta}
+    assert {jar.revision for jar in JARS if jar.organisation == "io.delta"} == {delta}
     assert JARS[0].name.startswith(f"delta-spark_{spark.rpartition('.')[0]}_")
+
+
+def test_no_jar_is_fetched_that_pyspark_has_in_any_version(installed: Layout) -> None:
+    own = {re.sub(r"-\d.*$", "", path.stem) for path in (installed.spark_home / "jars").glob("*")}
+    assert "hadoop-client-api" in own
+    assert not own & {jar.name for jar in JARS}
+
+
+def test_s3a_is_that_of_pysparks_hadoop(installed: Layout) -> None:
+    (client,) = (installed.spark_home / "jars").glob("hadoop-client-api-*.jar")
+    (s3a,) = (jar for jar in JARS if jar.name == "hadoop-aws")
+    assert client.name == f"hadoop-client-api-{s3a.revision}.jar"
 
 
 def test_this_python_is_one_that_the_wheel_allows(repository: Path) -> None:

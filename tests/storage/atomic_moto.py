@@ -1,9 +1,10 @@
 """moto's server, whose conditional writes are atomic, as those of S3 are.
 
-    python atomic_moto.py PORT
+    python atomic_moto.py PORT [without-conditions]
 
 moto itself looks for an object and writes it in two steps, so that of two requests at once both
-may create the same one.
+may create the same one. `without-conditions` is a store that does not know conditional writes, and
+passes over their headers.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import run_simple
 
 
-def one_write_at_a_time(app: Any) -> Any:
+def one_write_at_a_time(app: Any, knows_conditions: bool) -> Any:
     lock = Lock()
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] == "GET":
             return list(app(environ, start_response))
+        if not knows_conditions:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
         with lock:
             return list(app(environ, start_response))
 
@@ -30,5 +33,6 @@ def one_write_at_a_time(app: Any) -> Any:
 
 
 if __name__ == "__main__":
-    app = one_write_at_a_time(DomainDispatcherApplication(create_backend_app))
+    backend = DomainDispatcherApplication(create_backend_app)
+    app = one_write_at_a_time(backend, "without-conditions" not in sys.argv)
     run_simple("127.0.0.1", int(sys.argv[1]), app, threaded=True)

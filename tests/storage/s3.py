@@ -16,13 +16,13 @@ MOTO = Path(__file__).with_name("atomic_moto.py")
 
 
 @contextmanager
-def s3_server() -> Iterator[dict[str, str]]:
+def s3_server(knows_conditions: bool = True) -> Iterator[dict[str, str]]:
     """The storage options of a store with an empty bucket `lake`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, MOTO, str(port)],
+        [sys.executable, MOTO, str(port), *([] if knows_conditions else ["without-conditions"])],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -12,6 +12,7 @@ Its life:
 from __future__ import annotations
 
 import importlib.util
+import os
 from abc import abstractmethod
 from contextlib import suppress
 from datetime import timedelta
@@ -27,7 +28,7 @@ from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_re
 from tidemark.airflow.pipeline_operator import PipelineOperator
 from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
-from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.masters import check_master, without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.storage.result_file import Facts, read_result
@@ -145,6 +146,10 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         """Run spark-submit; its failure is returned, because the result file says more."""
         if self._was_killed:
             raise AirflowException(f"The task was ended before the job was started.\n{RETRY}")
+        # The provider gives the job this process's own environment, which ends with the task.
+        environment = without_loopback(os.environ, self._master()[0])
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
         try:
             super().execute(context)
         except AirflowException as error:

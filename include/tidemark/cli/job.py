@@ -14,6 +14,7 @@ from tidemark.cli.exit_codes import INTERRUPTED
 from tidemark.cli.spark_log import has_own_configuration, log_beside, logging_to
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
+from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.result_file import Result, read_result
 
@@ -37,6 +38,7 @@ def run_job(
     """
     environment = job_environment(os.environ)
     environment |= variables(environment)
+    environment = without_loopback(environment, master)
     if not has_own_configuration(environment):
         log = log or log_beside(uri)
         environment |= logging_to(log, environment)

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from tidemark import __version__
 from tidemark.cli.accept import accept
 from tidemark.cli.checkpoint.commands import checkpoint
+from tidemark.cli.doctor import doctor
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
@@ -59,6 +60,7 @@ app = typer.Typer(
 app.command()(new)
 app.command("try")(try_pipeline)
 app.command()(validate)
+app.command()(doctor)
 app.command()(run)
 app.command()(publish)
 app.command()(accept)

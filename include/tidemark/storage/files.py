@@ -7,6 +7,7 @@ of delta-rs. A write is atomic: nobody sees half a file.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -126,6 +127,14 @@ def stat_files(uris: Iterable[str], options: Options) -> dict[str, FileFacts | N
         return dict(zip(asked, pool.map(lambda uri: _stat(uri, options), asked), strict=True))
 
 
+def e_tag_of(uri: str, options: Options) -> str | None:
+    """The entity tag that a store tells of a file; None where it tells none. FileMissing when there
+    is no file."""
+    store, path = _located(uri, options)
+    with _naming(uri, "read"):
+        return obstore.head(store, path)["e_tag"]
+
+
 def list_files(uri: str, options: Options) -> dict[str, FileFacts]:
     """All files below a folder, at any depth, by their place; none where there is no folder.
 
@@ -158,6 +167,15 @@ def remove_files(uris: Iterable[str], options: Options) -> None:
         store, path = _located(uri, options)
         with suppress(FileMissing), _naming(uri, "removed"):
             obstore.delete(store, path)
+
+
+def remove_folder(uri: str, options: Options) -> None:
+    """Remove a folder with all that is in it; one that is not there is no error."""
+    if is_local(uri):
+        with _naming(uri, "removed"), suppress(FileNotFoundError):
+            shutil.rmtree(local_path(uri))
+        return
+    remove_files(list_files(uri, options), options)
 
 
 def _stat(uri: str, options: Options) -> FileFacts | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import EngineMissing
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
+from tidemark.pipeline.settings.masters import is_local_master
 from tidemark.pipeline.settings.settings import Settings, spark_conf
 from tidemark.pipeline.settings.spark import REDACTION, redacted_too
 from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, provider_class
-
-_DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.streaming.cluster.class_path import DELTA_CLASS, check_driver
 
 # Good for small scheduled runs; a pipeline may change these under `advanced.spark`.
 DEFAULTS = STATE_DEFAULTS | {
@@ -38,7 +38,7 @@ DEFAULTS = STATE_DEFAULTS | {
 
 # What correctness rests on; a pipeline cannot change these.
 FIXED = {
-    "spark.sql.extensions": _DELTA_CLASS,
+    "spark.sql.extensions": DELTA_CLASS,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     # An overflow or a bad cast is an error, never a wrong number.
@@ -59,13 +59,31 @@ StartSession = Callable[[Pipeline, Settings], SparkSession]
 
 
 def start_session(pipeline: Pipeline, settings: Settings) -> SparkSession:
-    """The session of this process, with Delta. Raises EngineMissing without Delta's jars."""
-    builder = SparkSession.builder.appName(f"tidemark {pipeline.name}")
-    for name, value in session_conf(pipeline, settings).items():
-        builder = builder.config(name, value)
+    """The session of this process, on a cluster that has what a run needs.
+
+    Raises EngineMissing where the driver lacks Delta's jars or those of the root's store, or an
+    executor lacks them or the driver's Python; ClusterBusy where no executor comes.
+    """
+    return checked_session(f"tidemark {pipeline.name}", session_conf(pipeline, settings), settings)
+
+
+def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> SparkSession:
+    """A session of this name and with these settings; errors as those of `start_session`."""
+    builder = SparkSession.builder.appName(name)
+    for setting, value in conf.items():
+        builder = builder.config(setting, value)
     spark = builder.getOrCreate()
-    _check_delta(spark)
+    needed = check_driver(spark, _schemes(settings))
+    if not is_local_master(spark.conf.get("spark.master") or ""):
+        from tidemark.streaming.cluster.executors import check_executors
+
+        check_executors(spark, needed, settings.cluster.wait_seconds)
     return spark
+
+
+def _schemes(settings: Settings) -> set[str]:
+    """Hadoop's names of the stores that a run writes to, but for the local file system."""
+    return set() if settings.is_local else {urlsplit(spark_uri(settings.root)).scheme}
 
 
 def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
@@ -80,14 +98,8 @@ def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
     return {**conf, **FIXED}
 
 
-def _check_delta(spark: SparkSession) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        jvm.java.lang.Class.forName(_DELTA_CLASS, False, loader)
-    except Exception as error:
-        raise EngineMissing(
-            f"Spark was started without Delta: {_DELTA_CLASS} is not on the class path. "
-            "Nothing was read or written. Load the environment that set-up wrote "
-            "(`. .tidemark/env`), or submit with the Delta jars in spark.jars."
-        ) from error
+def bare_conf(settings: Settings) -> dict[str, str]:
+    """Defaults, then settings, then what must not change: for a session without a pipeline."""
+    conf = {**DEFAULTS, **spark_conf(settings)}
+    conf[REDACTION] = redacted_too(conf.get(REDACTION))
+    return {**conf, **FIXED}

@@ -1,5 +1,5 @@
-"""Settings: the root, the pipelines' folder, storage options, Spark settings, the lease,
-maintenance, checks.
+"""Settings: the root, the pipelines' folder, storage options, Spark settings, the cluster, the
+lease, maintenance, checks.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -27,6 +27,7 @@ from pydantic import (
 
 from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.problems import Problem, nearest
+from tidemark.pipeline.settings.cluster import Cluster, cluster_conf
 from tidemark.pipeline.settings.environment import PREFIX, read_environment
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.spark import as_text, check_spark_setting, is_secret
@@ -81,6 +82,7 @@ class Settings(BaseModel):
     pipelines: str
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
+    cluster: Cluster = Cluster()
     lease_seconds: int = Field(default=60, ge=5, le=LONGEST_LEASE)
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
@@ -119,6 +121,7 @@ class Settings(BaseModel):
         yield "pipelines", self.pipelines
         yield "storage_options", _masked(self.storage_options, lambda name, _: name not in SHOWN)
         yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
+        yield "cluster", self.cluster
         yield "lease_seconds", self.lease_seconds
         yield "maintenance", self.maintenance
         yield "checks", self.checks
@@ -144,8 +147,10 @@ def load_settings(path: str | Path | None = None) -> Settings:
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
-    """What Spark is told: the storage options in Hadoop's names, and the settings' own."""
-    return {**spark_options(settings.storage_options), **settings.spark}
+    """What Spark is told: the cluster's share and the storage options in Spark's names, and the
+    settings' own."""
+    own = cluster_conf(settings.cluster) | spark_options(settings.storage_options)
+    return {**own, **settings.spark}
 
 
 def _overridden(values: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

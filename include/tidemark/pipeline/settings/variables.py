@@ -32,6 +32,7 @@ class _Environment(BaseSettings):
     pipelines: str | None = None
     storage_options: dict[str, _Text] | None = None
     spark: dict[str, _Text] | None = None
+    cluster: dict[str, _Text] | None = None
     # Text, so that Settings says what is wrong with it, as with a root.
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tidemark.commit_point import commit_point
 from tidemark.errors import DataDamaged, RunFailed, TidemarkError
 from tidemark.storage.delta.damage import damage_of
+from tidemark.streaming.cluster.lacking import lacking
 from tidemark.streaming.expression_errors import expression_failure
 
 _MESSAGE_LENGTH, _CAUSE_LENGTH = 2_000, 1_000
@@ -99,6 +100,8 @@ def _failure(query: str, error: Exception) -> TidemarkError:
     if cause and cause not in text:
         text = f"{text.rstrip()}\n{cause}"
     head = _head(query)
+    if missing := lacking(error, head):
+        return missing
     if damage := damage_of(RuntimeError(cause or text)):
         return DataDamaged(f"{head} {damage}")
     return RunFailed(f"{head} The engine says: {text}")

@@ -14,6 +14,7 @@ from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.placed import PlacedFiles
+from tidemark.streaming.cluster.lacking import java_causes, lacking
 from tidemark.streaming.sources.source import StreamedSource
 
 # The engine passes over files older than this, counted from the newest: never (270 years).
@@ -39,7 +40,8 @@ def stream_of_files(
 ) -> DataFrame:
     """The source as a stream. Only its planning of batches is used, its rows are not.
 
-    Raises StorageUnavailable where the folder cannot be listed.
+    Raises StorageUnavailable where the folder cannot be listed, EngineMissing where Spark has no
+    jars for its store.
     """
     reader = spark.readStream.format("text").option("maxFileAge", _MAX_FILE_AGE)
     if max_files_per_batch is not None:
@@ -50,6 +52,8 @@ def stream_of_files(
     try:
         return reader.load(spark_uri(place))
     except (PySparkException, Py4JJavaError) as error:
+        if missing := lacking(error, f"{place} could not be listed. Nothing was read."):
+            raise missing from error
         raise StorageUnavailable(f"{place} could not be listed: {_listing_fault(error)}") from error
 
 
@@ -60,19 +64,7 @@ def _listing_fault(error: Exception) -> str:
             f"the file {name.strip()} has a colon in its name, which Hadoop does not read. "
             "Nothing was read. Rename the file, and have files landed without colons."
         )
-    return f"{_short(_java_stack(error).splitlines())}. Nothing was read."
-
-
-def _java_stack(error: Exception) -> str:
-    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    if origin is None:
-        return ""
-    lines: list[str] = []
-    cause = origin
-    while cause is not None and len(lines) < 10:
-        lines.append(cause.toString())
-        cause = cause.getCause()
-    return "\n" + "\n".join(lines)
+    return f"{_short(java_causes(error).splitlines())}. Nothing was read."
 
 
 def _short(causes: list[str]) -> str:

@@ -1,0 +1,88 @@
+"""What an error of the engine says is missing on the driver or on the executors.
+
+Running again does not help there: somebody has to put it in place first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from tidemark.errors import EngineMissing
+
+JARS_ON_ALL = (
+    "Put the jars on the class path of driver and executors: SPARK_DIST_CLASSPATH in the "
+    "environment of the workers, or spark.jars (which copies them to each executor, each run)."
+)
+PYTHON_ON_ALL = (
+    "Executors need the driver's Python and Tidemark: the same image, the same virtual "
+    "environment at the same path, or a packed one by spark.archives, named in PYSPARK_PYTHON."
+)
+
+_CLASS = re.compile(
+    r"(?:ClassNotFoundException: (?:Class )?|NoClassDefFoundError: )([\w.$/]+)(?: not found)?"
+)
+_SCHEME = re.compile(r'No FileSystem for scheme:? "?(\w+)"?')
+_FOREIGN_LAMBDA = "cannot assign instance of java.lang.invoke.SerializedLambda"
+_NO_MODULE = re.compile(r"No module named '((?:tidemark|pyspark|pyarrow)[\w.]*)'")
+_PYTHON_DIFFERS = re.compile(r"\[PYTHON_VERSION_MISMATCH\][^\n]*")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+
+
+def lacking(error: Exception, happened: str) -> EngineMissing | None:
+    """What a cluster lacks, by the engine's error; None where it is about something else.
+
+    `happened` says what failed and in which state things are now.
+    """
+    text = f"{error}\n{getattr(error, '_stackTrace', None) or ''}\n{java_causes(error)}"
+    reason = next(_reasons(text), None)
+    return None if reason is None else EngineMissing(f"{happened} {reason}")
+
+
+def _reasons(text: str) -> Iterator[str]:
+    for pattern, told in _TOLD:
+        if found := pattern.search(text):
+            yield told(found)
+    if _FOREIGN_LAMBDA in text:
+        yield f"The executors lack jars that the driver has, Delta's most likely. {JARS_ON_ALL}"
+
+
+def _of_class(found: re.Match[str]) -> str:
+    name = found[1].replace("/", ".")
+    return f"The class {name} is not on the class path. {JARS_ON_ALL}"
+
+
+def _of_scheme(found: re.Match[str]) -> str:
+    return f"Hadoop knows no file system for `{found[1]}:`. {JARS_ON_ALL}"
+
+
+def _of_module(found: re.Match[str]) -> str:
+    return f"The executors' Python has no module {found[1]}. {PYTHON_ON_ALL}"
+
+
+def _of_version(found: re.Match[str]) -> str:
+    return f"{found[0]} {PYTHON_ON_ALL}"
+
+
+def _of_program(found: re.Match[str]) -> str:
+    return f"The executors have no {found[1]}. {PYTHON_ON_ALL}"
+
+
+_TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (_PYTHON_DIFFERS, _of_version),
+    (_NO_MODULE, _of_module),
+    (_NO_PYTHON, _of_program),
+    (_CLASS, _of_class),
+    (_SCHEME, _of_scheme),
+)
+
+
+def java_causes(error: Exception) -> str:
+    """What the JVM says of an exception that came from it by Py4J, a line for each cause; empty for
+    others."""
+    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    lines: list[str] = []
+    while origin is not None and len(lines) < 20:
+        lines.append(str(origin.toString()))
+        origin = origin.getCause()
+    return "\n".join(lines)

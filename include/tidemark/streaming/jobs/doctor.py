@@ -1,0 +1,89 @@
+"""`spark-submit`'s entry for a look at the engine: does Spark start, reach the store, and have what
+a run needs on the driver and on the executors?
+
+Exit codes as in `entry.py`. The result file says the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tidemark.errors import EngineMissing
+from tidemark.pipeline.settings.masters import is_local_master
+from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.results.engine_result import EngineResult
+from tidemark.storage.files import remove_folder
+from tidemark.storage.result_file import RunError, write_result
+from tidemark.streaming.jobs.entry import job_exit_code, reported
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import bare_conf, checked_session
+
+_ROWS = 10
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Look at the engine; the exit code. Never raises for an error that it can report."""
+    parser = ArgumentParser(prog="doctor.py", description="Look at Spark and its cluster.")
+    parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
+    parser.add_argument("--result", required=True, help="where the result goes: a path or URI")
+    arguments = parser.parse_args(argv)
+    settings = load_settings(arguments.settings)
+    result = look_at_engine(settings, Progress("doctor"))
+    write_result(arguments.result, result, settings.storage_options)
+    return job_exit_code(result.error)
+
+
+def look_at_engine(settings: Settings, progress: Progress) -> EngineResult:
+    """Start a session, and write a small Delta table below the root, which delta-rs then reads; it
+    is removed. What was found, errors included."""
+    started = datetime.now(UTC)
+    found: tuple[str, ...] = ()
+    error: RunError | None = None
+    try:
+        spark = checked_session("tidemark doctor", bare_conf(settings), settings)
+        found = tuple(_facts(spark))
+        _write_and_read(spark, settings)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result says it
+        error = reported(failure, progress)
+    return EngineResult(started_at=started, ended_at=datetime.now(UTC), found=found, error=error)
+
+
+def _facts(spark: SparkSession) -> list[str]:
+    master = spark.conf.get("spark.master") or ""
+    context = spark.sparkContext
+    facts = [f"Spark {spark.version}, master {master}, driver at {_driver(spark)}"]
+    if not is_local_master(master):
+        facts.append(f"{context.defaultParallelism} cores; jars, Python and Tidemark as here")
+    return facts
+
+
+def _driver(spark: SparkSession) -> str:
+    return spark.conf.get("spark.driver.host") or "an unknown address"
+
+
+def _write_and_read(spark: SparkSession, settings: Settings) -> None:
+    folder = f"{settings.root}/.tidemark-doctor-{uuid4()}"
+    try:
+        spark.range(_ROWS).write.format("delta").save(spark_uri(folder))
+        read = DeltaTable(folder, storage_options=settings.storage_options).to_pyarrow_dataset()
+        if (rows := read.count_rows()) != _ROWS:
+            raise EngineMissing(
+                f"Spark wrote {_ROWS} rows to {folder}, and delta-rs reads {rows} there: they do "
+                "not reach the same place. Compare the storage options with the settings that "
+                "Spark has of its own (spark-defaults.conf)."
+            )
+    finally:
+        remove_folder(folder, settings.storage_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

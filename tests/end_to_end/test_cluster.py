@@ -1,0 +1,196 @@
+"""Runs on a standalone cluster of Spark's, whose root is an object store; and what a cluster lacks.
+
+Master, workers, executors, driver and the store are processes of their own, all on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.kit.cluster import cluster
+from tests.kit.running import REPOSITORY, Place, clicks, query
+from tests.storage.s3 import s3_server
+from tidemark.pipeline.places import FIRST_GENERATION, Places
+from tidemark.storage.files import list_files, write_bytes
+
+pytestmark = pytest.mark.process
+
+ROOT = "s3://lake/tidemark"
+ROWS = 3_000
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with s3_server() as options:
+        yield options
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """A pipeline below a root on the store, run by the command."""
+
+    folder: Path
+    root: str
+    options: Mapping[str, str]
+    master: str
+
+    @property
+    def places(self) -> Places:
+        return Places(self.root, "clicks")
+
+    def land(self, number: int) -> None:
+        rows = (
+            {
+                "at": f"2026-07-01T10:{(10 * number + i % 20) % 60:02}:00Z",
+                "key": f"key{i % 50}",
+                "amount": i,
+            }
+            for i in range(ROWS)
+        )
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        write_bytes(f"{self.root}/landing/{number}.json", text.encode(), self.options)
+
+    def start(self, **variables: str) -> subprocess.Popen[str]:
+        Place(self.folder, clicks()).write_file()
+        own = {
+            "TIDEMARK_ROOT": self.root,
+            "TIDEMARK_PIPELINES": str(self.folder / "pipelines"),
+            "TIDEMARK_STORAGE_OPTIONS": json.dumps(dict(self.options)),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "tidemark", "run", "clicks", "--master", self.master],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | own | variables,
+            cwd=REPOSITORY,
+            start_new_session=True,
+        )
+
+    def run(self, **variables: str) -> tuple[int, str]:
+        process = self.start(**variables)
+        said, _ = process.communicate(timeout=240)
+        return process.returncode, said
+
+    def planned(self) -> int:
+        """How many batches the aggregate's checkpoint has."""
+        checkpoint = self.places.query_checkpoint("per_10m", FIRST_GENERATION)
+        return len(list_files(f"{checkpoint}/offsets", self.options))
+
+    def table(self, uri: str) -> pa.Table:
+        found = DeltaTable(uri, storage_options=dict(self.options))
+        return pa.table(found.to_pyarrow_dataset().to_table())
+
+
+def on(folder: Path, store: Mapping[str, str], master: str, name: str) -> OnCluster:
+    return OnCluster(folder, f"{ROOT}/{name}", store, master)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_gold_is_right_on_a_cluster_with_its_root_on_a_store_after_a_kill(
+    tmp_path: Path, store: Mapping[str, str], master: str
+) -> None:
+    place = on(tmp_path, store, master, "gold")
+    place.land(0)
+    code, said = place.run()
+    assert code == 0, said
+    place.land(1)
+    planned = place.planned()
+    job = place.start()
+    wait_for_more(place, planned, job)
+    kill_group(job)
+    place.land(2)
+    code, said = place.run()
+    assert code == 0, said
+    bronze = place.table(place.places.bronze)
+    assert bronze.num_rows == 3 * ROWS
+    asked = (
+        "SELECT time_bucket(INTERVAL '10 minutes', event_time), key, count(*), sum(amount) "
+        "FROM bronze GROUP BY ALL ORDER BY ALL"
+    )
+    gold = place.table(place.places.gold("per_10m"))
+    of_gold = "SELECT window_start, key, events, amount FROM gold ORDER BY ALL"
+    assert query(of_gold, gold=gold) == query(asked, bronze=bronze)
+
+
+def wait_for_more(place: OnCluster, planned: int, job: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 120
+    while place.planned() == planned:
+        assert job.poll() is None, job.communicate()[0]
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_executors_without_the_jars_of_the_driver_end_a_run_before_its_first_batch(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    with cluster(tmp_path / "cluster", 1, {"SPARK_DIST_CLASSPATH": ""}) as bare:
+        place = on(tmp_path, store, bare, "jars")
+        place.land(0)
+        code, said = place.run()
+    assert code == 1, said
+    assert "EngineMissing" in said
+    assert "lack io.delta.sql.DeltaSparkSessionExtension" in said
+    assert "org.apache.hadoop.fs.s3a.S3AFileSystem" in said
+    assert "SPARK_DIST_CLASSPATH" in said
+    assert not list_files(f"{place.root}/clicks/checkpoints", store)
+
+
+def test_executors_with_another_python_end_a_run_before_its_first_batch(
+    tmp_path: Path, store: Mapping[str, str], master: str
+) -> None:
+    place = on(tmp_path, store, master, "python")
+    place.land(0)
+    code, said = place.run(PYSPARK_PYTHON="/usr/bin/no-such-python")
+    assert code == 1, said
+    assert "EngineMissing" in said
+    assert "The executors have no /usr/bin/no-such-python" in said
+
+
+def test_a_driver_without_the_jars_of_its_store_says_which_and_that_no_retry_helps(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    place = on(tmp_path, store, "local[1]", "driver")
+    place.land(0)
+    jars = Path(os.environ["SPARK_DIST_CLASSPATH"].removesuffix("/*"))
+    of_delta = ":".join(str(jar) for jar in jars.glob("delta-*"))
+    code, said = place.run(SPARK_DIST_CLASSPATH=of_delta, SPARK_SUBMIT_OPTS="")
+    assert code == 1, said
+    assert "EngineMissing" in said
+    assert "The class org.apache.hadoop.fs.s3a.S3AFileSystem is not on the class path" in said
+    assert "can help" not in said
+
+
+def test_a_cluster_without_free_cores_ends_a_run_after_the_time_that_is_set(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    with cluster(tmp_path / "cluster", 0) as empty:
+        place = on(tmp_path, store, empty, "cores")
+        place.land(0)
+        code, said = place.run(TIDEMARK_CLUSTER__WAIT_SECONDS="3")
+    assert code == 75, said
+    assert "ClusterBusy" in said
+    assert "had a core free for this run for 3 s" in said
