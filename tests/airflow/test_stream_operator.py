@@ -60,6 +60,7 @@ SUBMIT = """\
 import json, os, pathlib, signal, subprocess, sys, time
 plan = json.loads(pathlib.Path({plan!r}).read_text())
 pathlib.Path(plan["seen"]).write_text(json.dumps(sys.argv[1:]))
+pathlib.Path(plan["seen"]).with_name("environment.json").write_text(json.dumps(dict(os.environ)))
 if plan["result"] is not None:
     target = pathlib.Path(sys.argv[sys.argv.index("--result") + 1])
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -137,6 +138,11 @@ class Submit:
         return seen
 
     @property
+    def environment(self) -> dict[str, str]:
+        seen: dict[str, str] = json.loads((self.folder / "environment.json").read_text())
+        return seen
+
+    @property
     def was_started(self) -> bool:
         return (self.folder / "seen.json").exists()
 
@@ -186,6 +192,23 @@ def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> No
         *("--run-id", RUN, "--result", str(submit.result_file), "--hold"),
         *("--scheduled-time", "2026-11-21T10:00:00+00:00", "--trigger", "scheduled"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("master", "address"), [("local[2]", "127.0.0.1"), ("spark://elsewhere", None)]
+)
+def test_a_driver_is_bound_to_this_machine_only_where_its_executors_are_here(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch, master: str, address: str | None
+) -> None:
+    connection = {"conn_type": "spark", "host": master, "port": 7077 if address is None else None}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    # The root of this test is a folder, so that its result can be read.
+    monkeypatch.setattr("tidemark.airflow.job.check_master", lambda *_: None)
+    submit.plan(SUCCEEDED)
+    submit.run()
+    assert submit.arguments[0] == "--master"
+    assert submit.environment.get("SPARK_LOCAL_IP") == address
 
 
 def test_no_storage_option_is_on_the_command_line(

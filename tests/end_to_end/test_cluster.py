@@ -194,3 +194,24 @@ def test_a_cluster_without_free_cores_ends_a_run_after_the_time_that_is_set(
     assert code == 75, said
     assert "ClusterBusy" in said
     assert "had a core free for this run for 3 s" in said
+
+
+def test_a_master_that_does_not_answer_ends_a_run_and_a_retry_can_help(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    place = on(tmp_path, store, "spark://127.0.0.1:9", "master")
+    place.land(0)
+    code, said = place.run(TIDEMARK_CLUSTER__WAIT_SECONDS="150")
+    assert code == 75, said
+    assert "The master spark://127.0.0.1:9 does not answer" in said
+
+
+def test_a_folder_for_event_logs_that_is_not_there_is_named_with_what_to_do(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    place = on(tmp_path, store, "local[1]", "events")
+    place.land(0)
+    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": "s3a://lake/events"}
+    code, said = place.run(TIDEMARK_SPARK=json.dumps(events))
+    assert code == 1, said
+    assert "the folder of its event logs, s3a://lake/events, is not there" in said

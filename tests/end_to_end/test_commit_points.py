@@ -25,8 +25,16 @@ PACKAGES = (
 )  # fmt: skip
 # The doors to files: their callers are the ones that write.
 PRIMITIVES = ("tidemark.storage.files:", "tidemark.storage.file_place:")
-# A table of its own that somebody asked for; no run reads it.
-NO_RUNS = {"tidemark.streaming.jobs.read_state:_write_table"}
+# A table of its own that somebody asked for, and what `tidemark doctor` writes to a folder of its
+# own; no run reads it.
+NO_RUNS = {
+    "tidemark.streaming.jobs.read_state:_write_table",
+    "tidemark.streaming.jobs.doctor:_write_and_read",
+    "tidemark.storage.store_check:_writes",
+    "tidemark.storage.store_check:_creates_once",
+    "tidemark.storage.store_check:_clock",
+    "tidemark.storage.store_check:_clean",
+}
 # Files that no commit names yet: no reader sees them come or go, and VACUUM removes what is left.
 UNSEEN = {
     "tidemark.storage.delta.written_files:write_parquet",
@@ -34,7 +42,13 @@ UNSEEN = {
 }
 
 # Names that write whatever they are called on, or are imported from where they are defined.
-FUNCTIONS = {"write_deltalake", "write_bytes", "remove_files", "convert_to_deltalake"}
+FUNCTIONS = {
+    "write_deltalake",
+    "write_bytes",
+    "remove_files",
+    "remove_folder",
+    "convert_to_deltalake",
+}
 METHODS = {
     "save", "saveAsTable", "insertInto", "writeTo", "toTable", "delete", "merge", "vacuum",
     "restore", "create_checkpoint", "create_write_transaction", "cleanup_metadata", "write_bytes",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidemark.errors import EngineMissing
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.settings.masters import is_local_master
@@ -15,6 +17,7 @@ from tidemark.pipeline.settings.spark import REDACTION, redacted_too
 from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, provider_class
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.streaming.cluster.class_path import DELTA_CLASS, check_driver
+from tidemark.streaming.cluster.lacking import java_causes, lacking
 
 # Good for small scheduled runs; a pipeline may change these under `advanced.spark`.
 DEFAULTS = STATE_DEFAULTS | {
@@ -72,13 +75,28 @@ def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> S
     builder = SparkSession.builder.appName(name)
     for setting, value in conf.items():
         builder = builder.config(setting, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        raise _not_started(error, conf) from error
     needed = check_driver(spark, _schemes(settings))
     if not is_local_master(spark.conf.get("spark.master") or ""):
         from tidemark.streaming.cluster.executors import check_executors
 
         check_executors(spark, needed, settings.cluster.wait_seconds)
     return spark
+
+
+def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> Exception:
+    """Why there is no session, where that is known; else the error itself."""
+    logs = conf.get("spark.eventLog.dir")
+    if logs and "java.io.FileNotFoundException" in java_causes(error):
+        return EngineMissing(
+            f"Spark did not start: the folder of its event logs, {logs}, is not there. Nothing was "
+            "read or written. Make it (on an object store an empty object whose name ends with a "
+            "slash), or leave out spark.eventLog.enabled."
+        )
+    return lacking(error, "Spark did not start. Nothing was read or written.") or error
 
 
 def _schemes(settings: Settings) -> set[str]:

@@ -31,8 +31,8 @@ _LOADS = "try_reflect('org.apache.spark.util.Utils', 'classForName', '{}', false
 def check_executors(spark: SparkSession, needed: Sequence[str], wait_seconds: int) -> None:
     """Ask executors for classes, Python and Tidemark, by one task for each of the cluster's cores.
 
-    Raises EngineMissing, which says what is missing and on which host, and ClusterBusy where no
-    executor took a task for `wait_seconds`. An executor that comes later is not asked; what it
+    Raises EngineMissing, which says what is missing and on which host, and ClusterBusy where the
+    master does not answer or no executor took a task for `wait_seconds`. An executor that comes later is not asked; what it
     lacks is told by the batch that fails (`lacking`).
     """
     _within(spark, wait_seconds, lambda: _check_classes(spark, needed))
@@ -88,12 +88,23 @@ def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
     try:
         # A thread of Python's gets one of the JVM's of its own, with this one's local properties.
         pool.submit(inheritable_thread_target(spark)(work)).result(seconds)
+    except (PySparkException, Py4JError) as error:
+        if spark.sparkContext._jsc.sc().isStopped():  # type: ignore[union-attr]
+            raise ClusterBusy(
+                f"The master {spark.conf.get('spark.master')} does not answer, or has ended this "
+                f"run: {_first_line(error)} {_STATE} Running it again can help."
+            ) from error
+        raise
     except NotInTime:
         with suppress(Py4JError):
             spark.sparkContext.cancelJobGroup(group)
         raise ClusterBusy(_busy(spark, seconds)) from None
     finally:
         pool.shutdown(wait=False)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:300]
 
 
 def _busy(spark: SparkSession, seconds: int) -> str:
