@@ -32,8 +32,8 @@ def check_executors(spark: SparkSession, needed: Sequence[str], wait_seconds: in
     """Ask executors for classes, Python and Tidemark, by one task for each of the cluster's cores.
 
     Raises EngineMissing, which says what is missing and on which host, and ClusterBusy where the
-    master does not answer or no executor took a task for `wait_seconds`. An executor that comes later is not asked; what it
-    lacks is told by the batch that fails (`lacking`).
+    master does not answer or no executor took a task for `wait_seconds`. An executor that comes
+    later is not asked; what it lacks is told by the batch that fails (`lacking`).
     """
     _within(spark, wait_seconds, lambda: _check_classes(spark, needed))
     _within(spark, wait_seconds, lambda: _check_python(spark))
@@ -89,7 +89,7 @@ def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
         # A thread of Python's gets one of the JVM's of its own, with this one's local properties.
         pool.submit(inheritable_thread_target(spark)(work)).result(seconds)
     except (PySparkException, Py4JError) as error:
-        if spark.sparkContext._jsc.sc().isStopped():  # type: ignore[union-attr]
+        if spark.sparkContext._jsc.sc().isStopped():
             raise ClusterBusy(
                 f"The master {spark.conf.get('spark.master')} does not answer, or has ended this "
                 f"run: {_first_line(error)} {_STATE} Running it again can help."
