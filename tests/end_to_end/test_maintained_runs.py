@@ -20,7 +20,7 @@ from tests.end_to_end.random_cases import Case, random_case
 from tests.kit.running import Place, succeed
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.upkeep.maintenance import log_files, small_files
+from tidemark.upkeep.maintenance import log_files, readers, small_files
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
@@ -67,6 +67,32 @@ def test_what_runs_come_to_is_right_with_maintenance_in_between_in_many_cases(
     spark: SparkSession, number: int
 ) -> None:
     check_case(spark, number, random_case(number, most_runs=7))
+
+
+@pytest.mark.parametrize("by_former_version", [False, True])
+def test_held_batches_without_accepted_rows_are_no_loss_behind_maintenance(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by_former_version: bool,
+) -> None:
+    """Their notes are in rejects alone, whose log maintenance keeps up to the last publish; that of
+    a former version did not."""
+    if by_former_version:
+        monkeypatch.setattr(readers, "_of_rejects", lambda *_: ())
+    place = Place(tmp_path)
+    place.land("0.json", [{"at": "2026-07-01T10:00:00Z", "key": "a", "amount": 1}])
+    succeed(spark, place, "first")
+    for number in range(1, 5):
+        place.land(f"{number}.json", ["no JSON"])
+        succeed(spark, place, f"held-{number}", hold=True)
+        maintain(place)
+    entries = sorted(Path(place.places.rejects, "_delta_log").glob("*.json"))
+    assert (len(entries) < 4) is by_former_version
+    place.land("5.json", [{"at": "2026-07-01T10:01:00Z", "key": "a", "amount": 2}])
+    succeed(spark, place, "last")
+    assert place.gold().column("amount").to_pylist() == [3]
+    assert place.rejects().num_rows == 4
 
 
 def check_case(spark: SparkSession, number: int, case: Case) -> None:

@@ -31,7 +31,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
-from tidemark.storage.delta.commits import ingest_commits
+from tidemark.storage.delta.commits import ingest_commits, reaches_back
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -270,6 +270,13 @@ def _ahead_of_checkpoint(table: Found, one: FoundTable, query: FoundQuery) -> It
 
 def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
     """Each committed batch since the last publish has left what it counted in both tables."""
+    lacking = list(_lacking_batches(table, bronze, rejects))
+    # Maintenance of a former version took entries of rejects that no publish had noted yet.
+    if lacking and all(_log_is_whole(table, one) for one in (table.bronze, table.rejects)):
+        yield from lacking
+
+
+def _lacking_batches(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
     ingest = table.ingest
     if ingest.id is None or ingest.at < 0:
         return
@@ -290,6 +297,12 @@ def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) ->
             yield _lacks_batch(table, table.bronze, ingest, batch)
         if sum(commit.rows.rejected.values()) and batch not in in_rejects:
             yield _lacks_batch(table, table.rejects, ingest, batch)
+
+
+def _log_is_whole(table: Found, one: FoundTable) -> bool:
+    """Does the log have all that was committed since the last publish?"""
+    noted = _noted(table, one)
+    return noted is None or (one.table is not None and reaches_back(one.table, noted + 1))
 
 
 def _batches_of_query(table: Found, changes: DeltaTable) -> Iterator[Loss]:

@@ -43,11 +43,15 @@ def rows_appended(table: DeltaTable, after_version: int) -> int:
 def rows_between(table: DeltaTable, first: int, last: int) -> int | None:
     """Rows appended in the versions first..last, both included; None where the log no longer
     reaches back to the first."""
-    number = table.version() - first + 1
-    newest_first = table.history(number)
-    if len(newest_first) < number:
+    commits = _commits_from(table, first)
+    if commits is None:
         return None
-    return sum(_appended(commit) for commit in newest_first if commit["version"] <= last)
+    return sum(_appended(commit) for commit in commits if commit["version"] <= last)
+
+
+def reaches_back(table: DeltaTable, first: int) -> bool:
+    """Does the log have each commit from a version on?"""
+    return _commits_from(table, first) is not None
 
 
 def last_append(table: DeltaTable, up_to: int) -> int | None:
@@ -109,6 +113,13 @@ def emitted_rows(table: DeltaTable, query: str, after_version: int) -> dict[int,
                 if commit["version"] <= after_version:
                     return found
     return found
+
+
+def _commits_from(table: DeltaTable, first: int) -> list[dict[str, Any]] | None:
+    """The commits from a version on, newest first; None where the log no longer has them all."""
+    number = table.version() - first + 1
+    newest_first = table.history(number) if number > 0 else []
+    return newest_first if len(newest_first) >= number else None
 
 
 def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:

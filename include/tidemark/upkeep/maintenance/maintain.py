@@ -91,7 +91,7 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
 def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable]:
     tables, reading = Warehouse.of(pipeline.name, settings), readers(pipeline, settings)
     yield MaintainedTable("bronze", tables.bronze, reading[tables.bronze.uri])
-    yield MaintainedTable("rejects", tables.rejects)
+    yield MaintainedTable("rejects", tables.rejects, reading[tables.rejects.uri])
     for name in pipeline.tables:
         changes = tables.changes(name, generation_in_use(tables, name))
         yield MaintainedTable(f"{name}/changes", changes, reading[changes.uri])

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.plan import noted_name
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.found import REJECTS
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
@@ -44,6 +46,7 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableR
     in_use = [one for one in checkpoints_in_use(pipeline, warehouse) if one.table != INGEST]
     of_bronze = (reader for one in in_use for reader in _of_bronze(one, warehouse.bronze))
     found[warehouse.bronze.uri] = tuple(of_bronze)
+    found[warehouse.rejects.uri] = tuple(_of_rejects(pipeline, warehouse))
     for name in pipeline.tables:
         changes = warehouse.changes(name, generation_in_use(warehouse, name))
         found[changes.uri] = tuple(_of_changes(warehouse, name, changes))
@@ -66,6 +69,20 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
         unnoted = one.published + 1
         waiting = _waiting(bronze, unnoted)
         yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
+
+
+def _of_rejects(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableReader]:
+    """Each run holds the batches since the last publish to the notes of their commits, and one
+    without an accepted row has its note in rejects alone."""
+    rejects = warehouse.rejects.open()
+    if rejects is None:
+        return
+    noted = noted_name(REJECTS, str(rejects.metadata().id))
+    for name in pipeline.tables:
+        gold = warehouse.gold(name).open()
+        published = None if gold is None else gold.transaction_version(noted)
+        if published is not None:
+            yield TableReader(f"the look for losses of {name}", published + 1, None)
 
 
 def _planned_at(checkpoint: Checkpoint) -> datetime | None:
