@@ -13,7 +13,7 @@ IN_ENVIRONMENT = . ./.tidemark/env &&
 IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow image test test-all bench bench-long lint format clean
+.PHONY: help setup demo airflow image compose-env test test-all bench bench-long lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -30,6 +30,9 @@ airflow: setup ## Airflow with its UI on your own settings, with address and log
 
 image: ## the image that docker-compose.yaml runs
 	@docker build --tag tidemark .
+
+compose-env: ## .env, random passwords and keys for docker-compose.yaml; never overwritten
+	@sh include/deploy/compose_env.sh
 
 test: setup ## all tests but the long ones
 	@$(PYTEST) -m 'not long' $(PYTEST_ARGS)
