@@ -146,7 +146,7 @@ def test_a_bucket_elsewhere_needs_neither_keys_nor_an_endpoint(
 def test_an_executor_fits_a_worker(services: dict[str, Any]) -> None:
     executor = services["scheduler"]["environment"]["TIDEMARK_CLUSTER__MEMORY"]
     worker = services["spark-worker"]
-    offered = worker["command"][worker["command"].index("--memory") + 1]
+    offered = worker["environment"]["SPARK_WORKER_MEMORY"]
     assert bytes_of(executor) <= bytes_of(offered) < bytes_of(worker["mem_limit"])
     connection = json.loads(services["scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"])
     assert f"{connection['host']}:{connection['port']}" == worker["command"][-1]
