@@ -13,11 +13,11 @@ IN_ENVIRONMENT = . ./.tidemark/env &&
 IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow test test-all bench bench-long lint format clean
+.PHONY: help setup demo airflow image compose-env test test-all bench bench-long lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
-	    while IFS='|' read -r target does; do printf '  make %-10s %s\n' "$$target" "$$does"; done
+	    while IFS='|' read -r target does; do printf '  make %-11s %s\n' "$$target" "$$does"; done
 
 setup: ## install everything: packages, Java where it is missing, jars
 	@PYTHON='$(PYTHON)' INSTALLER='$(INSTALLER)' sh include/setup/setup.sh
@@ -27,6 +27,12 @@ demo: setup ## run the samples through Airflow, print what came of them, stop ag
 
 airflow: setup ## Airflow with its UI on your own settings, with address and login, until Ctrl-C
 	@$(IN_ENVIRONMENT) python include/demo/demo.py --stay
+
+image: ## the image that docker-compose.yaml runs
+	@docker build --tag tidemark .
+
+compose-env: ## .env, random passwords and keys for docker-compose.yaml; never overwritten
+	@sh include/deploy/compose_env.sh
 
 test: setup ## all tests but the long ones
 	@$(PYTEST) -m 'not long' $(PYTEST_ARGS)

@@ -1,0 +1,31 @@
+# One image for all services of docker-compose.yaml: Airflow, Spark's drivers, master and workers.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+
+# A new volume takes its owner from the folder that it is mounted at.
+RUN useradd --uid 50000 --gid 0 --create-home --home-dir /var/lib/tidemark tidemark \
+    && install -d -o 50000 -g 0 /var/lib/tidemark/airflow /var/lib/tidemark/events
+
+WORKDIR /opt/tidemark
+
+# Only what set-up itself needs: a change of the code does not repeat what takes minutes.
+COPY requirements.txt pyproject.toml ./
+COPY include/setup include/setup
+COPY include/tidemark/__init__.py include/tidemark/
+RUN PIP_NO_CACHE_DIR=1 sh include/setup/setup.sh
+
+COPY dags dags
+COPY jobs jobs
+COPY include include
+# A checkout may be readable for its owner alone. The bytecode is for a user who cannot write here.
+RUN chmod -R a+rX dags jobs include \
+    && .venv/bin/python -m compileall -q dags jobs include
+
+# For `docker exec`, which does not pass the entry point.
+ENV PATH=/opt/tidemark/.venv/bin:$PATH
+USER 50000:0
+ENTRYPOINT ["sh", "/opt/tidemark/include/deploy/entrypoint.sh"]
+CMD ["tidemark", "--help"]

@@ -1,0 +1,1 @@
+"""What the containers of docker-compose.yaml run besides Airflow and Spark."""

@@ -1,0 +1,153 @@
+"""What the containers run besides Airflow and Spark, on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from deploy import healthy, land
+from tests.storage.s3 import s3_server
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.storage.files import list_files, read_bytes
+
+DEPLOY = Path(__file__).parents[2] / "include" / "deploy"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with nothing but the scripts."""
+    shutil.copytree(DEPLOY, tmp_path / "repo" / "include" / "deploy")
+    return tmp_path / "repo"
+
+
+def run(repository: Path, script: str, *arguments: str, **variables: str) -> str:
+    command = ["sh", str(repository / "include" / "deploy" / script), *arguments]
+    environment = os.environ | variables
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return ended.stdout
+
+
+def values_of(file: Path) -> dict[str, str]:
+    lines = (line.partition("=") for line in file.read_text().splitlines() if line)
+    return {name: value for name, _, value in lines if not name.startswith("#")}
+
+
+def test_compose_env_makes_passwords_that_nobody_else_reads(repository: Path) -> None:
+    said = run(repository, "compose_env.sh")
+    file = repository / ".env"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    values = values_of(file)
+    assert values.pop("COMPOSE_PROFILES") == "store"
+    assert len(set(values.values())) == len(values) == 7
+    assert all(len(value) >= 20 for value in values.values())
+    assert not any(value in said for value in values.values())
+    assert {path.name for path in repository.iterdir()} == {".env", "include", "warehouse"}
+
+
+def test_compose_env_makes_all_that_compose_asks_for(repository: Path) -> None:
+    run(repository, "compose_env.sh")
+    text = (DEPLOY.parents[1] / "docker-compose.yaml").read_text(encoding="utf-8")
+    asked = {part.partition(":?")[0] for part in text.split("${") if ":?run make" in part[:60]}
+    assert asked == {
+        *("AIRFLOW_PASSWORD", "AIRFLOW_FERNET_KEY", "AIRFLOW_SECRET_KEY", "AIRFLOW_JWT_SECRET"),
+        "POSTGRES_PASSWORD",
+    }
+    assert asked < set(values_of(repository / ".env"))
+
+
+def test_airflow_takes_the_fernet_key(repository: Path) -> None:
+    from cryptography.fernet import Fernet
+
+    run(repository, "compose_env.sh")
+    Fernet(values_of(repository / ".env")["AIRFLOW_FERNET_KEY"])
+
+
+def test_compose_env_leaves_one_that_is_there(repository: Path) -> None:
+    (repository / ".env").write_text("POSTGRES_PASSWORD=mine\n")
+    assert "stays as it is" in run(repository, "compose_env.sh")
+    assert (repository / ".env").read_text() == "POSTGRES_PASSWORD=mine\n"
+
+
+def test_git_passes_it_over() -> None:
+    assert "/.env\n" in (DEPLOY.parents[1] / ".gitignore").read_text()
+
+
+def test_the_entry_point_lets_spark_be_reached(repository: Path) -> None:
+    (repository / ".tidemark").mkdir()
+    (repository / ".tidemark" / "env").write_text(
+        "export SPARK_LOCAL_IP=127.0.0.1\nexport SPARK_HOME=/spark\n"
+    )
+    tell = 'printf "%s|" "${SPARK_LOCAL_IP-unset}" "$SPARK_HOME" "$@"'
+    said = run(repository, "entrypoint.sh", "sh", "-c", tell, "sh", "a b", "c", SPARK_LOCAL_IP="x")
+    assert said == "unset|/spark|a b|c|"
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health" else 503)
+        self.end_headers()
+        self.wfile.write(b'{"scheduler": {"status": "healthy"}, "triggerer": null}')
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted", "code"),
+    [
+        ("/health", "", 0),
+        ("/health", "scheduler.status=healthy", 0),
+        ("/health", "scheduler.status=unhealthy", 1),
+        ("/health", "triggerer.status=healthy", 1),
+        ("/health", "dag_processor.status=healthy", 1),
+        ("/other", "", 1),
+    ],
+)
+def test_a_service_is_healthy_when_it_answers_what_it_has_to(
+    address: str, path: str, wanted: str, code: int
+) -> None:
+    assert healthy.main(f"{address}{path}", wanted) == code
+
+
+def test_a_service_that_does_not_answer_is_not_healthy() -> None:
+    assert healthy.main("http://127.0.0.1:1/health") == 1
+
+
+def test_what_is_new_in_a_folder_lands_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "clicks" / "2026").mkdir(parents=True)
+    names = ("clicks/a.json", "clicks/2026/b ü%.json")
+    for name in (*names, "clicks/.c.part", "clicks/_d.json"):
+        (tmp_path / name).write_text(name)
+    with s3_server() as options:
+        settings = Settings(root="s3://lake/w", pipelines=str(tmp_path), storage_options=options)
+        monkeypatch.setattr(land, "load_settings", lambda: settings)
+        land.main(tmp_path)
+        assert capsys.readouterr().out.endswith("2 landed, 0 there already\n")
+        found = list_files("s3://lake/w", options)
+        assert {read_bytes(place, options).decode() for place in found} == set(names)
+        assert "s3://lake/w/landing/clicks/a.json" in found
+
+        (tmp_path / names[0]).write_text("changed")
+        (tmp_path / "e.json").write_text("new")
+        land.main(tmp_path)
+        assert capsys.readouterr().out.endswith("1 landed, 2 there already\n")
+        landed = read_bytes("s3://lake/w/landing/clicks/a.json", options)
+        assert landed.decode() == names[0]
