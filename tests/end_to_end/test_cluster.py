@@ -128,7 +128,7 @@ def test_gold_is_right_on_a_cluster_with_its_root_on_a_store_after_a_kill(
     bronze = place.table(place.places.bronze)
     assert bronze.num_rows == 3 * ROWS
     asked = (
-        "SELECT time_bucket(INTERVAL '10 minutes', event_time), key, count(*), sum(amount) "
+        "SELECT time_bucket(INTERVAL '10 minutes', \"at\"), key, count(*), sum(amount) "
         "FROM bronze GROUP BY ALL ORDER BY ALL"
     )
     gold = place.table(place.places.gold("per_10m"))
@@ -196,6 +196,7 @@ def test_a_cluster_without_free_cores_ends_a_run_after_the_time_that_is_set(
     assert "had a core free for this run for 3 s" in said
 
 
+@pytest.mark.long
 def test_a_master_that_does_not_answer_ends_a_run_and_a_retry_can_help(
     tmp_path: Path, store: Mapping[str, str]
 ) -> None:

@@ -34,7 +34,8 @@ def cluster(
                     variables=environment or {},
                 )
             )
-        master.said(*["Registering worker"] * workers)
+        if workers:
+            master.said(*["Registering worker"] * workers)
         yield url
 
 

@@ -78,7 +78,9 @@ def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> S
     try:
         spark = builder.getOrCreate()
     except Py4JJavaError as error:
-        raise _not_started(error, conf) from error
+        if known := _not_started(error, conf):
+            raise known from error
+        raise
     needed = check_driver(spark, _schemes(settings))
     if not is_local_master(spark.conf.get("spark.master") or ""):
         from tidemark.streaming.cluster.executors import check_executors
@@ -87,8 +89,8 @@ def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> S
     return spark
 
 
-def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> Exception:
-    """Why there is no session, where that is known; else the error itself."""
+def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> EngineMissing | None:
+    """Why there is no session, where that is known."""
     logs = conf.get("spark.eventLog.dir")
     if logs and "java.io.FileNotFoundException" in java_causes(error):
         return EngineMissing(
@@ -96,7 +98,7 @@ def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> Exception:
             "read or written. Make it (on an object store an empty object whose name ends with a "
             "slash), or leave out spark.eventLog.enabled."
         )
-    return lacking(error, "Spark did not start. Nothing was read or written.") or error
+    return lacking(error, "Spark did not start. Nothing was read or written.")
 
 
 def _schemes(settings: Settings) -> set[str]:

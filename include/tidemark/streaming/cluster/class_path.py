@@ -40,7 +40,9 @@ def needed_classes(spark: SparkSession, schemes: set[str]) -> tuple[str, ...]:
             file_system = jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
         except Py4JJavaError as error:
             happened = f"Spark's driver cannot reach {scheme}: places. {_STATE}"
-            raise lacking(error, happened) or error from error
+            if missing := lacking(error, happened):
+                raise missing from error
+            raise
         names += [file_system.getName(), *_BESIDES.get(scheme, ())]
         if scheme == "s3a" and conf.get(_STREAM, _ANALYTICS_STREAM) == _ANALYTICS_STREAM:
             names.append(_ANALYTICS)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotInTime
 from contextlib import suppress
+from queue import Empty, Queue
+from threading import Thread
 from uuid import uuid4
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -58,9 +58,11 @@ def _check_classes(spark: SparkSession, needed: Sequence[str]) -> None:
 def _check_python(spark: SparkSession) -> None:
     try:
         answers = _tasks(spark).mapInArrow(python_of_task, "host string, version string").collect()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         happened = f"No executor of {spark.sparkContext.master} could run Python. {_STATE}"
-        raise lacking(error, happened) or error from error
+        if missing := lacking(error, happened):
+            raise missing from error
+        raise
     if other := sorted({(row.host, row.version) for row in answers if row.version != __version__}):
         hosts = ", ".join(f"{version} on {host}" for host, version in other)
         raise EngineMissing(
@@ -79,28 +81,37 @@ def python_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
     """Run jobs of Spark; ClusterBusy, and they are cancelled, where they do not end in time."""
     group = f"tidemark asks {uuid4()}"
+    answers: Queue[Exception | None] = Queue()
 
     def work() -> None:
         spark.sparkContext.setJobGroup(group, "What the executors have", interruptOnCancel=True)
-        ask()
+        try:
+            ask()
+        except Exception as error:  # noqa: BLE001  raised again by who waits
+            answers.put(error)
+        else:
+            answers.put(None)
 
-    pool = ThreadPoolExecutor(1)
+    # A thread of Python's gets one of the JVM's of its own. As a daemon, it keeps no process alive.
+    Thread(target=inheritable_thread_target(spark)(work), daemon=True).start()
     try:
-        # A thread of Python's gets one of the JVM's of its own, with this one's local properties.
-        pool.submit(inheritable_thread_target(spark)(work)).result(seconds)
-    except (PySparkException, Py4JError) as error:
-        if spark.sparkContext._jsc.sc().isStopped():
-            raise ClusterBusy(
-                f"The master {spark.conf.get('spark.master')} does not answer, or has ended this "
-                f"run: {_first_line(error)} {_STATE} Running it again can help."
-            ) from error
-        raise
-    except NotInTime:
+        error = answers.get(timeout=seconds)
+    except Empty:
         with suppress(Py4JError):
             spark.sparkContext.cancelJobGroup(group)
         raise ClusterBusy(_busy(spark, seconds)) from None
-    finally:
-        pool.shutdown(wait=False)
+    if error is None:
+        return
+    if isinstance(error, PySparkException | Py4JError) and _is_stopped(spark):
+        raise ClusterBusy(
+            f"The master {spark.conf.get('spark.master')} does not answer, or has ended this "
+            f"run: {_first_line(error)} {_STATE} Running it again can help."
+        ) from error
+    raise error
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    return bool(spark.sparkContext._jsc.sc().isStopped())
 
 
 def _first_line(error: Exception) -> str:
