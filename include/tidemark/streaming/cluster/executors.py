@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from queue import Empty, Queue
 from threading import Thread
 from uuid import uuid4
 
@@ -81,33 +81,32 @@ def python_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
     """Run jobs of Spark; ClusterBusy, and they are cancelled, where they do not end in time."""
     group = f"tidemark asks {uuid4()}"
-    answers: Queue[Exception | None] = Queue()
+    answer: Future[None] = Future()
 
     def work() -> None:
         spark.sparkContext.setJobGroup(group, "What the executors have", interruptOnCancel=True)
         try:
             ask()
         except Exception as error:  # noqa: BLE001  raised again by who waits
-            answers.put(error)
+            answer.set_exception(error)
         else:
-            answers.put(None)
+            answer.set_result(None)
 
     # A thread of Python's gets one of the JVM's of its own. As a daemon, it keeps no process alive.
     Thread(target=inheritable_thread_target(spark)(work), daemon=True).start()
     try:
-        error = answers.get(timeout=seconds)
-    except Empty:
+        answer.result(seconds)
+    except TimeoutError:
         with suppress(Py4JError):
             spark.sparkContext.cancelJobGroup(group)
         raise ClusterBusy(_busy(spark, seconds)) from None
-    if error is None:
-        return
-    if isinstance(error, PySparkException | Py4JError) and _is_stopped(spark):
+    except (PySparkException, Py4JError) as error:
+        if not _is_stopped(spark):
+            raise
         raise ClusterBusy(
             f"The master {spark.conf.get('spark.master')} does not answer, or has ended this "
             f"run: {_first_line(error)} {_STATE} Running it again can help."
         ) from error
-    raise error
 
 
 def _is_stopped(spark: SparkSession) -> bool:
