@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tidemark.errors import EngineMissing
+from tidemark.errors import EngineMissing, TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.settings.masters import is_local_master
@@ -17,7 +18,7 @@ from tidemark.pipeline.settings.spark import REDACTION, redacted_too
 from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, provider_class
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.streaming.cluster.class_path import DELTA_CLASS, check_driver
-from tidemark.streaming.cluster.lacking import java_causes, lacking
+from tidemark.streaming.cluster.lacking import java_causes, lacking, master_gone
 
 # Good for small scheduled runs; a pipeline may change these under `advanced.spark`.
 DEFAULTS = STATE_DEFAULTS | {
@@ -89,10 +90,14 @@ def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> S
     return spark
 
 
-def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> EngineMissing | None:
+def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> TidemarkError | None:
     """Why there is no session, where that is known."""
+    causes = java_causes(error)
+    if "stopped SparkContext" in causes:
+        context = SparkContext._active_spark_context
+        return master_gone(None if context is None else context.master)
     logs = conf.get("spark.eventLog.dir")
-    if logs and "java.io.FileNotFoundException" in java_causes(error):
+    if logs and "java.io.FileNotFoundException" in causes:
         return EngineMissing(
             f"Spark did not start: the folder of its event logs, {logs}, is not there. Nothing was "
             "read or written. Make it (on an object store an empty object whose name ends with a "

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark import __version__
 from tidemark.errors import ClusterBusy, EngineMissing
-from tidemark.streaming.cluster.lacking import JARS_ON_ALL, PYTHON_ON_ALL, lacking
+from tidemark.streaming.cluster.lacking import JARS_ON_ALL, PYTHON_ON_ALL, lacking, master_gone
 
 _STATE = "Nothing was read or written."
 # Spark's own way to load a class: it knows the jars that came with the application, too.
@@ -103,18 +103,11 @@ def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
     except (PySparkException, Py4JError) as error:
         if not _is_stopped(spark):
             raise
-        raise ClusterBusy(
-            f"The master {spark.conf.get('spark.master')} does not answer, or has ended this "
-            f"run: {_first_line(error)} {_STATE} Running it again can help."
-        ) from error
+        raise master_gone(spark.sparkContext.master) from error
 
 
 def _is_stopped(spark: SparkSession) -> bool:
     return bool(spark.sparkContext._jsc.sc().isStopped())
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300]
 
 
 def _busy(spark: SparkSession, seconds: int) -> str:

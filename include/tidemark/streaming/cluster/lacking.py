@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from tidemark.errors import EngineMissing
+from tidemark.errors import ClusterBusy, EngineMissing
 
 JARS_ON_ALL = (
     "Put the jars on the class path of driver and executors: SPARK_DIST_CLASSPATH in the "
@@ -86,3 +86,11 @@ def java_causes(error: Exception) -> str:
         lines.append(str(origin.toString()))
         origin = origin.getCause()
     return "\n".join(lines)
+
+
+def master_gone(master: str | None) -> ClusterBusy:
+    """The engine stops its context where no master answers, or the master ends the application."""
+    return ClusterBusy(
+        f"The master {master} does not answer, or has ended this run. Nothing was read or written. "
+        "Look whether it runs, at this address. Running it again can help."
+    )
