@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -105,8 +106,13 @@ def on(folder: Path, store: Mapping[str, str], master: str, name: str) -> OnClus
     return OnCluster(folder, f"{ROOT}/{name}", store, master)
 
 
-def kill_group(process: subprocess.Popen[str]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
+def kill_all(process: subprocess.Popen[str]) -> None:
+    """The command and its job, which is in a session of its own and would outlive it."""
+    job = psutil.Process(process.pid).children(recursive=True)
+    assert any("java" in one.name() for one in job)
+    for one in (*job, process):
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
     process.communicate()
 
 
@@ -121,7 +127,7 @@ def test_gold_is_right_on_a_cluster_with_its_root_on_a_store_after_a_kill(
     planned = place.planned()
     job = place.start()
     wait_for_more(place, planned, job)
-    kill_group(job)
+    kill_all(job)
     place.land(2)
     code, said = place.run()
     assert code == 0, said

@@ -31,7 +31,7 @@ _LOADS = "try_reflect('org.apache.spark.util.Utils', 'classForName', '{}', false
 def check_executors(spark: SparkSession, needed: Sequence[str], wait_seconds: int) -> None:
     """Ask executors for classes, Python and Tidemark, by one task for each of the cluster's cores.
 
-    Raises EngineMissing, which says what is missing and on which host, and ClusterBusy where the
+    Raises EngineMissing, which says what is missing, and ClusterBusy where the
     master does not answer or no executor took a task for `wait_seconds`. An executor that comes
     later is not asked; what it lacks is told by the batch that fails (`lacking`).
     """
