@@ -92,7 +92,7 @@ KILLS = [
     *both("table made", FIRST, "/appended/changes'", table="appended/changes"),
     *both("table made", FIRST, "/ops/ledger'", table="ops/ledger"),
     *both("table made", FIRST, "/ops/runs'", table="ops/runs"),
-    *both("columns added", COLUMN, "/bronze", table="bronze"),
+    *both("table adapted", COLUMN, "/bronze", table="bronze"),
     *both("contract recorded", FIRST, call=2),
     *both("contract recorded", COLUMN),
     *both("state of a query that committed nothing removed", CORRECTED, "/updated/"),

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from tidemark.errors import TableMismatch
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.place import TablePlace
 
+INTERVAL = "delta.checkpointInterval"
 DECIMAL = "decimal(10,2)"
 STRUCT = {
     "type": "struct",
@@ -57,7 +58,20 @@ def test_a_table_that_is_not_there_is_made_as_specified(place: TablePlace, spec:
         "delta.enableDeletionVectors": "false",
         "delta.checkpointPolicy": "classic",
         "delta.enableExpiredLogCleanup": "false",
+        "delta.checkpointInterval": "10",
     }
+
+
+@pytest.mark.parametrize(("chosen", "then"), [(None, "10"), ("50", "50")])
+def test_a_table_of_an_earlier_version_gets_a_log_checkpoint_every_ten_commits(
+    place: TablePlace, spec: TableSpec, chosen: str | None, then: str
+) -> None:
+    schema = Schema.from_json(spec.schema_json)
+    of_then = {} if chosen is None else {INTERVAL: chosen}
+    DeltaTable.create(place.uri, schema, partition_by=["day"], configuration=of_then)
+    versions = [ensure_table(place, spec).version() for _ in range(2)]
+    assert DeltaTable(place.uri).metadata().configuration[INTERVAL] == then
+    assert versions == [0 if chosen else 1] * 2
 
 
 def test_a_second_call_changes_nothing(place: TablePlace, spec: TableSpec) -> None:
