@@ -23,7 +23,7 @@ _ORPHANS_SECONDS = 30
 @dataclass(frozen=True)
 class Cost:
     """Wall and CPU seconds (user and system, with every child that was waited for), and the
-    largest sum of the processes' resident memory that was seen, in megabytes."""
+    largest sum of the processes' resident memory that was seen twice in sequence, in megabytes."""
 
     wall: float
     cpu: float
@@ -40,7 +40,8 @@ def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -
     CPU seconds are the operating system's own account of the ended process and all that it started
     (wait4): what outlives its parent, as Spark's Python workers outlive the JVM, becomes a child of
     this process (PR_SET_CHILD_SUBREAPER) and is waited for too. Memory is sampled five times a
-    second, so a short peak can be missed.
+    second, so a short peak can be missed: also that of a process which is about to start another,
+    for until then the two share their memory, and it would count twice.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     _adopt_orphans()
@@ -95,13 +96,15 @@ class _Memory:
         return self._peak
 
     def _sample(self) -> None:
+        last = float("inf")
         while not self._end.wait(_SAMPLE_SECONDS):
             try:
                 root = psutil.Process(self._pid)
                 processes = [root, *root.children(recursive=True)]
             except psutil.NoSuchProcess:
                 return
-            self._peak = max(self._peak, sum(map(_resident_mb, processes)))
+            now = sum(map(_resident_mb, processes))
+            self._peak, last = max(self._peak, min(last, now)), now
 
 
 def _resident_mb(process: psutil.Process) -> float:

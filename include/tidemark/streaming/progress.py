@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import TextIO
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tidemark.pipeline.instants import instant_text
@@ -56,6 +57,8 @@ class Progress:
             yield
         finally:
             self.seconds[name] = round(time.monotonic() - begin, 3)
+            # The next stage need not stand beside what this one's rows took.
+            pa.default_memory_pool().release_unused()
         self.say(f"{name} done in {self.seconds[name]:.1f} s")
 
     @contextmanager

@@ -80,7 +80,10 @@ def judge_in_tasks(
     works = shared_out(slices, context.defaultParallelism)
 
     def run(own: Iterable[Sequence[Slice]]) -> Iterator[TaskFiles]:
-        return (write_judged(by, one, accepted_to, rejected_to) for one in own)
+        for one in own:
+            yield write_judged(by, one, accepted_to, rejected_to)
+            # Spark keeps its Python workers, idle, until long behind the batch.
+            pa.default_memory_pool().release_unused()
 
     found = TaskFiles()
     for one in context.parallelize(works, len(works)).mapPartitions(run).collect():
