@@ -13,11 +13,11 @@ IN_ENVIRONMENT = . ./.tidemark/env &&
 IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow image compose-env test test-all bench bench-long lint format clean
+.PHONY: help setup demo airflow image compose-env test test-all test-deployment bench bench-long lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
-	    while IFS='|' read -r target does; do printf '  make %-11s %s\n' "$$target" "$$does"; done
+	    while IFS='|' read -r target does; do printf '  make %-15s %s\n' "$$target" "$$does"; done
 
 setup: ## install everything: packages, Java where it is missing, jars
 	@PYTHON='$(PYTHON)' INSTALLER='$(INSTALLER)' sh include/setup/setup.sh
@@ -35,10 +35,13 @@ compose-env: ## .env, random passwords and keys for docker-compose.yaml; never o
 	@sh include/deploy/compose_env.sh
 
 test: setup ## all tests but the long ones
-	@$(PYTEST) -m 'not long' $(PYTEST_ARGS)
+	@$(PYTEST) -m 'not long and not docker' $(PYTEST_ARGS)
 
-test-all: setup ## all tests
-	@$(PYTEST) $(PYTEST_ARGS)
+test-all: setup ## all tests but those that need Docker
+	@$(PYTEST) -m 'not docker' $(PYTEST_ARGS)
+
+test-deployment: setup image ## the containers of docker-compose.yaml, and what kills them
+	@$(IN_ENVIRONMENT) python -m pytest -p no:xdist -m docker -v -s tests/deployment $(PYTEST_ARGS)
 
 bench: setup ## what runs cost, beside scripts written by hand: tables, JSON, pictures
 	@$(IN_BENCH) python -m bench $(BENCH_ARGS)

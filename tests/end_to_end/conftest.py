@@ -38,14 +38,15 @@ def words(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Work
 
 @pytest.fixture(scope="session")
 def three_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ThreeRuns:
-    """Runs that every test of generations begins with, in each output mode once: each test has the
-    same folder as they left it."""
-    places: dict[str, Place] = {}
+    """Runs that every test of generations begins with, once in each output mode and on each store:
+    each test has the same folder as they left it."""
+    places: dict[tuple[str, str], Place] = {}
 
-    def again(mode: str) -> Place:
-        if mode not in places:
-            places[mode] = run_three_times(spark, tmp_path_factory.mktemp(mode), mode)
-            places[mode].keep()
-        return places[mode].again()
+    def again(mode: str, store: str = "memory") -> Place:
+        if (mode, store) not in places:
+            root = tmp_path_factory.mktemp(f"{mode}-{store}")
+            places[mode, store] = run_three_times(spark, root, mode, store)
+            places[mode, store].keep()
+        return places[mode, store].again()
 
     return again

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -46,7 +47,7 @@ def table(mode: str, **changes: Any) -> dict[str, Any]:
 
 def changed(place: Place, **changes: Any) -> Place:
     mode = place.pipeline.tables["per_10m"].output_mode
-    return Place(place.root, clicks(tables=table(mode, **changes)), spark=place.spark)
+    return replace(place, content={**place.content, "tables": table(mode, **changes)})
 
 
 def migrate(
@@ -74,13 +75,15 @@ def migrated(spark: SparkSession, place: Place, run_id: str = "migrate") -> Migr
     return result
 
 
-# A place with a history, by output mode.
-ThreeRuns = Callable[[str], Place]
+class ThreeRuns(Protocol):
+    """A place with a history, by output mode and state store."""
+
+    def __call__(self, mode: str, store: str = "memory") -> Place: ...
 
 
-def run_three_times(spark: SparkSession, root: Path, mode: str) -> Place:
+def run_three_times(spark: SparkSession, root: Path, mode: str, store: str) -> Place:
     """Three runs: late rows have corrected 10:00, and 10:50 and 11:00 are open."""
-    place = Place(root, clicks(tables=table(mode)))
+    place = Place(root, clicks(tables=table(mode), advanced={"state": {"store": store}}))
     place.land("1.json", [event(10, m, key, m) for m in (0, 11, 22, 33, 51) for key in ("a", None)])
     succeed(spark, place, "run-1")
     place.land("2.json", [event(10, 1, "a", 100), event(10, 52, "b", 7)])
@@ -107,3 +110,10 @@ def goes_on(spark: SparkSession, place: Place) -> None:
     succeed(spark, place, "run-5")
     succeed(spark, place, "run-6")
     is_right(spark, place)
+
+
+def rolled_back(place: Place, run_id: str = "back") -> int:
+    from tidemark.runs.migration.rollback import plan_rollback, roll_back
+
+    plan = plan_rollback(place.pipeline, place.warehouse, "per_10m")
+    return roll_back(plan, place.warehouse, run_id, datetime.now(UTC))

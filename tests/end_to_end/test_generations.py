@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime, timedelta
-from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +23,7 @@ from tests.end_to_end.generations import (
     is_right,
     migrate,
     migrated,
+    rolled_back,
     table,
 )
 from tests.kit.killed import Killed, killed
@@ -41,8 +41,6 @@ from tidemark.cli.main import app
 from tidemark.errors import MigrationRefused
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import WindowTable
-from tidemark.pipeline.settings.state import PROVIDER
-from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.generations import abandoned
 from tidemark.runs.losses import find_losses
 from tidemark.runs.migration.result import migration_lines
@@ -81,64 +79,6 @@ def test_a_new_measure_is_no_correction_and_runs_go_on(
 
 
 DOUBLED = {"events": "count(*)", "amount": "sum(amount * 2)"}
-CHANGES: dict[str, dict[str, Any]] = {
-    "a key less": {"group_by": []},
-    "another window": {"window": {"length": "20 minutes", "slide": "10 minutes"}},
-    "a measure changed": {"measures": {"events": "count(*)", "amount": "sum(amount * 2)"}},
-    "measures swapped": {"measures": {"events": "sum(amount)", "amount": "count(*)"}},
-    "renamed": {
-        "measures": {"events": "count(*)", "total": "sum(amount)"},
-        "renamed_from": {"total": "amount"},
-    },
-    "another type": {"measures": {"events": "count(*)", "amount": "max(key)"}},
-    "a key more": {"group_by": ["key", "amount"], "measures": {"events": "count(*)"}},
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("change", first_of(CHANGES))
-def test_gold_is_the_batch_aggregate_of_the_changed_table_and_runs_go_on(
-    spark: SparkSession, three_runs: ThreeRuns, change: str
-) -> None:
-    place = changed(three_runs("update"), **CHANGES[change])
-    migrated(spark, place)
-    is_right(spark, place)
-    goes_on(spark, place)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("before", "after"), list(permutations(MODES, 2)))
-def test_the_output_mode_can_change(
-    spark: SparkSession, three_runs: ThreeRuns, before: str, after: str
-) -> None:
-    root = three_runs(before).root
-    place = Place(root, clicks(tables=table(after)))
-    migrated(spark, place)
-    is_right(spark, place)
-    goes_on(spark, place)
-
-
-OF_PIPELINE: dict[str, dict[str, Any]] = {
-    "another state store": {"advanced": {"state": {"store": "rocksdb"}}},
-    "other partitions": {"advanced": {"shuffle_partitions": 3}},
-    "another delay": {"watermark": {"delay": "30 minutes"}},
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("change", first_of(OF_PIPELINE))
-def test_what_a_checkpoint_fixes_takes_effect_with_a_generation(
-    spark: SparkSession, three_runs: ThreeRuns, change: str
-) -> None:
-    root = three_runs("update").root
-    place = Place(root, clicks(tables=table("update"), **OF_PIPELINE[change]))
-    result = migrate(spark, place, rebuild=change == "another delay")
-    assert (result.error, result.generation) == (None, 2)
-    goes_on(spark, place)
-    if change == "another state store":
-        contract = read_contract(place.places.contract("per_10m", 2), {})
-        assert contract is not None
-        assert "RocksDB" in contract.settings[PROVIDER]
 
 
 @pytest.mark.long
@@ -198,13 +138,6 @@ def test_a_held_run_is_in_the_next_generation(spark: SparkSession, three_runs: T
     migrated(spark, place)
     is_right(spark, place)
     goes_on(spark, place)
-
-
-def rolled_back(place: Place, run_id: str = "back") -> int:
-    from tidemark.runs.migration.rollback import plan_rollback, roll_back
-
-    plan = plan_rollback(place.pipeline, place.warehouse, "per_10m")
-    return roll_back(plan, place.warehouse, run_id, datetime.now(UTC))
 
 
 @pytest.mark.parametrize("mode", first_of(MODES))

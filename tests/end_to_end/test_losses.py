@@ -7,6 +7,7 @@ run stopped, changed nothing, and said which place and why.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -241,13 +242,29 @@ HEALS = [
 
 
 def digests(place: Place) -> dict[str, str]:
-    """All files of the pipeline's tables and checkpoints."""
+    """All files of the pipeline's tables and checkpoints, but for what a takeover of the lease
+    leaves in logs."""
     root = place.root / place.name
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and "lease" not in str(path) and "results" not in str(path)
+        if path.is_file()
+        and "lease" not in str(path)
+        and "results" not in str(path)
+        and not is_of_a_fence(path)
     }
+
+
+def is_of_a_fence(path: Path) -> bool:
+    """Is it the entry of a commit that fences a table, or the log's summary that may come of it?"""
+    if path.parent.name != "_delta_log":
+        return False
+    if path.suffix != ".json":
+        return "checkpoint" in path.name
+    actions = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+    return {name for one in actions for name in one} == {"metaData", "commitInfo"} and any(
+        one.get("commitInfo", {}).get("operation") == "SET TBLPROPERTIES" for one in actions
+    )
 
 
 def run_without_session(place: Place, run_id: str) -> RunResult:

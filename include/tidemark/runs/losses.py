@@ -269,7 +269,7 @@ def _ahead_of_checkpoint(table: Found, one: FoundTable, query: FoundQuery) -> It
 
 
 def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
-    """Each committed batch since the last publish has left what it counted in both tables."""
+    """Each batch since the last publish has left what it counted in both tables."""
     lacking = list(_lacking_batches(table, bronze, rejects))
     # Maintenance of a former version took entries of rejects that no publish had noted yet.
     if lacking and all(_log_is_whole(table, one) for one in (table.bronze, table.rejects)):
@@ -278,24 +278,26 @@ def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) ->
 
 def _lacking_batches(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
     ingest = table.ingest
-    if ingest.id is None or ingest.at < 0:
+    if ingest.id is None:
         return
     noted = _noted(table, ingest) if _is_identified(table) else None
     after = ingest.at - 1 if noted is None else noted
-    if ingest.at <= after:
+    if ingest.planned <= after:
         return
     in_bronze = ingest_commits(bronze, ingest.id, after)
     in_rejects = ingest_commits(rejects, ingest.id, after)
-    for batch in range(after + 1, ingest.at + 1):
+    for batch in range(max(after, -1) + 1, ingest.planned + 1):
+        # One that was killed may lack what comes last: the rejects, which follow bronze.
+        is_done = batch <= ingest.at
         commit = in_bronze.get(batch) or in_rejects.get(batch)
         if commit is None:
             # A version that noted nothing left nothing of a batch without rows either.
-            if noted is not None:
+            if is_done and noted is not None:
                 yield _lacks_batch(table, table.bronze, ingest, batch)
             continue
         if commit.rows.accepted and batch not in in_bronze:
             yield _lacks_batch(table, table.bronze, ingest, batch)
-        if sum(commit.rows.rejected.values()) and batch not in in_rejects:
+        if is_done and sum(commit.rows.rejected.values()) and batch not in in_rejects:
             yield _lacks_batch(table, table.rejects, ingest, batch)
 
 
@@ -435,11 +437,11 @@ def _gone(table: Found, one: FoundTable | FoundQuery, rests: str) -> Loss:
 
 
 def _lacks_batch(table: Found, one: FoundTable, query: FoundQuery, batch: int) -> Loss:
+    known = "has committed" if batch <= query.at else "has planned, and whose rejects are there"
     return Loss(
         one.name,
         one.uri,
-        f"{one.uri} (version {one.at}) does not hold batch {batch}, which {query.uri} has "
-        "committed.",
+        f"{one.uri} (version {one.at}) does not hold batch {batch}, which {query.uri} {known}.",
         "Lost at most: that batch and any before it that is not published.",
         _way_out(table, one),
     )
