@@ -211,6 +211,44 @@ def test_a_driver_is_bound_to_this_machine_only_where_its_executors_are_here(
     assert submit.environment.get("SPARK_LOCAL_IP") == address
 
 
+def on_kubernetes(monkeypatch: pytest.MonkeyPatch, **extra: str) -> None:
+    connection = {"conn_type": "spark", "host": "k8s://https://cluster", "port": 443}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection | {"extra": extra}))
+    monkeypatch.setattr("tidemark.airflow.job.check_master", lambda *_: None)
+
+
+def test_a_driver_whose_executors_are_on_kubernetes_is_a_process_of_the_worker(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's provider of Kubernetes is not asked for, and the job's variables reach it."""
+    on_kubernetes(monkeypatch)
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    submit.plan(SUCCEEDED)
+    submit.run()
+    assert submit.arguments[:2] == ["--master", "k8s://https://cluster:443"]
+    assert submit.environment["LC_ALL"] == "C.UTF-8"
+
+
+def test_that_spark_submit_says_nothing_is_no_failure_on_kubernetes(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_kubernetes(monkeypatch)
+    submit.plan(SUCCEEDED)
+    submit.run()
+    assert "Spark-Submit cmd" in (said := capsys.readouterr().out)
+    assert "spark-submit then failed" not in said
+
+
+def test_a_driver_in_a_pod_of_its_own_takes_airflows_provider_of_kubernetes(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_kubernetes(monkeypatch, **{"deploy-mode": "cluster"})
+    submit.plan(SUCCEEDED)
+    with pytest.raises(AirflowFailException, match="providers-cncf-kubernetes on the worker"):
+        submit.run()
+
+
 def test_no_storage_option_is_on_the_command_line(
     submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

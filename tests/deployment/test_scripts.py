@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -88,6 +90,68 @@ def test_the_entry_point_lets_spark_be_reached(repository: Path) -> None:
     tell = 'printf "%s|" "${SPARK_LOCAL_IP-unset}" "$SPARK_HOME" "$@"'
     said = run(repository, "entrypoint.sh", "sh", "-c", tell, "sh", "a b", "c", SPARK_LOCAL_IP="x")
     assert said == "unset|/spark|a b|c|"
+
+
+# What Spark tells an executor's container.
+EXECUTOR = {
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:40001",
+    "SPARK_EXECUTOR_ID": "7",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "1024m",
+    "SPARK_APPLICATION_ID": "spark-1f",
+    "SPARK_EXECUTOR_POD_IP": "10.1.2.4",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_NAME": "visits-exec-7",
+    "SPARK_CONF_DIR": "/opt/spark/conf",
+}
+
+
+def java_of_executor(repository: Path, **variables: str) -> list[str]:
+    """What the entry point starts Java with for an executor."""
+    java = repository / "a jvm" / "bin" / "java"
+    java.parent.mkdir(parents=True, exist_ok=True)
+    java.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    java.chmod(0o755)
+    (repository / ".tidemark").mkdir(exist_ok=True)
+    (repository / ".tidemark" / "env").write_text(
+        f"export SPARK_LOCAL_IP=127.0.0.1 SPARK_HOME=/spark JAVA_HOME='{repository}/a jvm'\n"
+        "export SPARK_DIST_CLASSPATH='/jars/*'\n"
+    )
+    return run(repository, "entrypoint.sh", "executor", **EXECUTOR, **variables).splitlines()
+
+
+def test_the_entry_point_starts_an_executor_as_sparks_own_image_does(repository: Path) -> None:
+    options = {f"SPARK_JAVA_OPT_{n}": f"-Dno={n} of 12" for n in range(12)}
+    assert java_of_executor(repository, **options) == [
+        *options.values(),
+        *("-Xms1024m", "-Xmx1024m", "-cp", "/opt/spark/conf:/spark/jars/*:/jars/*"),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        *("--driver-url", "spark://CoarseGrainedScheduler@10.1.2.3:40001", "--executor-id", "7"),
+        *("--cores", "2", "--app-id", "spark-1f", "--hostname", "10.1.2.4"),
+        *("--resourceProfileId", "0", "--podName", "visits-exec-7"),
+    ]
+
+
+def test_an_executors_own_class_path_comes_before_sparks_jars(repository: Path) -> None:
+    words = java_of_executor(repository, SPARK_CLASSPATH="/own/*")
+    assert "/opt/spark/conf:/own/*:/spark/jars/*:/jars/*" in words
+
+
+def test_spark_knows_the_names_of_what_an_executor_is_told() -> None:
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    (jar,) = jars.glob("spark-kubernetes_*.jar")
+    with zipfile.ZipFile(jar) as classes:
+        names = classes.read("org/apache/spark/deploy/k8s/Constants$.class")
+        backend = "org/apache/spark/scheduler/cluster/k8s/KubernetesExecutorBackend$.class"
+        arguments = classes.read(backend)
+    asked = {*EXECUTOR, "SPARK_JAVA_OPT_", "SPARK_CLASSPATH"}
+    script = (DEPLOY / "entrypoint.sh").read_text()
+    assert [name for name in asked if name not in script or name.encode() not in names] == []
+    told = re.findall(r"--\w+\S*", script)
+    assert len(told) == 7
+    assert [word for word in told if word.encode() not in arguments] == []
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -36,6 +37,7 @@ from tidemark.storage.result_file import Facts, read_result
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+_NOT_INSTALLED = object()
 # Between SIGTERM and SIGKILL. Airflow kills a task's process 5 seconds after it asked it to end;
 # whatever of the job is left then, nobody ends before the next try.
 GRACE = 3.0
@@ -161,7 +163,19 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         return None
 
     def _get_hook(self) -> SparkSubmitHook:
+        # Where a master is on Kubernetes the hook asks for Airflow's provider of that, by which it
+        # ends the pod of a driver. In client mode there is none: the driver is a process of ours.
+        provider = vars(spark_submit).setdefault("kube_client", _NOT_INSTALLED)
         hook = super()._get_hook()
+        if hook._is_kubernetes and hook._connection["deploy_mode"] != "cluster":
+            # It gives these to a driver's pod alone, and takes the exit status from what that says.
+            hook._env, hook._spark_exit_code = self.env_vars, 0
+        elif hook._is_kubernetes and provider is _NOT_INSTALLED:
+            raise AirflowFailException(
+                f"The connection {self._conn_id} asks for a driver in a pod of its own. That takes "
+                "apache-airflow-providers-cncf-kubernetes on the worker. Nothing was started. "
+                "Install it, or leave deploy-mode out of the connection."
+            )
         # Its further arguments are Popen's.
         hook.submit = partial(hook.submit, start_new_session=True)  # type: ignore[method-assign]
         return hook
