@@ -12,7 +12,7 @@ from tests.checkpoint.damaged import remove
 from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.runs.pipeline_lease import pipeline_lease
 
 Write = Callable[..., Path]
 KEPT_1 = {"keep_batches": 1, "spark": {"spark.sql.streaming.minBatchesToRetain": "1"}}

@@ -18,7 +18,7 @@ from tidemark.airflow.maintenance import MaintenanceOperator
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.runs.pipeline_lease import pipeline_lease
 
 Write = Callable[..., Path]
 

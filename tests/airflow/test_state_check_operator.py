@@ -17,7 +17,7 @@ from tidemark.airflow.housekeeping import CheckpointHousekeepingOperator
 from tidemark.airflow.state_check import StateCheckOperator
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.runs.pipeline_lease import pipeline_lease
 
 Write = Callable[..., Path]
 DUE_AT_4 = {"state": {"limits": {"max_changes": 3}}}

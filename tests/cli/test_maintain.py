@@ -27,9 +27,9 @@ from tidemark.cli.main import app
 from tidemark.gold.reading import read
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.storage.delta import create
 from tidemark.storage.files import list_files, write_bytes
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline, plan_maintenance
 
 # The process ends itself at the Nth call of a function of maintenance, before or after its work.

@@ -1,5 +1,5 @@
-"""docker-compose.yaml really run: samples, a late part, killed containers, a stopped store, all down
-and up again. `make test-deployment`, which needs Docker; the image is the one of `make image`.
+"""docker-compose.yaml really run: samples, a late part, killed containers, a stopped store, all
+down and up again. `make test-deployment`, which needs Docker; the image is the one of `make image`.
 
 The tests stand in one story, in their order: each lands more, and gold is right behind each.
 """

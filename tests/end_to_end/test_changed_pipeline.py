@@ -188,6 +188,16 @@ def test_safe_and_accepted_changes_are_taken_by_the_next_batch(
 
 
 @pytest.mark.long
+def test_bronze_keeps_a_derived_column_that_the_file_no_longer_has(
+    spark: SparkSession, ran: Place
+) -> None:
+    source = {name: value for name, value in content()["source"].items() if name != "derive"}
+    place = Place(ran.root, content() | {"source": source})
+    place.land("2.json", [row(3, size=20)])
+    succeed(spark, place, "second")
+    assert sorted(place.bronze()["large"].to_pylist(), key=str) == [None, True]
+
+
 def test_a_table_under_a_new_name_begins_with_bronze(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, content())
     place.land("1.json", [row(1, 100)])

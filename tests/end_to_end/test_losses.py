@@ -22,8 +22,9 @@ from pyspark.sql import SparkSession
 
 from tests.kit.running import SCHEDULED, Place, clicks, query, quiet, run_warm
 from tidemark.cli.status_report import print_pipeline
-from tidemark.errors import AcceptanceRefused
+from tidemark.errors import AcceptanceRefused, TableLost
 from tidemark.runs.losses import find_losses
+from tidemark.runs.pipeline_lease import fence_pipeline
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
@@ -31,6 +32,7 @@ from tidemark.storage.delta.notes import AcceptedNote, note_of
 from tidemark.storage.result_file import write_result
 from tidemark.streaming.jobs.stream import run_once
 from tidemark.upkeep.accept_changes import accept_changes
+from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 
 MODES = (
     "update",
@@ -135,7 +137,12 @@ def from_run(run: int) -> Damage:
 
 def last_commit_gone(history: History, name: str) -> None:
     log = thing(history.place, name) / "_delta_log"
-    max(log.glob("*.json")).unlink()
+    last = max(log.glob("*.json"))
+    # A checkpoint of that version would still hold it.
+    for path in (last, *log.glob(f"{last.stem}.checkpoint*")):
+        path.unlink()
+        if "checkpoint" in path.name:
+            (log / "_last_checkpoint").unlink()
 
 
 def replaced(history: History, name: str) -> None:
@@ -353,6 +360,20 @@ def test_an_undisturbed_history_has_no_loss(history: History) -> None:
     for run in range(1, LAST + 1):
         place = history.back(run)
         assert find_losses(place.pipeline, place.warehouse) == ()
+
+
+@pytest.mark.parametrize("name", ["bronze", "rejects", "changes"])
+def test_no_commit_that_is_no_runs_hides_that_a_table_is_behind(
+    history: History, name: str
+) -> None:
+    """A fence or a packed table has a version more, without the rows of that version."""
+    place = history.back()
+    last_commit_gone(history, name)
+    lost = str(thing(place, name))
+    assert list(fence_pipeline(place.pipeline, place.warehouse, 7)) == [lost]
+    with pytest.raises(TableLost, match=lost):
+        maintain_pipeline(place.pipeline, place.settings, "maintenance", SCHEDULED)
+    check_stops(place, Path(lost))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.end_to_end.generations import (
 from tests.kit.running import run_warm, succeed
 from tests.streaming.audits import accept_by_hand, event, gold_of
 from tidemark.gold.state import gold_state
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.streaming.progress import Progress
 
 if TYPE_CHECKING:

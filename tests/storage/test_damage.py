@@ -48,6 +48,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "an empty entry": (lambda table: entry(table, 2).write_text(""), "0002.json is empty"),
     "an empty one before": (lambda table: entry(table, 1).write_text(""), "0001.json is empty"),
     "one that is gone": (lambda table: entry(table, 1).unlink(), "0001.json is not there"),
+    "the newest gone beside its checkpoint": (
+        lambda table: (with_checkpoint(table), entry(table, 2).unlink()),
+        "0002.json is gone",
+    ),
     "the first gone": (lambda table: entry(table, 0).unlink(), "0000.json is not there"),
     "no JSON": (lambda table: entry(table, 2).write_bytes(b"\0x"), "0002.json: "),
     "a checkpoint gone": (

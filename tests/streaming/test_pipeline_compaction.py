@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from tests.checkpoint.damaged import remove
 from tests.kit.running import SCHEDULED, Place, clicks, quiet, sorted_rows, succeed
 from tests.streaming.kept_state import files_of, last_batch
+from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.runs.results.state_rows import StateRows
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.streaming.jobs.compact_state import compact_once
 from tidemark.streaming.jobs.read_state import read_once
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -64,16 +65,21 @@ def release(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which `show` does without.
-    from tidemark.storage.delta.fence import fence_tables, pipeline_tables
+    from tidemark.runs.pipeline_lease import fence_pipeline
     from tidemark.storage.warehouse import Warehouse
 
     warehouse = Warehouse.of(found.name, loaded)
-    tables = pipeline_tables(found, warehouse)
+    left: list[str] = []
+
+    def fence(number: int) -> Sequence[str]:
+        left.extend(fence_pipeline(found, warehouse, number))
+        return left
+
     released = release_lease(
         warehouse.places.lease,
         this_process(manual_run_id(datetime.now(UTC)), "release"),
         warehouse.options,
-        on_takeover=lambda number: fence_tables(tables, number),
+        on_takeover=fence,
         force=force,
     )
     if released is None or released.took_over is None:
@@ -84,6 +90,8 @@ def release(
         f"Lease {before.number} of {found.name} is released (run {before.run_id}, "
         f"{before.purpose}, on {before.host}); its tables are fenced with {released.number}."
     )
+    if left:
+        print(f"Not fenced: {', '.join(left)}. `tidemark status {found.name}` says why.")
     if force:
         print(_FORCED)
 

@@ -70,7 +70,7 @@ def rebuild(
     from tidemark.ledger.ledger import check_balance, replace_ledger
     from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
     from tidemark.runs.contract.recorded import seeds_of
-    from tidemark.storage.lease.pipeline_lease import pipeline_lease
+    from tidemark.runs.pipeline_lease import pipeline_lease
     from tidemark.storage.warehouse import Warehouse
 
     loaded = load_settings(settings)

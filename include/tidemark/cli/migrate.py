@@ -88,7 +88,7 @@ def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool
     """No Spark: gold's files of before are still there."""
     from tidemark.runs.generations import ROLLBACK
     from tidemark.runs.migration.rollback import plan_rollback, record_rollback, roll_back
-    from tidemark.storage.lease.pipeline_lease import pipeline_lease
+    from tidemark.runs.pipeline_lease import pipeline_lease
     from tidemark.storage.warehouse import Warehouse
 
     if table not in pipeline.tables:

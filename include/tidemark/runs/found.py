@@ -14,6 +14,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.generations import generations
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.generation import generation_of
@@ -80,7 +81,8 @@ class Found:
 
     pipeline: str
     name: str
-    operator: Operator
+    content: Pipeline
+    warehouse: Warehouse
     generation: int
     later: tuple[int, ...]
     gold: FoundTable
@@ -89,6 +91,13 @@ class Found:
     rejects: FoundTable
     ingest: FoundQuery
     query: FoundQuery
+
+    @property
+    def operator(self) -> Operator:
+        """That of the query as it was started: the file may have changed since."""
+        place = self.warehouse.places.contract(self.name, self.generation)
+        started = read_contract(place, self.warehouse.options)
+        return operator_of(self.content if started is None else started.pipeline, self.name)
 
     @property
     def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
@@ -134,7 +143,8 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
     return Found(
         pipeline=pipeline.name,
         name=name,
-        operator=operator_of(pipeline, name),
+        content=pipeline,
+        warehouse=warehouse,
         generation=generation,
         later=tuple(number for number in generations(warehouse, name) if number > generation),
         gold=gold,

@@ -297,7 +297,8 @@ def _lacking_batches(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> I
             continue
         if commit.rows.accepted and batch not in in_bronze:
             yield _lacks_batch(table, table.bronze, ingest, batch)
-        if is_done and sum(commit.rows.rejected.values()) and batch not in in_rejects:
+        has_rejects = sum(commit.rows.rejected.values()) > 0
+        if is_done and has_rejects and batch not in in_rejects:
             yield _lacks_batch(table, table.rejects, ingest, batch)
 
 
@@ -309,12 +310,12 @@ def _log_is_whole(table: Found, one: FoundTable) -> bool:
 
 def _batches_of_query(table: Found, changes: DeltaTable) -> Iterator[Loss]:
     """The last committed batch that has appended is in `changes`."""
-    query, operator = table.query, table.operator
+    query = table.query
     if query.id is None or query.at < 0:
         return
     noted = _noted(table, query) if _is_identified(table) else None
     # A version that noted nothing appended nothing where no row was emitted without input.
-    if noted is None and operator.emits_without_input:
+    if noted is None and table.operator.emits_without_input:
         return
     appended = changes.transaction_version(query.id)
     kept = set(query.checkpoint.batches("offsets"))
@@ -323,7 +324,7 @@ def _batches_of_query(table: Found, changes: DeltaTable) -> Iterator[Loss]:
             return
         if batch and batch - 1 not in kept:
             return
-        if operator.emits_without_input or query.checkpoint.has_new_input(batch):
+        if query.checkpoint.has_new_input(batch) or table.operator.emits_without_input:
             yield _lacks_batch(table, table.changes, query, batch)
             return
 

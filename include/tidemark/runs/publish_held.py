@@ -13,9 +13,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.recorded import with_recorded_keep
 from tidemark.runs.losses import check_losses
+from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.result_file import RunError, write_result
 from tidemark.storage.warehouse import Warehouse
 

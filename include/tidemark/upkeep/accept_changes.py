@@ -28,10 +28,10 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
+from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.storage.delta.by_hand import HandCommit
 from tidemark.storage.delta.notes import AcceptedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 
 _PROPERTY = "tidemark.accepted"

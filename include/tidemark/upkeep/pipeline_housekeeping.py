@@ -22,7 +22,7 @@ from tidemark.ledger.copied_batches import CopiedQuery, copy_batches
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import kept_batches
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.lease.pipeline_lease import pipeline_lease
+from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
 from tidemark.upkeep.housekeep import carry_out_housekeeping

@@ -16,7 +16,8 @@ from tidemark.storage.delta.history import schema_of
 def append_rows(
     table: DeltaTable, rows: pa.Table, what: str, properties: CommitProperties | None = None
 ) -> None:
-    """One commit of these rows, which may be none; columns are found by name.
+    """One commit of these rows, which may be none; columns are found by name, and one that the rows
+    do not have is null: a table keeps the columns that its pipeline no longer has.
 
     A takeover of the lease changes the table's properties, and the commit fails on that, as on
     another commit of the same transaction: StorageUnavailable, which calls the rows `what`.
@@ -25,7 +26,7 @@ def append_rows(
     with appending(table, what):
         write_deltalake(
             table,
-            rows.select(schema.names).cast(schema),
+            conformed(rows, schema),
             mode="append",
             commit_properties=properties,
         )

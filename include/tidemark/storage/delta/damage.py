@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from tidemark.errors import DataDamaged, StorageUnavailable, TidemarkError
@@ -72,17 +71,24 @@ def check_no_file_in_the_way(uri: str) -> None:
 
 def check_newest_entries(uri: str, version: int) -> None:
     """DataDamaged where one of a local table's newest log entries is empty, as a crash of the
-    machine leaves it. delta-rs takes it for a commit that did nothing."""
+    machine leaves it, or the newest is gone beside its checkpoint. delta-rs takes the first for a
+    commit that did nothing, opens the second, and then cannot write to it."""
     if not is_local(uri):
         return
     for number in range(max(0, version - _NEWEST + 1), version + 1):
         entry = Path(local_path(uri), LOG, f"{number:020}.json")
-        with suppress(OSError):
-            if entry.stat().st_size == 0:
-                raise DataDamaged(
-                    f"The log of the table {uri} is damaged: {LOG}/{entry.name} is empty, so that "
-                    f"what its commit did is lost. {_RESTORE}."
-                )
+        try:
+            fault = "is empty" if entry.stat().st_size == 0 else None
+        except FileNotFoundError:
+            # Those below a checkpoint may be gone.
+            fault = "is gone" if number == version else None
+        except OSError:
+            continue
+        if fault:
+            raise DataDamaged(
+                f"The log of the table {uri} is damaged: {LOG}/{entry.name} {fault}, so that "
+                f"what its commit did is lost. {_RESTORE}."
+            )
 
 
 def damage_of(error: BaseException) -> DataDamaged | None:

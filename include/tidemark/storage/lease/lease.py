@@ -66,7 +66,8 @@ def hold_lease(
     """Hold the lease of `folder` for the block, renewed every third of `seconds`.
 
     `on_takeover` fences the tables against the owner before (`delta/fence.py`); it is called
-    with the lease's number while the lease is held, and before anything else is written.
+    with the lease's number while the lease is held, and before anything else is written. Where it
+    returns tables that it left, the next taker is told to fence again.
     Without it (housekeeping, repairs) nothing is taken over. `on_lapse` is called from another
     thread when the lease is lost; where it returns, `check` and the end of the block raise.
 
@@ -135,8 +136,7 @@ def _kept(lease: Lease, on_takeover: Fence | None) -> Iterator[None]:
     in_order = False
     try:
         lease.remove_lower()
-        if lease.took_over and on_takeover:
-            on_takeover(lease.number)
+        if lease.took_over and on_takeover and not on_takeover(lease.number):
             lease.tables_are_fenced()
         yield
         in_order = True

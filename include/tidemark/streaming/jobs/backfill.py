@@ -21,10 +21,10 @@ from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
+from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
 from tidemark.streaming.backfill.gate import judge_backfill

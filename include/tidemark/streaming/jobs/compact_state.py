@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.results.compaction_result import (
     CompactionResult,
     QueryCompaction,
@@ -27,7 +28,6 @@ from tidemark.runs.results.compaction_result import (
 )
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
     Job,

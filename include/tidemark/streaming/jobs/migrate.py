@@ -34,11 +34,11 @@ from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
 from tidemark.runs.migration.result import MigrationResult, migration_lines
+from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, is_held
-from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.storage.result_file import RunError
 from tidemark.streaming.gate import judge_publish, record_judged
 from tidemark.streaming.jobs.entry import (

@@ -22,11 +22,11 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
 from tidemark.runs.mended_ops import mend_ops
+from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.halt import halt
-from tidemark.storage.lease.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from tidemark.errors import LeaseLost
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.losses import find_losses
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
@@ -31,12 +32,24 @@ def pipeline_lease(
     ends itself (`halt`), for it must not go on.
     """
     warehouse = Warehouse.of(pipeline.name, settings)
-    tables = pipeline_tables(pipeline, warehouse)
     return hold_lease(
         warehouse.places.lease,
         this_process(run_id, purpose),
         settings.storage_options,
         settings.lease_seconds,
-        on_takeover=None if repairs else lambda number: fence_tables(tables, number),
+        on_takeover=None if repairs else lambda number: fence_pipeline(pipeline, warehouse, number),
         on_lapse=on_lapse,
     )
+
+
+def fence_pipeline(pipeline: Pipeline, warehouse: Warehouse, number: int) -> Sequence[str]:
+    """Fence the pipeline's tables with a lease's number; the places of those that are left.
+
+    Left is a table that is behind what rests on it: a fence is a commit, and with one more the
+    table could be at the version at which it was published, without the rows of then. Nothing is
+    written to such a table until it is restored, and then a fence is still due.
+    """
+    lost = {loss.place for loss in find_losses(pipeline, warehouse) if not loss.by_hand}
+    tables = pipeline_tables(pipeline, warehouse)
+    fence_tables((one for one in tables if one.uri not in lost), number)
+    return [one.uri for one in tables if one.uri in lost]
