@@ -5,6 +5,7 @@ python -m bench [--size usual|long|smallest] [--figures NAME …] [--folder FOLD
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -18,6 +19,7 @@ from bench.contenders import REPOSITORY
 from bench.figure import Figure, save, show
 from bench.figures import (
     airflow,
+    cluster,
     compaction,
     cores,
     doctor,
@@ -47,6 +49,7 @@ FIGURES: dict[str, Measure] = {
     "late_repair": late_repair.measure,
     "migration": migration.measure,
     "cores": cores.measure,
+    "cluster": cluster.measure,
     "state": state.measure,
     "publish": publish.measure,
     "doctor": doctor.measure,
@@ -69,13 +72,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="usual")
     parser.add_argument(
-        "--figures", nargs="+", choices=FIGURES, help=f"default: all but {', '.join(ASKED_FOR)}"
+        "--figures",
+        nargs="+",
+        choices=FIGURES,
+        help=f"default: all but {', '.join((*ASKED_FOR, 'cluster'))}",
     )
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".tidemark" / "bench")
     given = parser.parse_args(argv)
     # Into a file or a pipe no line is broken: a table has up to seven columns.
     console, here = Console(width=None if sys.stdout.isatty() else 120), machine()
-    every = [name for name in FIGURES if given.size == "long" or name not in ASKED_FOR]
+    # The figure of a cluster needs a store that somebody names.
+    left_out = set() if given.size == "long" else set(ASKED_FOR)
+    every = [
+        name
+        for name in FIGURES
+        if name not in left_out and (name != "cluster" or cluster.ROOT in os.environ)
+    ]
     for name in given.figures or every:
         begin = time.monotonic()
         figures = measured(name, SIZES[given.size])

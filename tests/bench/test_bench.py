@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,11 @@ from bench.contenders import (
     Workspace,
     check_gold,
 )
+from bench.figures.cluster import OPTIONS, ROOT
 from bench.inputs import write_events
 from bench.measured import Failed, cost_of
 from tests.kit.running import query
+from tests.storage.s3 import s3_server
 
 pytestmark = pytest.mark.process
 
@@ -105,14 +108,16 @@ def test_the_smallest_form_of_each_figure_is_told_saved_and_drawn(
     names: Sequence[str], tmp_path: Path
 ) -> None:
     asked = ["--size", "smallest", "--folder", str(tmp_path), "--figures", *names]
-    done = subprocess.run(
-        [sys.executable, "-m", "bench", *asked],
-        env=os.environ | {"PYTHONPATH": "include"},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with s3_server() if "cluster" in names else nullcontext({}) as options:
+        store = {ROOT: "s3://lake/bench", OPTIONS: json.dumps(options)} if options else {}
+        done = subprocess.run(
+            [sys.executable, "-m", "bench", *asked],
+            env=os.environ | {"PYTHONPATH": "include"} | store,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     for name in names:
         assert json.loads((tmp_path / f"{name}.json").read_text())["numbers"]

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.process
 
 ROOT = "s3://lake/tidemark"
 ROWS = 3_000
+# More than the 32 MB of lines that the driver judges by itself.
+MANY_ROWS = 600_000
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +59,14 @@ class OnCluster:
     def places(self) -> Places:
         return Places(self.root, "clicks")
 
-    def land(self, number: int) -> None:
+    def land(self, number: int, count: int = ROWS) -> None:
         rows = (
             {
                 "at": f"2026-07-01T10:{(10 * number + i % 20) % 60:02}:00Z",
                 "key": f"key{i % 50}",
                 "amount": i,
             }
-            for i in range(ROWS)
+            for i in range(count)
         )
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_bytes(f"{self.root}/landing/{number}.json", text.encode(), self.options)
@@ -131,8 +133,13 @@ def test_gold_is_right_on_a_cluster_with_its_root_on_a_store_after_a_kill(
     place.land(2)
     code, said = place.run()
     assert code == 0, said
+    is_right(place, 3 * ROWS)
+
+
+def is_right(place: OnCluster, rows: int) -> None:
+    """Bronze has so many rows, and gold is their aggregate."""
     bronze = place.table(place.places.bronze)
-    assert bronze.num_rows == 3 * ROWS
+    assert bronze.num_rows == rows
     asked = (
         "SELECT time_bucket(INTERVAL '10 minutes', \"at\"), key, count(*), sum(amount) "
         "FROM bronze GROUP BY ALL ORDER BY ALL"
@@ -140,6 +147,20 @@ def test_gold_is_right_on_a_cluster_with_its_root_on_a_store_after_a_kill(
     gold = place.table(place.places.gold("per_10m"))
     of_gold = "SELECT window_start, key, events, amount FROM gold ORDER BY ALL"
     assert query(of_gold, gold=gold) == query(asked, bronze=bronze)
+
+
+@pytest.mark.long
+def test_executors_judge_large_input_and_write_bronze_to_the_store(
+    tmp_path: Path, store: Mapping[str, str], master: str
+) -> None:
+    place = on(tmp_path, store, master, "large")
+    place.land(0, MANY_ROWS)
+    code, said = place.run()
+    assert code == 0, said
+    is_right(place, MANY_ROWS)
+    # What the driver judges by itself becomes one file a date.
+    table = DeltaTable(place.places.bronze, storage_options=dict(store))
+    assert len(table.file_uris()) > 1
 
 
 def wait_for_more(place: OnCluster, planned: int, job: subprocess.Popen[str]) -> None:
