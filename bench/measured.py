@@ -45,6 +45,7 @@ def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     _adopt_orphans()
+    others = _children()
     with log.open("ab") as out:
         begin = time.monotonic()
         process = subprocess.Popen(
@@ -53,7 +54,7 @@ def cost_of(command: Sequence[str], environment: Mapping[str, str], log: Path) -
         memory = _Memory(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - begin
-        cpu = usage.ru_utime + usage.ru_stime + _cpu_of_orphans()
+        cpu = usage.ru_utime + usage.ru_stime + _cpu_of_orphans(others)
     process.returncode = os.waitstatus_to_exitcode(status)
     peak = memory.stop()
     if process.returncode:
@@ -67,19 +68,23 @@ def _adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def _cpu_of_orphans() -> float:
-    """Of processes whose parent ended first; they end by themselves, for their parent is gone."""
+def _children() -> set[int]:
+    return {one.pid for one in psutil.Process().children()}
+
+
+def _cpu_of_orphans(others: set[int]) -> float:
+    """Of processes whose parent ended first; they end by themselves, for their parent is gone.
+    `others` are children that were there before, as a cluster's."""
     cpu, deadline = 0.0, time.monotonic() + _ORPHANS_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            pid, _, usage = os.wait4(-1, os.WNOHANG)
-        except ChildProcessError:
-            return cpu
-        if pid:
-            cpu += usage.ru_utime + usage.ru_stime
-        else:
-            time.sleep(0.05)
-    raise Failed("A process that a measured command started did not end with it")
+    while orphans := _children() - others:
+        if time.monotonic() > deadline:
+            raise Failed("A process that a measured command started did not end with it")
+        for orphan in orphans:
+            pid, _, usage = os.wait4(orphan, os.WNOHANG)
+            if pid:
+                cpu += usage.ru_utime + usage.ru_stime
+        time.sleep(0.05)
+    return cpu
 
 
 class _Memory:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from bench.contenders import NAME, TABLE, pipeline_content
 from bench.warm import warm_session, write_measured
@@ -38,7 +38,6 @@ from tidemark.streaming.inputs import with_event_time
 from tidemark.streaming.jobs.stream import run_once
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import Progress
-from tidemark.upkeep.accept_changes import accept_changes
 
 ROWS_A_DAY = 100_000
 LATE_ROWS = 1_000
@@ -96,21 +95,17 @@ class History:
 
     def build(self) -> None:
         """The history in bronze, aggregated and published by a run."""
-        self.land("first.json", 1, self.rows // ROWS_A_DAY * 86_400 - 1)
-        self.run("first")
+        folder = self.root / "landing"
+        folder.mkdir(parents=True)
         step = 86_400 * 1_000_000 // ROWS_A_DAY
-        micros = F.lit(epoch_ms(FIRST_DAY) * 1_000) + F.col("id") * step
-        rows = self.spark.range(self.rows).select(
-            F.timestamp_micros(micros).alias("at"),
-            F.concat(F.lit("key"), F.col("id") % KEYS).alias("key"),
-            F.lit(1).cast("bigint").alias("amount"),
-            F.to_date(F.timestamp_micros(micros)).alias("_event_date"),
-        )
-        rows.repartition("_event_date").write.format("delta").mode("append").save(
-            self.places.bronze
-        )
-        # A commit that is none of the platform's: runs stop at it until somebody accepts it.
-        accept_changes(self.pipeline, self.settings, "accepted", "the history", "bench")
+        time = f"make_timestamp({epoch_ms(FIRST_DAY) * 1_000} + i * {step})"
+        rows = f"""
+            SELECT strftime({time}, '%Y-%m-%dT%H:%M:%S.%fZ') AS at, 'key' || (i % {KEYS}) AS key,
+                1 AS amount
+            FROM range({self.rows}) numbers(i)
+        """
+        with duckdb.connect() as connection:
+            connection.execute(f"COPY ({rows}) TO '{folder}/history.json' (FORMAT json)")
         self.run("history")
 
     def land(self, name: str, count: int, second: int) -> None:

@@ -79,7 +79,7 @@ def test_every_service_is_healthy_and_the_pages_answer(stack: Stack) -> None:
 
 def test_both_samples_are_green(stack: Stack) -> None:
     stack.land("access_log", *ACCESS_LOG[:8])
-    stack.land("ad_impressions", *IMPRESSIONS[:2])
+    stack.land("ad_impressions", *IMPRESSIONS)
     api = stack.api()
     for dag in ("access_log", "ad_impressions"):
         wait(dag, lambda dag=dag: api.knows(dag))
@@ -90,10 +90,16 @@ def test_both_samples_are_green(stack: Stack) -> None:
     assert counted(stack, "access_log") == (8 * LINES_OF_A_PART, 0)
 
 
-def test_a_late_part_corrects_windows_and_an_audit_finds_no_difference(stack: Stack) -> None:
-    stack.land("ad_impressions", IMPRESSIONS[2])
-    stack.start("ad_impressions", "late")
-    ended_well(stack, "ad_impressions", "late")
+def test_a_late_part_corrects_windows_and_an_audit_finds_no_difference(
+    stack: Stack, tmp_path: Path
+) -> None:
+    # A row that closes all windows, and then one for a window that is closed.
+    for run_id, time in (("closing", "2026-03-01T14:00:00Z"), ("late", "2026-03-01T12:05:00Z")):
+        row = {"timestamp": time, "spotId": 111, "impressionId": run_id, "agent": "test"}
+        (tmp_path / f"{run_id}.json").write_text(f"{json.dumps(row)}\n")
+        stack.land("ad_impressions", tmp_path / f"{run_id}.json")
+        stack.start("ad_impressions", run_id)
+        ended_well(stack, "ad_impressions", run_id)
     gold = stack.table("s3://tidemark/warehouse/ad_impressions/spot_10m/gold").to_pyarrow_table()
     assert "corrected" in gold["status"].to_pylist()
     said = stack.tidemark("audit", "ad_impressions", "--master", "spark://spark-master:7077")

@@ -191,6 +191,19 @@ def test_a_lease_whose_tables_were_not_fenced_is_fenced_by_the_next_taker(folder
         assert fenced == [9], "once is enough"
 
 
+def test_where_a_table_was_left_unfenced_the_next_taker_fences_too(folder: str) -> None:
+    leave(folder, left_by_another())
+    fenced: list[int] = []
+
+    def fence_some(number: int) -> list[str]:
+        fenced.append(number)
+        return ["a table that is behind"] if len(fenced) == 1 else []
+
+    for numbers in ([8], [8, 9], [8, 9]):
+        with hold_lease(folder, holder(), {}, on_takeover=fence_some):
+            assert fenced == numbers
+
+
 def test_what_a_crash_between_taking_and_removing_leaves_does_no_harm(folder: str) -> None:
     leave(folder, left_by_another(number=6))
     leave(folder, left_by_another(number=7))
