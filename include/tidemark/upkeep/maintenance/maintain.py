@@ -18,7 +18,7 @@ from tidemark.errors import MaintenanceRefused
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.losses import check_losses
+from tidemark.runs.losses import find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
@@ -50,12 +50,10 @@ def maintain_pipeline(
 
     A table for which it is refused is left as it is, and the others are maintained all the same
     (`check_no_maintenance_refused` tells of it). LeaseHeld where another works on the pipeline or
-    ended without giving the lease back: the next run takes it over, this never does. TableLost
-    where a table is behind what rests on it: a commit more would hide that.
+    ended without giving the lease back: the next run takes it over, this never does.
     """
     with pipeline_lease(pipeline, settings, run_id, "maintenance", repairs=True) as lease:
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
-        check_losses(pipeline, warehouse, by_hand=False)
         plans = tuple(_plans(pipeline, settings, now))
         for plan in plans:
             carry_out_maintenance(pipeline.name, plan, warehouse.table_at(plan.uri))
@@ -80,9 +78,17 @@ def check_no_maintenance_refused(pipeline: str, plans: tuple[MaintenancePlan, ..
 
 def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[MaintenancePlan]:
     keep, results = settings.maintenance, Warehouse.of(pipeline.name, settings).results
+    # A table that is behind what rests on it is known by its version: a commit more would hide it.
+    found = find_losses(pipeline, Warehouse.of(pipeline.name, settings))
+    behind = {loss.place: loss for loss in found if not loss.by_hand}
     for target in _targets(pipeline, settings):
         table = target.place.open()
-        if table is not None:
+        if table is None:
+            continue
+        if loss := behind.get(target.place.uri):
+            why = loss.what.removesuffix(".")
+            yield MaintenancePlan(target.name, loss.place, refused=why, advice=loss.way_out)
+        else:
             yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
         yield from _plan_ops(pipeline, ageing, settings, now)
