@@ -44,13 +44,13 @@ NONE_FAILING = Failing()
 
 def failing_rows(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
     """Every row that `changes` has of a generation with a failure; some of them are not the newest
-    of their windows. Identity, `rows`, `cause`, `batch`, `run` and FAILURE.
+    of their windows. Identity, what else locates them, `rows`, `cause`, `batch`, `run` and FAILURE.
 
     Files are left out by their statistics, and those from before there was the column by their own
     columns.
     """
     schema = schema_of(changes)
-    names = [*operator.identity, "rows", "cause", "batch", "run"]
+    names = [*operator.located, "rows", "cause", "batch", "run"]
     if FAILURE not in schema.names:
         empty = schema.empty_table().select(names)
         return empty.append_column(FAILURE, pa.array([], pa.string()))
@@ -64,24 +64,33 @@ def failing_rows(changes: DeltaTable, operator: Operator, generation: int) -> pa
 
 
 def set_aside(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
-    """The windows that the stream leaves out: their identity, and `batch`, the first batch of the
-    query that left them out."""
+    """The windows that the stream leaves out: where they are (`Operator.located`), and `batch`, the
+    first batch of the query that left them out."""
     identity = listed(operator.identity)
     return _of_failing(
         changes,
         operator,
         generation,
         f"""
-        SELECT {identity}, min(batch) AS batch FROM failing
+        SELECT {_located(operator)}, min(batch) AS batch FROM failing
         WHERE cause = '{FAILED}' GROUP BY {identity} ORDER BY {identity}
         """,
     )
 
 
+def _located(operator: Operator) -> str:
+    """Of several rows with one identity, all that they reach to."""
+    more = [f'max("{name}") AS "{name}"' for name in operator.located[len(operator.identity) :]]
+    return ", ".join([listed(operator.identity), *more])
+
+
 def failing_when_computed(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
-    """The identity of the windows that failed when they were computed from bronze, or would have
-    failed the stream: what may fail a query over others too."""
-    sql = f"SELECT DISTINCT {listed(operator.identity)} FROM failing WHERE cause <> 'stream'"
+    """Where the windows are that failed when they were computed from bronze, or would have failed
+    the stream: what may fail a query over others too."""
+    sql = f"""
+        SELECT {_located(operator)} FROM failing WHERE cause <> 'stream'
+        GROUP BY {listed(operator.identity)}
+    """
     return _of_failing(changes, operator, generation, sql)
 
 

@@ -42,9 +42,9 @@ class LeftOut:
         return cls(operator, place, bronze, set_aside(changes, operator, generation))
 
     @property
-    def identities(self) -> pa.Table:
+    def located(self) -> pa.Table:
         """The windows, without the batches."""
-        return self.windows.select(list(self.operator.identity))
+        return self.windows.select(list(self.operator.located))
 
     def counted(self, batches: Sequence[BatchCounts]) -> tuple[BatchCounts, ...]:
         """The same counts with what each batch's rows would have added to these windows."""
@@ -59,7 +59,7 @@ class LeftOut:
         # Where all is emitted, late rows are too.
         late_ms = 0 if self.operator.equation is Equation.ALL else batch.late_ms
         return self.operator.count_in_batch(
-            self.bronze, self.place, batch, known.select(self.identities.column_names), late_ms
+            self.bronze, self.place, batch, known.select(self.located.column_names), late_ms
         )
 
     def due(
@@ -74,7 +74,7 @@ class LeftOut:
         Where gold shows closed rows only: of those that are closed by now, `closed_ms`, and also
         those that were open before.
         """
-        windows = self.identities
+        windows = self.located
         if not windows.num_rows:
             return windows
         touched = windows.slice(0, 0)
@@ -91,7 +91,7 @@ class LeftOut:
 
     def ending_in(self, after_ms: int, up_to_ms: int) -> pa.Table:
         """Those of them with after < end <= up to."""
-        return self._ending(self.identities, after_ms, up_to_ms)
+        return self._ending(self.located, after_ms, up_to_ms)
 
     def _ending(self, windows: pa.Table, after_ms: int, up_to_ms: int) -> pa.Table:
         after, up_to = instant_of(after_ms), instant_of(up_to_ms)

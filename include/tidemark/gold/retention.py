@@ -44,26 +44,40 @@ def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
     return ingest.offsets(last).batch_time_ms - pipeline.keep // _MILLISECOND
 
 
-def frozen_rows_before_ms(operator: Operator, frozen_ms: int | None, close_ms: int) -> int | None:
+def table_frozen_before_ms(
+    pipeline: Pipeline, ingest: Checkpoint, operator: Operator, bronze: DeltaTable
+) -> int | None:
+    """The same for the rows of a table, by its kind."""
+    frozen = frozen_before_ms(pipeline, ingest)
+    return None if frozen is None else operator.frozen_before_ms(frozen, bronze)
+
+
+def frozen_rows_before_ms(
+    operator: Operator, frozen_ms: int | None, close_ms: int, bronze: DeltaTable
+) -> int | None:
     """Rows of a table that start before this are frozen, whatever they are: those that are open
-    by its close frontier still have all their input rows, however old. Pure."""
+    by its close frontier still have all their input rows, however old."""
     if frozen_ms is None:
         return None
-    return min(frozen_ms, epoch_ms(operator.first_open_start(close_ms)))
+    return min(frozen_ms, epoch_ms(operator.seeded_from(close_ms, bronze)))
 
 
-def first_kept_date(pipeline: Pipeline, frozen_ms: int, close_ms: Mapping[str, int]) -> date:
-    """The oldest date whose rows are still needed: pure.
+def first_kept_date(
+    pipeline: Pipeline, frozen_ms: int, close_ms: Mapping[str, int], bronze: DeltaTable
+) -> date:
+    """The oldest date whose rows are still needed.
 
     `close_ms` holds each table's published close frontier: rows that can touch what is open stay.
     """
     unique = pipeline.source.unique
     horizon = unique.within if unique else timedelta(0)
-    opened = [
-        operator_of(pipeline, name).first_needed_ms(close_ms[name]) for name in pipeline.tables
-    ]
+    needed = [frozen_ms - horizon // _MILLISECOND]
+    for name, closed in close_ms.items():
+        operator = operator_of(pipeline, name)
+        needed.append(operator.first_needed_ms(closed, bronze))
+        needed.append(operator.frozen_before_ms(frozen_ms, bronze))
     # A horizon may reach back further than there are dates.
-    first = max(min(frozen_ms - horizon // _MILLISECOND, *opened), _FIRST_MS)
+    first = max(min(needed), _FIRST_MS)
     return instant_of(first).date()
 
 
@@ -85,8 +99,9 @@ def expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, ...]:
         return ()
     golds = {name: warehouse.gold(name).existing() for name in pipeline.tables}
     closed = {name: gold_state(gold).close_ms for name, gold in golds.items()}
-    first_kept = first_kept_date(pipeline, frozen, closed)
-    held = [date.fromisoformat(part[_DATE]) for part in warehouse.bronze.existing().partitions()]
+    bronze = warehouse.bronze.existing()
+    first_kept = first_kept_date(pipeline, frozen, closed, bronze)
+    held = [date.fromisoformat(part[_DATE]) for part in bronze.partitions()]
     return tuple(sorted(day for day in held if day < first_kept))
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date
 
 import duckdb
 import pyarrow as pa
@@ -115,14 +115,27 @@ def latest(operator: Operator, condition: str = "true") -> str:
     """
 
 
+def open_dates(gold: DeltaTable, close_ms: int) -> str:
+    """The predicate of gold's partitions that can hold a row which ends after this, by the
+    statistics of its files."""
+    files, days = pa.table(gold.get_add_actions(flatten=True)), set()
+    asked = [
+        name for name in ("partition.window_date", "max.window_end") if name in files.schema.names
+    ]
+    for file in files.select(sorted(asked)).to_pylist():
+        newest = file.get("max.window_end")
+        # Statistics are of milliseconds, cut off.
+        if newest is None or newest.astimezone(UTC) >= instant_of(close_ms):
+            days.add(date.fromisoformat(str(file["partition.window_date"])))
+    return dates_predicate(tuple(sorted(days))) if days else "false"
+
+
 def _touched(
     connection: duckdb.DuckDBPyConnection, gold: DeltaTable, operator: Operator, plan: PublishPlan
 ) -> Dataset:
     """Gold's partitions with changed windows, or with windows that can close now. The other
     partitions are left out here, by name: DuckDB would open all of them."""
-    opened = instant_of(operator.first_needed_ms(plan.close_before_ms)).date()
-    closed = instant_of(plan.close_after_ms).date()
-    predicate = f"window_date BETWEEN DATE '{opened}' AND DATE '{closed}'"
+    predicate = open_dates(gold, plan.close_before_ms)
     if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
         predicate = f"{predicate} OR {dates_predicate(changed)}"
     return dataset_of(gold, predicate)
@@ -141,7 +154,7 @@ def _joined(operator: Operator, schema: pa.Schema) -> str:
     goes = f'(n."rows" = 0 OR n."{FAILURE}" IS NOT NULL)'
     return f"""
         CREATE TEMP TABLE joined AS SELECT {taken},
-            b."rows" IS NOT NULL AS _known, b.status AS _old_status,
+            b."rows" IS NOT NULL AS _known, b.status AS _old_status, b.window_end AS _old_end,
             coalesce(b.revision, 0) AS _old_revision,
             n."rows" IS NOT NULL AND (b."rows" IS NULL OR {goes} OR NOT ({same})) AS _differs,
             n."rows" IS NOT NULL AND {goes} AS _gone
@@ -172,9 +185,9 @@ def _written(plan: PublishPlan) -> str:
     before, after = time_literal(plan.close_before_ms), time_literal(plan.close_after_ms)
     return f"""
         CREATE TEMP TABLE written AS SELECT *,
-            _known AND _differs AND window_end <= {before} AS _corrects,
+            _known AND _differs AND _old_end <= {before} AS _corrects,
             CASE WHEN window_end > {after} THEN '{PROVISIONAL}'
-                 WHEN _old_status = 'corrected' OR _corrects THEN 'corrected'
+                 WHEN _old_revision > 0 OR _corrects THEN 'corrected'
                  ELSE 'final' END AS status,
             _old_revision + _corrects::BIGINT AS revision,
             $run AS updated_by, window_start::DATE AS window_date

@@ -101,7 +101,9 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     )
     counted = {
         number: counts
-        for batch in batches_read(checkpoint, source.seeds.get(name, -1), frontier, copied)
+        for batch in batches_read(
+            checkpoint, source.seeds.get(name, -1), frontier, copied, operator.closed_to_ms
+        )
         if (number := batch.number) is not None
         for counts in _counts(left_out, batch)
     }

@@ -34,18 +34,25 @@ def batches_read(
     after_version: int,
     close_ms: Frontier,
     copied: Mapping[int, ReadTo] | None = None,
+    closed_to_ms: Callable[[int], int] = lambda watermark_ms: watermark_ms,
 ) -> tuple[BatchRead, ...]:
     """The committed batches of a table's query that read bronze after a version, oldest first.
 
-    The late frontier of batch N is `batchWatermarkMs` of `offsets/(N-1)`, or the close frontier
-    where that is further: `close_ms` tells it for a batch. `copied` tells of batches whose offsets
+    The late frontier of batch N is what `batchWatermarkMs` of `offsets/(N-1)` closes
+    (`Operator.closed_to_ms`), or the close frontier where that is further: `close_ms` tells it for
+    a batch. `copied` tells of batches whose offsets
     are gone from the checkpoint.
     """
-    return tuple(reversed(list(_batches_back(checkpoint, after_version, close_ms, copied or {}))))
+    found = _batches_back(checkpoint, after_version, close_ms, copied or {}, closed_to_ms)
+    return tuple(reversed(list(found)))
 
 
 def _batches_back(
-    checkpoint: Checkpoint, after_version: int, close_ms: Frontier, copied: Mapping[int, ReadTo]
+    checkpoint: Checkpoint,
+    after_version: int,
+    close_ms: Frontier,
+    copied: Mapping[int, ReadTo],
+    closed_to_ms: Callable[[int], int],
 ) -> Iterator[BatchRead]:
     kept = set(checkpoint.batches("offsets"))
     batch = checkpoint.last_batch("commits")
@@ -62,7 +69,7 @@ def _batches_back(
             # batch before it was further.
             watermark = (before or this).watermark_ms
             number = batch if before else None
-            late_ms = max(watermark, close_ms(number, first))
+            late_ms = max(closed_to_ms(watermark), close_ms(number, first))
             yield BatchRead(number, first, this.bronze_end - 1, late_ms)
         if batch == 0 or before is None:
             return

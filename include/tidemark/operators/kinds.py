@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidemark.operators.operator import Operator
+from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import Pipeline, Table, WindowTable
+from tidemark.pipeline.model import Pipeline, SessionTable, Table, WindowTable
 
-KINDS: dict[type[Table], type[Operator]] = {WindowTable: Windows}
+KINDS: dict[type[Table], type[Operator]] = {WindowTable: Windows, SessionTable: Sessions}
 
 
 def operator_of(pipeline: Pipeline, table: str) -> Operator:

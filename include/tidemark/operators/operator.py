@@ -71,11 +71,20 @@ class Operator(ABC):
     table: Table
 
     inputs: ClassVar[tuple[str, ...]] = (BRONZE,)
+    # Can what the query emits differ from what bronze gives, though no row was late? Then it is
+    # held against bronze before a publish (`as_in`).
+    checks_emitted: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def identity(self) -> tuple[str, ...]:
         """The columns that tell one row of gold from another; null is a value like any other."""
+
+    @property
+    def located(self) -> tuple[str, ...]:
+        """The columns that say which input rows a row is made of: the identity, and what else it
+        takes. `Touched.closed` has these."""
+        return self.identity
 
     @property
     @abstractmethod
@@ -97,6 +106,11 @@ class Operator(ABC):
     def closed_to_ms(self, watermark_ms: int) -> int:
         """Up to where rows are closed once the query has run by a watermark."""
 
+    def emitted_to_ms(self, closed_to_ms: int) -> int:
+        """Up to which end the query has emitted rows that it emits once, where rows are closed up
+        to this frontier."""
+        return closed_to_ms
+
     @abstractmethod
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """Why the next start has a batch to run though nothing is new, where the last one ran by
@@ -107,9 +121,19 @@ class Operator(ABC):
         """How many rows a batch of so many input rows emits at most; None: nobody knows."""
 
     @abstractmethod
-    def first_needed_ms(self, close_ms: int) -> int:
+    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
         """No input row before this touches a row that is open at this frontier, and no such row
-        starts before it. These input rows are what a new checkpoint is seeded with."""
+        starts before it; by bronze where a row's length has no bound."""
+
+    @abstractmethod
+    def seeded_from(self, close_ms: int, bronze: DeltaTable) -> datetime:
+        """The earliest event time that a new checkpoint is seeded with: the start of the first row
+        that can be open at this frontier."""
+
+    def frozen_before_ms(self, frozen_ms: int, bronze: DeltaTable) -> int:
+        """Rows that start before this are frozen, where input rows older than `frozen_ms` are not
+        taken any more (`keep`)."""
+        return frozen_ms
 
     @abstractmethod
     def newest_end_ms(self, bronze: DeltaTable) -> int:
@@ -130,6 +154,23 @@ class Operator(ABC):
         that a batch ran under, its rows were not late, but what they touch is closed all the same.
         Only reads.
         """
+
+    def as_in(self, bronze: DeltaTable, rows: pa.Table) -> pa.Table:
+        """What bronze gives where these rows are, which the query emitted or gold holds: the
+        columns of `Touched.closed`, `window_end` and `rows`. Only where `checks_emitted`."""
+        raise NotImplementedError
+
+    def starts_in(self, known: str, row: str) -> str:
+        """The condition in DuckDB's SQL that a known row of one relation starts within a row of
+        another one, which bronze gives. Only where `checks_emitted`."""
+        raise NotImplementedError
+
+    def ending(
+        self, bronze: DeltaTable, first_end: datetime, last_end: datetime
+    ) -> pa.Table | None:
+        """All rows with first_end <= end <= last_end, as `Touched.closed`; None where the Spark
+        half finds them by itself (`StreamedOperator.ending_in`)."""
+        return None
 
     @abstractmethod
     def covered(self, closed: pa.Table) -> Covered | None:
@@ -169,12 +210,18 @@ class Operator(ABC):
         """The same of a range; only bronze's rows that fulfil the condition count."""
 
     @abstractmethod
+    def first_start_touching(self, event_time: datetime) -> datetime:
+        """The earliest start of a row that an input row of this event time can be the first of, or
+        can be in where a row's length is fixed."""
+
+    @abstractmethod
     def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
         """The rows that can start in [start, end); None where none can."""
 
     @abstractmethod
     def first_open_start(self, close_ms: int) -> datetime:
-        """The earliest start that a row can have which is open at this frontier."""
+        """All rows that start then or later are open at this frontier; where a row's length is
+        fixed, no other one is."""
 
     @abstractmethod
     def first_kept_start(self, frozen_before_ms: int) -> datetime:

@@ -32,12 +32,15 @@ class Recomputed:
 class Repaired:
     """What a repair found, batch by batch, and what it computed again.
 
-    `sealed_to_ms` is the seal frontier in milliseconds, 0 where nothing was to be sealed.
+    `sealed_to_ms` is the seal frontier in milliseconds, 0 where nothing was to be sealed;
+    `checked_to` the version of bronze that what the stream emitted was held against, 0 where the
+    kind of operator asks for none.
     """
 
     batches: tuple[BatchCounts, ...]
     recomputed: tuple[Recomputed, ...]
     sealed_to_ms: int = 0
+    checked_to: int = 0
 
     @property
     def positions(self) -> dict[str, int]:
@@ -49,7 +52,7 @@ class Repaired:
         late = (
             counts.batch.last for counts in self.batches if counts.closed_groups or counts.set_aside
         )
-        last = max(late, default=0)
+        last = max(*late, self.checked_to, 0)
         return {LATE: last, SEAL: self.sealed_to_ms}
 
     def late(self, name: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -209,13 +209,19 @@ def source_kind(content: object) -> type[Source]:
     return next((SOURCE_KINDS[key] for key in keys if key in SOURCE_KINDS), FilesSource)
 
 
-def _of_its_kind(value: object, info: ValidationInfo) -> object:
+def _source_of_its_kind(value: object, info: ValidationInfo) -> object:
+    return _validated(source_kind, value, info)
+
+
+def _validated(
+    kind_of: Callable[[object], type[BaseModel]], value: object, info: ValidationInfo
+) -> object:
     if not isinstance(value, dict):
         return value
     if info.mode == "json":
         # Strict models read more from JSON than from values: a time, a tuple.
-        return source_kind(value).model_validate_json(json.dumps(value))
-    return source_kind(value).model_validate(value)
+        return kind_of(value).model_validate_json(json.dumps(value))
+    return kind_of(value).model_validate(value)
 
 
 class Watermark(_Model):
@@ -311,6 +317,57 @@ class WindowTable(Table):
         return length if length == slide else f"{length}, every {slide}"
 
 
+class Session(_Model):
+    """Rows of a key that lie no further apart than a gap, whatever the length of all of them."""
+
+    session: PositiveDuration = Field(
+        description="The gap: rows of a key that lie at most this far apart are one session"
+    )
+
+
+class SessionTable(Table):
+    """One aggregate over the sessions of each key."""
+
+    window: Session
+    output_mode: Literal["append", "complete"] = Field(
+        default="append",
+        description="What the query emits: append: sessions once no gap can follow that keeps them "
+        "open; complete: all sessions, so that its state grows for ever",
+    )
+
+    @field_validator("output_mode", mode="before")
+    @classmethod
+    def _mode_of_sessions(cls, value: object) -> object:
+        if value == "update":
+            raise ValueError(
+                "is not possible for sessions: Spark emits them in append or complete mode only"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if not self.group_by:
+            raise ValueError(
+                "sessions need `group_by`: Spark computes none over a stream as a whole"
+            )
+        return self
+
+    @property
+    def rows_are(self) -> str:
+        return f"sessions, {duration_text(self.window.session)} apart"
+
+
+def table_kind(content: object) -> type[Table]:
+    """The kind of a table, by what its file says of it; windows where it says nothing that another
+    kind has, so that these are asked for."""
+    window = content.get("window") if isinstance(content, dict) else None
+    return SessionTable if isinstance(window, dict) and "session" in window else WindowTable
+
+
+def _table_of_its_kind(value: object, info: ValidationInfo) -> object:
+    return _validated(table_kind, value, info)
+
+
 class StateLimits(_Model):
     """How much of a query's state a start may have to replay before a compaction is due; from
     twice a limit on it is overdue. A compaction writes a new snapshot of each partition."""
@@ -373,7 +430,7 @@ class Pipeline(_Model):
     )
     source: Annotated[
         SerializeAsAny[Source],
-        BeforeValidator(_of_its_kind, json_schema_input_type=FilesSource),
+        BeforeValidator(_source_of_its_kind, json_schema_input_type=FilesSource),
     ]
     watermark: Watermark
     keep: PositiveDuration | None = Field(
@@ -381,7 +438,13 @@ class Pipeline(_Model):
         description="How long rows are kept, by event time before the batch's time: older rows "
         "are rejected as too old, older windows are frozen; without it they are kept for ever",
     )
-    tables: dict[TableName, WindowTable] = Field(min_length=1)
+    tables: dict[
+        TableName,
+        Annotated[
+            SerializeAsAny[Table],
+            BeforeValidator(_table_of_its_kind, json_schema_input_type=WindowTable | SessionTable),
+        ],
+    ] = Field(min_length=1)
     advanced: Advanced = Advanced()
 
     def without_checks(self) -> Pipeline:
@@ -395,7 +458,7 @@ class Pipeline(_Model):
         checks = {name: table.checks for name, table in other.tables.items()}
         return self.model_copy(update={"source": source, "tables": self._with_checks(checks)})
 
-    def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, WindowTable]:
+    def _with_checks(self, checks: Mapping[str, tuple[Check, ...]]) -> dict[str, Table]:
         return {
             name: table.model_copy(update={"checks": checks.get(name, ())})
             for name, table in self.tables.items()

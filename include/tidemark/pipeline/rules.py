@@ -20,6 +20,7 @@ from tidemark.pipeline.expressions.names import (
     spark_type,
 )
 from tidemark.pipeline.expressions.sql import check_derived, check_measure
+from tidemark.pipeline.model import SessionTable, table_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.state import PROVIDER
@@ -136,9 +137,12 @@ def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[
     complete = table.get("output_mode") == "complete"
     accepted = table.get("accept_unbounded_state") is True
     if complete and not accepted:
+        what, other = "window", "update or append"
+        if table_kind(written) is SessionTable:
+            what, other = "session", "append"
         message = (
-            "keeps every window in its state, which grows for ever; say "
-            "`accept_unbounded_state: true` beside it, or choose update or append"
+            f"keeps every {what} in its state, which grows for ever; say "
+            f"`accept_unbounded_state: true` beside it, or choose {other}"
         )
         yield document.problem((*path, "output_mode"), message, value="complete")
     if accepted and not complete:

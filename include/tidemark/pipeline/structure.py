@@ -9,8 +9,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.pipeline.model import Pipeline, Source, source_kind
+from tidemark.pipeline.model import Pipeline, Source, Table, source_kind, table_kind
 from tidemark.pipeline.problems import Problem, nearest
+from tidemark.pipeline.sections import section
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
 _EXPECTED = {
@@ -107,7 +108,11 @@ def _known_keys(path: KeyPath, content: Mapping[str, Any]) -> list[str]:
     for part in path[:-1]:
         field = model.model_fields.get(str(part))
         inner = _model_in(field.annotation) if field else None
-        model = source_kind(content.get("source")) if inner is Source else inner or model
+        if inner is Source:
+            inner = source_kind(content.get("source"))
+        elif inner is Table:
+            inner = table_kind(section(section(content, "tables"), str(path[1])))
+        model = inner or model
     keys = sorted(model.model_fields, key=Source.model_fields.__contains__)
     return [key for key in keys if model is not Pipeline or key != "name"]
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
-from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state
+from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.losses import check_losses
@@ -98,15 +99,20 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
     batches, operator = unpublished_batches(run, name, gold), run.operator(name)
-    place = run.warehouse.bronze
+    place, bronze = run.warehouse.bronze, run.warehouse.bronze.existing()
     changes = run.warehouse.changes(name, gold.generation).existing()
-    left_out = LeftOut.of(operator, place, place.existing(), changes, gold.generation)
-    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
-    if due := left_out.due(batches, frozen, gold.close_ms, closed_to).num_rows:
-        return f"{due:,} windows that were set aside are to be computed again"
-    if not batches:
-        return Repaired((), (), sealed_to)
-    found = operator.touched(left_out.bronze, place, batches, frozen, gold.close_ms)
-    if found.closed.num_rows:
-        return f"{found.closed.num_rows:,} closed windows have late rows"
-    return Repaired(left_out.counted(found.batches), (), sealed_to)
+    frozen = table_frozen_before_ms(run.pipeline, run.ingest_checkpoint(), operator, bronze)
+    found = to_compute(
+        LeftOut.of(operator, place, bronze, changes, gold.generation),
+        run.warehouse.gold(name).existing(),
+        changes,
+        gold,
+        batches,
+        Frontiers(gold.close_ms, closed_to, sealed_to, frozen),
+    )
+    if found.alone.num_rows:
+        return f"{found.alone.num_rows:,} windows that were set aside are to be computed again"
+    if found.rows.num_rows:
+        return f"{found.rows.num_rows:,} closed windows have late rows"
+    checked_to = bronze.version() if operator.checks_emitted else 0
+    return Repaired(found.batches, (), sealed_to, checked_to)

@@ -13,7 +13,12 @@ from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
 def unpublished_batches(run: Run, name: str, gold: GoldState) -> tuple[BatchRead, ...]:
     """The batches of a table's query that read what gold does not stand for yet."""
     checkpoint = run.query_checkpoint(name, gold.generation)
-    return batches_read(checkpoint, gold.bronze, _frontier(run, name, gold))
+    return batches_read(
+        checkpoint,
+        gold.bronze,
+        _frontier(run, name, gold),
+        closed_to_ms=run.operator(name).closed_to_ms,
+    )
 
 
 def seal_ms(run: Run, name: str, outcome: Outcome) -> int:

@@ -85,8 +85,9 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
     """The stream takes what a commit only adds for new rows. Rows for closed windows are late to
     it, and these windows are computed again; in open ones they would count a second time, or
     without that anybody judged them."""
+    held = warehouse.bronze.existing()
     first = min(
-        table.operator.first_needed_ms(gold_state(table.gold.table).close_ms)
+        table.operator.first_needed_ms(gold_state(table.gold.table).close_ms, held)
         for table in found_tables(pipeline, warehouse)
         if table.gold.table is not None
     )

@@ -15,7 +15,7 @@ from tests.kit.running import Place, clicks
 from tests.operators.contract.stretches import StretchTable
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
-from tidemark.pipeline.model import Pipeline, WindowTable
+from tidemark.pipeline.model import Pipeline, SessionTable, Table, WindowTable
 
 Row = dict[str, Any]
 # A row of gold: its identity and its values, in the operator's order.
@@ -33,9 +33,9 @@ class Kind:
     definitions of the same kind, each of which needs a new generation."""
 
     name: str
-    table: WindowTable
+    table: Table
     model: Callable[[Sequence[Row]], Known]
-    changed: Sequence[WindowTable] = ()
+    changed: Sequence[Table] = ()
 
     @property
     def operator(self) -> Operator:
@@ -43,7 +43,12 @@ class Kind:
 
     @property
     def emits_open_rows(self) -> bool:
+        """Does gold show all rows that are open?"""
         return self.table.output_mode != "append"
+
+    @property
+    def has_fixed_lengths(self) -> bool:
+        return not isinstance(self.table, SessionTable)
 
 
 @dataclass
@@ -136,6 +141,49 @@ def _parted(times: Sequence[datetime], gap: timedelta) -> Iterator[list[datetime
     yield held
 
 
+def sessions(table: SessionTable) -> Callable[[Sequence[Row]], Known]:
+    gap = table.window.session
+
+    def model(rows: Sequence[Row]) -> Known:
+        by_key: defaultdict[str | None, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_key[row["key"]].append(row)
+        return {
+            (held[0]["at"], key): (
+                held[-1]["at"] + gap,
+                len(held),
+                sum(row["amount"] for row in held),
+                len(held),
+            )
+            for key, rows_of_key in by_key.items()
+            for held in _hanging_together(sorted(rows_of_key, key=lambda row: row["at"]), gap)
+        }
+
+    return model
+
+
+def _hanging_together(rows: Sequence[Row], gap: timedelta) -> Iterator[list[Row]]:
+    held: list[Row] = []
+    for row in rows:
+        if held and row["at"] - held[-1]["at"] > gap:
+            yield held
+            held = []
+        held.append(row)
+    yield held
+
+
+def _sessions(mode: str, gap: int = 6) -> SessionTable:
+    return SessionTable.model_validate(
+        {
+            "window": {"session": f"{gap} minutes"},
+            "group_by": ["key"],
+            "measures": {"events": "count(*)", "amount": "sum(amount)"},
+            "output_mode": mode,
+            "accept_unbounded_state": mode == "complete",
+        }
+    )
+
+
 def _windows(mode: str, length: int = 10, slide: int = 10) -> WindowTable:
     return WindowTable.model_validate(
         {
@@ -159,6 +207,9 @@ def _kinds() -> Iterator[Kind]:
         yield Kind(f"windows-{mode}", table, windows(table), [_windows(mode, 20, 10)])
     sliding = _windows("update", 15, 5)
     yield Kind("sliding", sliding, windows(sliding), [_windows("update", 15, 15)])
+    for mode in ("append", "complete"):
+        of_rows = _sessions(mode)
+        yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [_sessions(mode, 7)])
     gaps = _stretches()
     yield Kind("stretches", gaps, stretches(gaps), [_stretches(gap=4), _stretches(length=20)])
 

@@ -66,9 +66,12 @@ class Windows(Operator):
         window = self.table.window
         return rows * -(-window.length // window.slide)
 
-    def first_needed_ms(self, close_ms: int) -> int:
+    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
         """A window that is open ends after the frontier."""
         return close_ms - self.table.window.length // _MILLISECOND
+
+    def seeded_from(self, close_ms: int, bronze: DeltaTable) -> datetime:
+        return self.first_open_start(close_ms)
 
     def newest_end_ms(self, bronze: DeltaTable) -> int:
         return counts.newest_window_end_ms(bronze, self.event_time, self.table.window)
@@ -118,6 +121,9 @@ class Windows(Operator):
         return counts.count_of_range(
             bronze, self.event_time, self.table, first_end, rows.last_end, condition
         )
+
+    def first_start_touching(self, event_time: datetime) -> datetime:
+        return event_time - self.table.window.length
 
     def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
         return grid.starting_in(self.table.window, start, end)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from tidemark.operators.operator import Operator
 from tidemark.operators.row_range import RowRange
-from tidemark.pipeline.instants import epoch_ms, instant_of
+from tidemark.pipeline.instants import instant_of
 
 _DAY = timedelta(days=1)
 
@@ -29,14 +29,15 @@ def audited_range(
     known = sorted(dates)
     if not known:
         return None
-    first_ms = operator.first_needed_ms(epoch_ms(_midnight(known[0])))
-    starts = [start or instant_of(first_ms)]
+    starts = [start or operator.first_start_touching(_midnight(known[0]))]
     ends = [end or _midnight(known[-1]) + _DAY]
-    if operator.table.output_mode == "append":
+    closed_only = operator.table.output_mode == "append"
+    if closed_only:
         ends.append(operator.first_open_start(close_ms))
     if frozen_before_ms is not None:
         starts.append(operator.first_kept_start(frozen_before_ms))
-    return operator.starting_in(max(starts), min(ends))
+    found = operator.starting_in(max(starts), min(ends))
+    return found.ending_by(instant_of(close_ms)) if found and closed_only else found
 
 
 def _midnight(day: date) -> datetime:

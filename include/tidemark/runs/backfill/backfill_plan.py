@@ -13,7 +13,7 @@ from tidemark.gold.row_values import latest
 from tidemark.operators.operator import Operator
 from tidemark.operators.repaired import BACKFILL
 from tidemark.operators.row_range import RowRange
-from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.storage.delta.history import FAILURE, VERSION, changes_between, schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -29,8 +29,8 @@ def backfill_range(
 ) -> RowRange:
     """The windows that start in [start, end).
 
-    BackfillRefused where one of them is still open, or frozen, or where there is none. All that
-    can lie in the range count, also those without a row.
+    BackfillRefused where one of them is still open by its start, or frozen, or where there is
+    none. All that can lie in the range count, also those without a row.
     """
     windows = operator.starting_in(start, end)
     if windows is None:
@@ -41,7 +41,7 @@ def backfill_range(
     _check_closed(operator, windows, start, close_ms)
     if frozen_before_ms is not None:
         _check_kept(operator, windows, frozen_before_ms)
-    return windows
+    return windows.ending_by(instant_of(close_ms))
 
 
 def _check_closed(operator: Operator, windows: RowRange, start: datetime, close_ms: int) -> None:
@@ -55,8 +55,8 @@ def _check_closed(operator: Operator, windows: RowRange, start: datetime, close_
     )
     raise BackfillRefused(
         f"The range holds windows that are still open: gold is closed up to "
-        f"{instant_text(close_ms)}, and the last window of the range ends at "
-        f"{_text(windows.last_end)}. The stream still changes those. {allowed} {_UNTOUCHED}"
+        f"{instant_text(close_ms)}, so those that start from {_text(first_open)} on are open. The "
+        f"stream still changes those. {allowed} {_UNTOUCHED}"
     )
 
 

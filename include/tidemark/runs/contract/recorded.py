@@ -10,7 +10,7 @@ from datetime import timedelta
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import Pipeline, WindowTable
 from tidemark.pipeline.places import FIRST_GENERATION, INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.contract import (
@@ -135,10 +135,12 @@ def _told_by_gold(asked: Contract, gold: DeltaTable) -> Contract:
     )
     keys = tuple(KeyColumn(name=name, type=types[name]) for name, sql in columns if sql is None)
     table = asked.pipeline.tables[asked.query]
-    window = table.window.model_copy(update=_length(gold))
+    window = {}
+    if isinstance(table, WindowTable):
+        window = {"window": table.window.model_copy(update=_length(gold))}
     started = table.model_copy(
         update={
-            "window": window,
+            **window,
             "group_by": tuple(key.name for key in keys),
             "measures": {measure.name: measure.expression for measure in measures},
         }

@@ -13,7 +13,7 @@ from pyarrow.dataset import Dataset, dataset
 from tidemark.errors import MigrationRefused
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
-from tidemark.gold.retention import frozen_before_ms, frozen_rows_before_ms
+from tidemark.gold.retention import frozen_rows_before_ms, table_frozen_before_ms
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of, instant_text
@@ -68,12 +68,13 @@ def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldSt
 
 
 def _frozen(run: Run, operator: Operator, former: Operator, close_ms: int) -> int | None:
-    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    bronze = run.warehouse.bronze.existing()
+    frozen = table_frozen_before_ms(run.pipeline, run.ingest_checkpoint(), operator, bronze)
     if frozen is None or not close_ms:
         # Nothing tells what was closed: then bronze is not asked for what it may have dropped.
         return frozen
-    kept = min(frozen, former.first_needed_ms(close_ms))
-    needed = operator.first_needed_ms(close_ms)
+    kept = min(frozen, former.first_needed_ms(close_ms, bronze))
+    needed = operator.first_needed_ms(close_ms, bronze)
     if instant_of(needed).date() < instant_of(kept).date():
         raise MigrationRefused(
             f"Windows that are still open begin at {instant_text(needed)} by the changed file, and "
@@ -81,7 +82,7 @@ def _frozen(run: Run, operator: Operator, former: Operator, close_ms: int) -> in
             "some. Nothing was written. Let runs close windows up to a later time first, or put "
             "the former window back."
         )
-    return frozen_rows_before_ms(operator, frozen, close_ms)
+    return frozen_rows_before_ms(operator, frozen, close_ms, bronze)
 
 
 def rows_before(run: Run, name: str, found: GoldBefore, change: Change) -> Dataset | None:

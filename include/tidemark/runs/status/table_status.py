@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from tidemark.gold.failing import NONE_FAILING, Failing, failing_now
 from tidemark.gold.plan import GoldState
+from tidemark.gold.row_values import open_dates
 from tidemark.gold.state import PROVISIONAL, gold_state
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_of
@@ -25,9 +26,9 @@ from tidemark.storage.warehouse import Warehouse
 class TableStatus:
     """A table of a pipeline. Times are in UTC; None: none yet.
 
-    `closed_to` is gold's close frontier. `open_windows` are gold's provisional ones: in append mode
-    there are none, for gold gets a window when it closes. `unpublished` counts changed windows that
-    gold does not stand for yet, `failing` those that it lacks as a measure of them fails.
+    `closed_to` is gold's close frontier. `open_windows` are gold's provisional ones: windows in
+    append mode have none, for gold gets them when they close. `unpublished` counts changed windows
+    that gold does not stand for yet, `failing` those that it lacks as a measure of them fails.
     `late_rows`, each counted once, and `corrected_windows` are those of the recent runs.
     """
 
@@ -61,7 +62,7 @@ def table_status(
         name,
         watermark=next((one.watermark for one in results if one.watermark), None),
         closed_to=instant_of(state.close_ms) if state.close_ms else None,
-        open_windows=_open_windows(gold, operator, state),
+        open_windows=_open_windows(gold, state),
         unpublished=rows_appended(changes, state.changes),
         late_rows=sum(run.tables[name].late_rows for run in counted if name in run.tables),
         corrected_windows=sum(one.corrected_windows for one in results),
@@ -69,7 +70,6 @@ def table_status(
     )
 
 
-def _open_windows(gold: DeltaTable, operator: Operator, state: GoldState) -> int:
-    first = instant_of(operator.first_needed_ms(state.close_ms)).date()
-    newest = dataset_of(gold, f"window_date >= DATE '{first}'")
+def _open_windows(gold: DeltaTable, state: GoldState) -> int:
+    newest = dataset_of(gold, open_dates(gold, state.close_ms))
     return int(newest.count_rows(filter=ds.field("status") == PROVISIONAL))

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
-from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import instant_of
@@ -50,7 +50,9 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
     bronze = run.warehouse.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, run, name)
-    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    frozen = table_frozen_before_ms(
+        run.pipeline, run.ingest_checkpoint(), run.operator(name), bronze
+    )
     windows = audited_range(
         run.operator(name), request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
     )

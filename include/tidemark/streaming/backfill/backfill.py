@@ -21,7 +21,6 @@ from datetime import datetime
 from itertools import repeat
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,7 +32,7 @@ from tidemark.gold.publish import publish_table
 from tidemark.gold.published import published_before
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.recomputed import append_recomputed
-from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
@@ -63,6 +62,7 @@ from tidemark.streaming.backfill.windows_of import (
     windows_by_bronze,
     windows_in_gold,
 )
+from tidemark.streaming.run.recomputed_apart import with_columns
 
 _UNBALANCED = (
     "Nothing was written. The windows that were computed do not hold the rows that bronze has of "
@@ -101,7 +101,9 @@ def plan_backfill(
     """
     gold = run.warehouse.gold(name).existing()
     state = gold_state(gold)
-    frozen = frozen_before_ms(run.pipeline, run.ingest_checkpoint())
+    frozen = table_frozen_before_ms(
+        run.pipeline, run.ingest_checkpoint(), run.operator(name), run.warehouse.bronze.existing()
+    )
     windows = backfill_range(run.operator(name), start, end, state.close_ms, frozen)
     changes = run.warehouse.changes(name, state.generation).existing()
     pending = pending_changes(changes, state.changes)
@@ -149,16 +151,14 @@ def _failing_that_went(
     changes = run.warehouse.changes(name, state.generation).existing()
     operator, held = run.operator(name), run.warehouse.bronze.at_version(bronze.version)
     rows = failing_windows(gold, changes, operator, state.generation)
-    start = pc.field("window_start")
-    rows = rows.filter((start >= windows.first_start) & (start <= windows.last_start))
-    closed = rows.select(list(operator.identity))
+    closed = windows.of(rows).select(list(operator.located))
     each = {
         str(one.to_pylist()): one for one in map(closed.slice, range(closed.num_rows), repeat(1))
     }
     went = [one for one in each.values() if not operator.count_touched(held, one, bronze.condition)]
     found = pa.concat_tables([closed.slice(0, 0), *went])
-    found = found.append_column("window_end", operator.ends(found))
-    found = found.append_column("rows", pa.repeat(pa.scalar(0, pa.int64()), found.num_rows))
+    none = pa.repeat(pa.scalar(0, pa.int64()), found.num_rows)
+    found = with_columns(found, {"window_end": operator.ends(found), "rows": none})
     return conformed(found, schema)
 
 
@@ -210,6 +210,7 @@ def _known(
     columns = [f"`{column}`" for column in (*operator.identity, *operator.values)]
     newer = frame_of(spark, last_pending(pending, operator)).where(
         F.col("window_start").between(F.lit(windows.first_start), F.lit(windows.last_start))
+        & (F.col("window_end") <= F.lit(windows.last_end))
     )
     is_shown = (F.col("rows") > 0) & F.col(FAILURE).isNull()
     same = [F.col(f"g.`{key}`").eqNullSafe(F.col(f"n.`{key}`")) for key in operator.identity]

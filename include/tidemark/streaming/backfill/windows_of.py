@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -36,8 +35,7 @@ def windows_by_bronze(
     inputs = {BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
     aside = _failed_before(run, name)
     computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
-    starts = pc.field("window_start")
-    alone = aside.filter((starts >= windows.first_start) & (starts <= windows.last_start))
+    alone = windows.of(aside)
     if not alone.num_rows:
         return computed
     return computed.unionByName(_apart(run, name, inputs, bronze, alone))
@@ -71,6 +69,7 @@ def windows_in_gold(
     gold = reader.load(spark_uri(run.places.gold(name)))
     return gold.where(F.col("window_date").between(first.date(), last.date())).where(
         F.col("window_start").between(F.lit(first), F.lit(last))
+        & (F.col("window_end") <= F.lit(windows.last_end))
     )
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -118,8 +117,7 @@ def shown(
     rows = range_of(operator, bronze, close_ms, frozen_before_ms)
     if rows is None:
         return computed.rows.slice(0, 0)
-    start = pc.field("window_start")
-    return computed.rows.filter((start >= rows.first_start) & (start <= rows.last_start))
+    return rows.of(computed.rows)
 
 
 def range_of(
@@ -151,7 +149,7 @@ def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:
     """Which rows there are, by the same plan without a measure that could fail."""
     table = operator.table.model_copy(update={"measures": {}})
     found = streamed_operator(replace(operator, table=table)).starting_in(inputs, rows)
-    return found.select(*[f"`{name}`" for name in operator.identity]).toArrow()
+    return found.select(*[f"`{name}`" for name in operator.located]).toArrow()
 
 
 def _apart(

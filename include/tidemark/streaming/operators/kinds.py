@@ -5,11 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidemark.operators.operator import Operator
+from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
 from tidemark.streaming.operators.operator import StreamedOperator
+from tidemark.streaming.operators.sessions import StreamedSessions
 from tidemark.streaming.operators.windows import StreamedWindows
 
-STREAMED: dict[type[Operator], type[StreamedOperator]] = {Windows: StreamedWindows}
+STREAMED: dict[type[Operator], type[StreamedOperator]] = {
+    Windows: StreamedWindows,
+    Sessions: StreamedSessions,
+}
 
 
 def streamed_operator(operator: Operator, aside: pa.Table | None = None) -> StreamedOperator:

@@ -1,16 +1,10 @@
-"""Windows in Spark: the engine's own aggregation, and the same plan over a batch read of bronze.
-
-Only the dates and the stretches of event time are read that the wanted windows cover, so that the
-cost follows the windows and not the history.
-"""
+"""Windows in Spark: the engine's own aggregation, and the same plan over a batch read of bronze."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from heapq import nlargest
-from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -28,18 +22,7 @@ from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
-
-# More stretches than this are joined across their smallest gaps: a filter of a thousand
-# conditions costs more than the rows that it spares.
-_MOST_STRETCHES = 50
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Event times with start <= event time < end, in UTC."""
-
-    start: datetime
-    end: datetime
+from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
 
 
 @dataclass(frozen=True)
@@ -60,14 +43,14 @@ class StreamedWindows(StreamedOperator):
         dates may fail."""
         starts, length = window_starts(closed), self.table.window.length
         on_dates = F.col("_event_date").isin(sorted(dates_of(starts, length)))
-        rows = _rows_within(inputs[BRONZE], stretches_of(starts, length), on_dates)
+        rows = rows_within(inputs[BRONZE], stretches_of(starts, length), on_dates)
         wanted = self._in(self._assigned(rows), closed, "left_semi")
         return self._measured(wanted, F.col("_window"))
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         stretch = Stretch(first_end - self.table.window.length, last_end)
         on_dates = F.col("_event_date").between(stretch.start.date(), stretch.end.date())
-        computed = self._windows(_rows_within(inputs[BRONZE], [stretch], on_dates))
+        computed = self._windows(rows_within(inputs[BRONZE], [stretch], on_dates))
         return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
 
     def starting_in(self, inputs: Inputs, rows: RowRange) -> DataFrame:
@@ -117,23 +100,6 @@ class StreamedWindows(StreamedOperator):
         )
 
 
-def _rows_within(rows: DataFrame, stretches: Sequence[Stretch], on_dates: Column) -> DataFrame:
-    """The rows in these stretches; other dates are not opened."""
-    within: Column = F.lit(False)
-    for stretch in stretches:
-        time = F.col("_event_time")
-        within = within | ((time >= F.lit(stretch.start)) & (time < F.lit(stretch.end)))
-    return rows.where(on_dates).where(within)
-
-
 def stretches_of(starts: Iterable[datetime], length: timedelta) -> list[Stretch]:
     """The event times that windows with these starts cover: few stretches, in order."""
-    ordered = sorted(set(starts))
-    gaps = [
-        (after - before - length, place)
-        for place, (before, after) in enumerate(pairwise(ordered), start=1)
-        if after - before > length
-    ]
-    cuts = sorted(place for _, place in nlargest(_MOST_STRETCHES - 1, gaps))
-    groups = [ordered[first:last] for first, last in pairwise([0, *cuts, len(ordered)])]
-    return [Stretch(group[0], group[-1] + length) for group in groups if group]
+    return joined(Stretch(start, start + length) for start in starts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -100,9 +101,15 @@ def verdict_rows(
         "rows": pa.array([operator.count_touched(bronze, one.closed, condition) for one in failed]),
         FAILURE: pa.array([one.said for one in failed]),
     }
+    return conformed(with_columns(closed, values), schema)
+
+
+def with_columns(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """The rows with these columns, in place of their own of these names."""
     for name, value in values.items():
-        closed = closed.append_column(name, value)
-    return conformed(closed, schema)
+        rows = rows.drop_columns([name]) if name in rows.column_names else rows
+        rows = rows.append_column(name, value)
+    return rows
 
 
 def _parts(recompute: Recompute, closed: pa.Table) -> Iterator[pa.Table | FailedRow]:

@@ -2,7 +2,8 @@
 
 The life of a table's repair, after its query has ended:
 1. count the late rows of each batch since the last publish, and find the windows they touch; so
-   with what the stream leaves out (`set_aside.py`);
+   with what the stream leaves out (`set_aside.py`), and with what it emitted unlike bronze
+   (`gold/to_compute.py`);
 2. compute those windows again from bronze, at one version; what fails is known by that;
 3. append to `changes` what differs from the newest known value, cause `late`;
 4. where the source is idle, compute the windows that a seal closes, and append them likewise,
@@ -21,14 +22,14 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tidemark.gold.failing import other_rows
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
+from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.repaired import LATE, SEAL, Recomputed, Repaired
-from tidemark.operators.touched import BatchCounts, BatchRead
+from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.warehouse import Warehouse
@@ -61,9 +62,13 @@ class Repair:
         return operator_of(self.pipeline, self.table_name)
 
     @property
-    def open_after_ms(self) -> int:
-        """The frontier that the stream itself reached: what ends later, it may not have emitted."""
-        return max(self.gold.close_ms, self.closed_ms)
+    def at(self) -> Frontiers:
+        return Frontiers(
+            before_ms=self.gold.close_ms,
+            closed_ms=self.closed_ms,
+            seal_ms=self.seal_ms,
+            frozen_before_ms=self.frozen_before_ms,
+        )
 
     def bronze(self) -> DeltaTable:
         return self.tables.bronze.at_version(self.bronze_version)
@@ -77,26 +82,17 @@ class Repair:
 
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
     """Repair one table after its query has read bronze up to the plan's version."""
-    left_out = plan.left_out()
-    counts: tuple[BatchCounts, ...] = ()
-    late = left_out.identities.slice(0, 0)
-    due = left_out.due(batches, plan.frozen_before_ms, plan.gold.close_ms, plan.open_after_ms)
-    if batches:
-        touched = plan.operator.touched(
-            left_out.bronze,
-            plan.tables.bronze,
-            batches,
-            plan.frozen_before_ms,
-            plan.gold.close_ms,
-        )
-        counts = left_out.counted(touched.batches)
-        late = other_rows(touched.closed, due, plan.operator)
+    left_out, at = plan.left_out(), plan.at
+    changes = plan.tables.changes(plan.table_name, plan.gold.generation).existing()
+    gold = plan.tables.gold(plan.table_name).existing()
+    found = to_compute(left_out, gold, changes, plan.gold, batches, at)
     done = []
-    if late.num_rows or due.num_rows:
-        done.append(_repair_late(spark, plan, late, due))
-    if plan.seal_ms > plan.open_after_ms:
+    if found.rows.num_rows or found.alone.num_rows:
+        done.append(_repair_late(spark, plan, found.rows, found.alone))
+    if at.seal_ms > at.open_after_ms:
         done.append(_repair_sealed(spark, plan, left_out))
-    return Repaired(counts, tuple(done), plan.seal_ms)
+    checked_to = plan.bronze_version if plan.operator.checks_emitted else 0
+    return Repaired(found.batches, tuple(done), plan.seal_ms, checked_to)
 
 
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
@@ -110,12 +106,17 @@ def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Tabl
 
 def _repair_sealed(spark: SparkSession, plan: Repair, left_out: LeftOut) -> Recomputed:
     # From the first end that is a microsecond after what is closed.
-    ends = instant_of(plan.open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
-    operator, aside = plan.operator, left_out.ending_in(plan.open_after_ms, plan.seal_ms)
-    streamed = streamed_operator(operator, left_out.windows)
-    windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
-    if aside.num_rows:
-        windows = pa.concat_tables([windows, _computed(spark, plan, aside.slice(0, 0), aside)])
+    open_after_ms = plan.at.open_after_ms
+    ends = instant_of(open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
+    operator, aside = plan.operator, left_out.ending_in(open_after_ms, plan.seal_ms)
+    ending = operator.ending(left_out.bronze, *ends)
+    if ending is not None:
+        windows = _computed(spark, plan, ending, ending.slice(0, 0))
+    else:
+        streamed = streamed_operator(operator, left_out.windows)
+        windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
+        if aside.num_rows:
+            windows = pa.concat_tables([windows, _computed(spark, plan, aside.slice(0, 0), aside)])
     in_bronze = operator.count_ending(plan.bronze(), *ends)
     return _append_differing(plan, windows, operator.covered_ending(*ends), SEAL, in_bronze)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from tidemark.gold.plan import GoldState
-from tidemark.gold.retention import frozen_before_ms
+from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.operators.repaired import Repaired
 from tidemark.runs.repair_facts import seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
@@ -24,6 +24,7 @@ def repair_tables(
 
 
 def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
+    bronze = run.warehouse.bronze.existing()
     return Repair(
         pipeline=run.pipeline,
         table_name=name,
@@ -32,6 +33,8 @@ def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
         bronze_version=outcome.versions["bronze"],
         closed_ms=run.closed_ms(name, gold.generation),
         seal_ms=seal_ms(run, name, outcome),
-        frozen_before_ms=frozen_before_ms(run.pipeline, run.ingest_checkpoint()),
+        frozen_before_ms=table_frozen_before_ms(
+            run.pipeline, run.ingest_checkpoint(), run.operator(name), bronze
+        ),
         run_id=run.run_id,
     )

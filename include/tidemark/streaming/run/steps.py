@@ -155,19 +155,21 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         generation=gold.generation,
         run_id=run.run_id,
         close_ms=gold.close_ms,
-        since=_since(run.operator(table), gold) if begins else None,
+        since=_since(run, run.operator(table), gold) if begins else None,
         seed=seed_of(table, run.warehouse) if begins else None,
     )
 
 
-def _since(operator: Operator, gold: GoldState) -> datetime | None:
+def _since(run: Run, operator: Operator, gold: GoldState) -> datetime | None:
     """The earliest event time that the first batch of a later generation has to read; None: any.
 
     It reads all of bronze again, and only rows that can touch an open window matter: gold has the
     others' windows. What comes later and is older is late. Complete mode emits all that it holds,
     so it has to hold all.
     """
-    return None if operator.equation is Equation.ALL else operator.first_open_start(gold.close_ms)
+    if operator.equation is Equation.ALL:
+        return None
+    return operator.seeded_from(gold.close_ms, run.warehouse.bronze.existing())
 
 
 def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:

@@ -1,0 +1,184 @@
+"""What a table's repair has to compute again from bronze: found without Spark.
+
+What late rows touch, and what of the windows that the stream leaves out is due. Where a kind of
+operator emits what can differ from bronze (`Operator.checks_emitted`), all that stands in `changes`
+since the last publish is held against bronze too, and what gold holds that is not closed: by their
+bounds and `rows`. Rows of bronze are only added, so equal bounds and numbers are equal rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.gold.failing import other_rows
+from tidemark.gold.left_out import LeftOut
+from tidemark.gold.plan import GoldState
+from tidemark.gold.row_values import latest, open_dates, time_literal
+from tidemark.operators.operator import Operator, listed, same_row
+from tidemark.operators.touched import BatchCounts, BatchRead
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import changes_between
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+
+@dataclass(frozen=True)
+class Frontiers:
+    """In milliseconds, UTC: how far gold is closed, how far the query has closed rows
+    (`Run.closed_ms`), the seal frontier (0: no seal), and what is frozen (None: nothing)."""
+
+    before_ms: int
+    closed_ms: int
+    seal_ms: int
+    frozen_before_ms: int | None
+
+    @property
+    def open_after_ms(self) -> int:
+        """The frontier that the stream itself reached: what ends later, it may not have emitted."""
+        return max(self.before_ms, self.closed_ms)
+
+    @property
+    def after_ms(self) -> int:
+        """How far gold will be closed."""
+        return max(self.open_after_ms, self.seal_ms)
+
+
+@dataclass(frozen=True)
+class ToCompute:
+    """The counts of the batches; what is to be computed again, and of that `alone` what may fail a
+    query over others: both as `Touched.closed`."""
+
+    batches: tuple[BatchCounts, ...]
+    rows: pa.Table
+    alone: pa.Table
+
+
+def to_compute(
+    left_out: LeftOut,
+    gold: DeltaTable,
+    changes: DeltaTable,
+    state: GoldState,
+    batches: Sequence[BatchRead],
+    at: Frontiers,
+) -> ToCompute:
+    """For a table whose query has read `batches` since its last publish. Only reads."""
+    operator, bronze, place = left_out.operator, left_out.bronze, left_out.place
+    nothing_new = not batches and changes.version() <= state.changes
+    if operator.checks_emitted and not (nothing_new and at.after_ms <= at.before_ms):
+        touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
+        found = _unlike_bronze(left_out, gold, changes, state, touched.closed, at)
+        return ToCompute(left_out.counted(touched.batches), found, found.slice(0, 0))
+    due = left_out.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
+    if not batches:
+        return ToCompute((), due.slice(0, 0), due)
+    touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
+    return ToCompute(
+        left_out.counted(touched.batches), other_rows(touched.closed, due, operator), due
+    )
+
+
+def _unlike_bronze(
+    left_out: LeftOut,
+    gold: DeltaTable,
+    changes: DeltaTable,
+    state: GoldState,
+    touched: pa.Table,
+    at: Frontiers,
+) -> pa.Table:
+    """Rows as bronze gives them that are known otherwise, or not at all though the query is past
+    them; rows of before `frozen_before_ms` stay as they are."""
+    operator, bronze = left_out.operator, left_out.bronze
+    names = [*operator.located, "rows"]
+    with duckdb_in_utc() as connection:
+        _pending(connection, changes, state, operator)
+        looked_at = _looked_at(connection, left_out, gold, at)
+        connection.register("touched_rows", touched)
+        connection.register("given", operator.as_in(bronze, looked_at))
+        frozen = at.frozen_before_ms
+        kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE candidates AS SELECT DISTINCT {listed(names)} FROM (
+                SELECT {listed(names)} FROM touched_rows
+                UNION ALL SELECT {listed(names)} FROM given
+            ) WHERE {kept}
+            """
+        )
+        found = pa.table(connection.sql("FROM candidates").to_arrow_table())
+        if not found.num_rows:
+            return found
+        _known(connection, gold, operator, found)
+        emitted_to = max(operator.emitted_to_ms(at.closed_ms), at.before_ms)
+        return pa.table(connection.sql(_differing(operator, emitted_to)).to_arrow_table())
+
+
+def _pending(
+    connection: duckdb.DuckDBPyConnection,
+    changes: DeltaTable,
+    state: GoldState,
+    operator: Operator,
+) -> None:
+    """The table `latest`: the newest value of each row in `changes` since the last publish."""
+    connection.register("changes", changes_between(changes, state.changes, changes.version()))
+    connection.execute(latest(operator))
+
+
+def _looked_at(
+    connection: duckdb.DuckDBPyConnection, left_out: LeftOut, gold: DeltaTable, at: Frontiers
+) -> pa.Table:
+    """What is held against bronze: what waits for its publish, what is open in gold, and what
+    closes now of the windows that the stream leaves out."""
+    identity = listed(left_out.operator.identity)
+    opened = f"window_end > {time_literal(at.before_ms)}"
+    days = open_dates(gold, at.before_ms)
+    connection.register("open_gold", dataset_of(gold, days))
+    connection.register("aside", left_out.ending_in(at.before_ms, at.after_ms))
+    found = connection.sql(
+        f"""
+        SELECT {identity} FROM latest WHERE "rows" > 0
+        UNION SELECT {identity} FROM open_gold WHERE {opened}
+        UNION SELECT {identity} FROM aside
+        """
+    ).to_arrow_table()
+    return pa.table(found)
+
+
+def _known(
+    connection: duckdb.DuckDBPyConnection, gold: DeltaTable, operator: Operator, found: pa.Table
+) -> None:
+    """The table `known`: the newest known rows near what was found."""
+    covered = operator.covered(found)
+    connection.register("gold", dataset_of(gold, covered.dates if covered else None))
+    names = listed([*operator.located, "rows"])
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE known AS
+        SELECT {names} FROM latest WHERE "rows" > 0
+        UNION ALL SELECT {names} FROM gold g
+        WHERE NOT EXISTS (SELECT 1 FROM latest l WHERE {same_row(operator, "g", "l")})
+        """
+    )
+
+
+def _differing(operator: Operator, emitted_to_ms: int) -> str:
+    """Candidates that are not known as they are, or overlap with others that are known. One that
+    nobody knows is still in the query's state, where the query is not past it."""
+    names = [*operator.located, "rows"]
+    same = same_row(operator, "k", "c")
+    values = [name for name in names if name not in operator.identity]
+    equal = " AND ".join(f'k."{name}" = c."{name}"' for name in values)
+    return f"""
+        SELECT {listed(names)} FROM (
+            SELECT {listed(names, "c")}, count(k."rows") AS _near,
+                coalesce(bool_or(k."rows" IS NOT NULL AND {same} AND {equal}), false) AS _equal,
+                coalesce(bool_or(k."rows" IS NOT NULL AND NOT ({same})), false) AS _others
+            FROM candidates c LEFT JOIN known k ON {operator.starts_in("k", "c")}
+            GROUP BY {listed(names, "c")}
+        ) WHERE _others OR (
+            NOT _equal AND (_near > 0 OR window_end <= {time_literal(emitted_to_ms)})
+        )
+    """

@@ -1,0 +1,229 @@
+"""Sessions as bronze gives them, found by DuckDB from event times and keys alone.
+
+Spark's rule (class MergingSessionsIterator, and seen): rows of a key are one session where each
+lies at most the gap after the one before it; the session starts with its first row and ends a gap
+after its last. All numbers are microseconds.
+
+A session can be longer than any bound, so nothing tells beforehand which dates of bronze hold it:
+dates are read outwards from where it is looked for, until nothing reaches over their edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.model import SessionTable
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class SessionsIn:
+    """A version of bronze, and what its sessions are made of. Only rows of bronze that fulfil the
+    condition count."""
+
+    bronze: DeltaTable
+    event_time: str
+    table: SessionTable
+    condition: str = "true"
+
+    @property
+    def gap(self) -> int:
+        return self.table.window.session // _MICROSECOND
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.table.group_by
+
+    def listed_keys(self, relation: str = "") -> str:
+        """The keys as SQL lists them."""
+        before = f"{relation}." if relation else ""
+        return ", ".join(f'{before}"{key}"' for key in self.keys)
+
+    def same_key(self, one: str, other: str) -> str:
+        return " AND ".join(
+            f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"' for key in self.keys
+        )
+
+    def no_points(self) -> pa.Table:
+        """None of the rows that `sessions_of` is asked for."""
+        keys = [schema_of(self.bronze).field(key) for key in self.keys]
+        return pa.schema([*keys, pa.field("_t", pa.int64())]).empty_table()
+
+    def dates(self) -> list[date]:
+        """Those that bronze has files of, oldest first."""
+        parts = self.bronze.partitions()
+        return sorted({date.fromisoformat(part["_event_date"]) for part in parts})
+
+
+def sessions_of(rows: SessionsIn, points: pa.Table) -> pa.Table:
+    """The whole sessions that rows of bronze are in: keys, `window_start`, `window_end`, `rows`.
+
+    `points` are keys and the event times of rows, `_t`, in microseconds; those that are no rows of
+    bronze find nothing.
+    """
+    with duckdb_in_utc() as connection:
+        connection.register("given", points)
+        connection.execute(
+            f"CREATE TEMP TABLE points AS SELECT DISTINCT {rows.listed_keys()}, _t FROM given"
+        )
+        _read_outwards(connection, rows)
+        found = connection.sql(
+            f"""
+            SELECT make_timestamptz(_start) AS window_start, {rows.listed_keys()},
+                make_timestamptz(_last + {rows.gap}) AS window_end, _rows AS "rows"
+            FROM sessions WHERE _asked
+            """
+        ).to_arrow_table()
+    return pa.table(found)
+
+
+def _read_outwards(connection: duckdb.DuckDBPyConnection, rows: SessionsIn) -> None:
+    """Make the table `sessions`: those of the points' keys on the dates that were read; whole are
+    those that hold a point, `_asked`."""
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE found AS
+        SELECT {rows.listed_keys()}, _t, 1::BIGINT AS _rows FROM points LIMIT 0
+        """
+    )
+    connection.execute(f"CREATE TEMP TABLE sessions AS {_sessions(rows)}")
+    held, read, further = rows.dates(), set[date](), 0
+    needed = _around(connection, rows, "SELECT _t AS _low, _t AS _high FROM points")
+    while lacking := needed.intersection(held) - read:
+        days = {day for day in held if any(abs(day - one) <= further * _DAY for one in lacking)}
+        _load(connection, rows, days - read)
+        read |= days
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE sessions AS {_sessions(rows)}")
+        asked = "SELECT _start AS _low, _last AS _high FROM sessions WHERE _asked"
+        needed = _around(connection, rows, asked)
+        # Each time further: a session of a year is read in a few steps.
+        further = 2 * further + 1
+
+
+def _around(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, spans: str) -> set[date]:
+    """The dates of the rows that lie at most a gap before or after these spans."""
+    found = connection.execute(
+        f"""
+        SELECT DISTINCT make_timestamptz(_low - {rows.gap})::DATE, make_timestamptz(_low)::DATE
+        FROM ({spans}) UNION
+        SELECT DISTINCT make_timestamptz(_high)::DATE, make_timestamptz(_high + {rows.gap})::DATE
+        FROM ({spans})
+        """
+    ).fetchall()
+    return {
+        first + number * _DAY for first, last in found for number in range((last - first).days + 1)
+    }
+
+
+def _load(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, days: set[date]) -> None:
+    """The times of the points' keys on these dates, each with the number of its rows."""
+    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
+    connection.register("bronze", dataset_of(rows.bronze, f"_event_date IN ({listed})"))
+    connection.execute(
+        f"""
+        INSERT INTO found
+        SELECT {rows.listed_keys("b")}, b._t, count(*) FROM (
+            SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
+            WHERE {rows.condition}
+        ) b SEMI JOIN points p ON {rows.same_key("b", "p")} GROUP BY ALL
+        """
+    )
+    connection.unregister("bronze")
+
+
+def _sessions(rows: SessionsIn) -> str:
+    """The sessions of the relation `found`."""
+    keys = rows.listed_keys()
+    return f"""
+        SELECT {keys}, min(_t) AS _start, max(_t) AS _last, sum(_rows)::BIGINT AS _rows,
+            bool_or(_point) AS _asked
+        FROM (
+            SELECT *, sum(_begins) OVER (
+                PARTITION BY {keys} ORDER BY _t ROWS UNBOUNDED PRECEDING) AS _number
+            FROM (
+                SELECT {rows.listed_keys("f")}, f._t, f._rows, p._t IS NOT NULL AS _point,
+                    CASE WHEN f._t - lag(f._t) OVER (
+                        PARTITION BY {rows.listed_keys("f")} ORDER BY f._t) <= {rows.gap}
+                        THEN 0 ELSE 1 END AS _begins
+                FROM found f LEFT JOIN points p ON f._t = p._t AND {rows.same_key("f", "p")}
+            )
+        ) GROUP BY {keys}, _number
+    """
+
+
+def first_start_of_those_ending(rows: SessionsIn, from_ms: int) -> datetime | None:
+    """When the first of the sessions starts that end at this time or later; None where there are
+    none. Of those that start after it, only that there are some counts: then the time itself."""
+    held, gap = rows.dates(), rows.table.window.session
+    end = _EPOCH + timedelta(milliseconds=from_ms)
+    days = [day for day in held if (end - gap).date() <= day <= end.date()]
+    later = [day for day in held if day > end.date()]
+    further = 1
+    while True:
+        first = _first_start(rows, days, end)
+        if first is None:
+            return end if later else None
+        before = [day for day in held if day < min(days)]
+        if not any(day >= (first - gap).date() for day in before):
+            return first
+        reached = (first - gap).date() - further * _DAY
+        days = [*(day for day in before if day >= reached), *days]
+        further *= 2
+
+
+def _first_start(rows: SessionsIn, days: list[date], end: datetime) -> datetime | None:
+    if not days:
+        return None
+    listed = ", ".join(f"DATE '{day}'" for day in days)
+    up_to = epoch_us(end)
+    with duckdb_in_utc() as connection:
+        connection.register("bronze", dataset_of(rows.bronze, f"_event_date IN ({listed})"))
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE points AS
+            SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze LIMIT 0
+            """
+        )
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE found AS
+            SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t, 1 AS _rows FROM bronze
+            WHERE {rows.condition} AND epoch_us("{rows.event_time}") <= {up_to}
+            """
+        )
+        ((first,),) = connection.execute(
+            f"SELECT min(_start) FROM ({_sessions(rows)}) WHERE _last >= {up_to - rows.gap}"
+        ).fetchall()
+    return None if first is None else _EPOCH + first * _MICROSECOND
+
+
+def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
+    """The times of bronze's rows with first <= event time <= last, as points."""
+    days = [f"DATE '{day}'" for day in rows.dates() if _day(first_us) <= day <= _day(last_us)]
+    where = f"_event_date IN ({', '.join(days)})" if days else "false"
+    with duckdb_in_utc() as connection:
+        connection.register("bronze", dataset_of(rows.bronze, where if days else None))
+        found = connection.sql(
+            f"""
+            SELECT DISTINCT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
+            WHERE {rows.condition} AND {"true" if days else "false"}
+                AND epoch_us("{rows.event_time}") BETWEEN {first_us} AND {last_us}
+            """
+        ).to_arrow_table()
+    return pa.table(found)
+
+
+def _day(microseconds: int) -> date:
+    return (_EPOCH + microseconds * _MICROSECOND).date()

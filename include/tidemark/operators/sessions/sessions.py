@@ -1,0 +1,290 @@
+"""Sessions as an operator: each row of gold is a stretch of a key's rows that hang together.
+
+The engine drops a row that is late by itself though its session is still open, and keeps one that
+touches a session which it has emitted: that row comes later, in a session that overlaps. So what it
+emits is held against bronze before a publish (`checks_emitted`), and what differs is computed from
+it.
+
+A session is closed a gap before the watermark: a row in time is then too far from it to touch it.
+So a session can stand in gold before it is closed. Late rows make sessions begin earlier, last
+longer, or merge; what merged goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyarrow.dataset import Dataset
+
+from tidemark.operators.operator import Covered, Operator
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.sessions.in_bronze import (
+    SessionsIn,
+    first_start_of_those_ending,
+    sessions_of,
+    times_between,
+)
+from tidemark.operators.sessions.late_rows import find_late_rows
+from tidemark.operators.touched import NEVER_MS, BatchRead, Touched
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of, instant_text
+from tidemark.pipeline.model import SessionTable, Table
+from tidemark.storage.delta.appended import appended_rows
+from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+
+_TICK = timedelta(microseconds=1)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Sessions(Operator):
+    """Sessions over bronze's column `event_time`. `Touched.closed` has the identity, `window_end`
+    and `rows`, as bronze gives them."""
+
+    table: SessionTable
+
+    checks_emitted: ClassVar[bool] = True
+
+    @property
+    def gap(self) -> timedelta:
+        return self.table.window.session
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return ("window_start", *self.table.group_by)
+
+    @property
+    def located(self) -> tuple[str, ...]:
+        return (*self.identity, "window_end")
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("window_end", *self.table.measures, "rows")
+
+    @property
+    def equation(self) -> None:
+        """None: a batch in append mode emits what other batches read, and in complete mode the
+        engine drops late rows too. All that is emitted is held against bronze, one by one."""
+        return None
+
+    @property
+    def emits_without_input(self) -> bool:
+        return self.table.output_mode == "append"
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        return max(watermark_ms - self._gap_ms, 0)
+
+    def emitted_to_ms(self, closed_to_ms: int) -> int:
+        return closed_to_ms + self._gap_ms if closed_to_ms else 0
+
+    @property
+    def _gap_ms(self) -> int:
+        """Rounded up, so that nothing is taken for closed too early."""
+        return -(-self.gap // _MILLISECOND)
+
+    def why_due(self, before_ms: int, after_ms: int) -> str | None:
+        """A watermark that has moved frees state; complete mode never frees any."""
+        if after_ms <= before_ms or self.table.output_mode == "complete":
+            return None
+        return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
+
+    def most_emitted(self, rows: int) -> int | None:
+        return None
+
+    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
+        """Sessions that could still be touched at the frontier count as open."""
+        first = first_start_of_those_ending(self._in(bronze), close_ms)
+        latest = close_ms - self._gap_ms
+        return latest if first is None else min(latest, epoch_ms(first))
+
+    def seeded_from(self, close_ms: int, bronze: DeltaTable) -> datetime:
+        return instant_of(self.first_needed_ms(close_ms, bronze))
+
+    def frozen_before_ms(self, frozen_ms: int, bronze: DeltaTable) -> int:
+        """Also what has begun before `keep` is not frozen as long as a row can touch it."""
+        return self.first_needed_ms(frozen_ms, bronze)
+
+    def newest_end_ms(self, bronze: DeltaTable) -> int:
+        days = self._in(bronze).dates()
+        if not days:
+            return 0
+        with duckdb_in_utc() as connection:
+            connection.register("bronze", dataset_of(bronze, f"_event_date = DATE '{days[-1]}'"))
+            ((newest,),) = connection.execute(
+                f'SELECT max(epoch_us("{self.event_time}")) FROM bronze'
+            ).fetchall()
+        return 0 if newest is None else -(-(newest + self.gap // _TICK) // 1_000)
+
+    def touched(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        return find_late_rows(self._in(bronze), place, batches, frozen_before_ms, closed_ms)
+
+    def as_in(self, bronze: DeltaTable, rows: pa.Table) -> pa.Table:
+        names = [*self.table.group_by, "window_start"]
+        points = rows.select(names).set_column(
+            len(names) - 1, "_t", _microseconds(rows.column("window_start"))
+        )
+        return self._located(sessions_of(self._in(bronze), points))
+
+    def covered(self, closed: pa.Table) -> Covered | None:
+        started = f"EXISTS (SELECT 1 FROM touched t WHERE {self.starts_in('k', 't')})"
+        return Covered(started, closed, _dates_of(closed))
+
+    def covered_ending(self, first_end: datetime, last_end: datetime) -> None:
+        """None: the check of what closes finds what is known there and ends elsewhere."""
+        return
+
+    def starts_in(self, known: str, row: str) -> str:
+        return self._in_a_session(f"{known}.window_start", known, row)
+
+    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
+        rows = self._in(bronze)
+        lasts = epoch_us(first_end - self.gap), epoch_us(last_end - self.gap)
+        found = self._located(sessions_of(rows, times_between(rows, *lasts)))
+        ends = found.column("window_end")
+        within = pc.and_(
+            pc.greater_equal(ends, pa.scalar(first_end, ends.type)),
+            pc.less_equal(ends, pa.scalar(last_end, ends.type)),
+        )
+        return found.filter(within)
+
+    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
+        if not closed.num_rows:
+            return 0
+        return self._count_in(dataset_of(bronze, self._event_dates(closed)), closed, condition)
+
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        ends: pa.Array[Any] = closed.column("window_end").combine_chunks()
+        return ends
+
+    def count_in_batch(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batch: BatchRead,
+        rows: pa.Table,
+        late_ms: int,
+    ) -> int:
+        added = appended_rows(bronze, place, batch.first, batch.last)
+        in_time = f'epoch_us("{self.event_time}") > {late_ms * 1_000}'
+        return self._count_in(added, rows, in_time)
+
+    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
+        return _sum_of_rows(self.ending(bronze, first_end, last_end))
+
+    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
+        within = SessionsIn(bronze, self.event_time, self.table, condition)
+        starts = epoch_us(rows.first_start), epoch_us(rows.last_start)
+        found = sessions_of(within, times_between(within, *starts))
+        return _sum_of_rows(rows.of(found))
+
+    def first_start_touching(self, event_time: datetime) -> datetime:
+        return event_time
+
+    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
+        """They end whenever they do."""
+        return RowRange(start, end - _TICK, _NEVER) if start < end else None
+
+    def first_open_start(self, close_ms: int) -> datetime:
+        """From there on all are open; some that start before may be too."""
+        return instant_of(close_ms) - self.gap + _TICK
+
+    def first_kept_start(self, frozen_before_ms: int) -> datetime:
+        return instant_of(frozen_before_ms)
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, SessionTable)
+        if asked.window.session != self.gap:
+            yield Difference(
+                query,
+                "window.session",
+                duration_text(self.gap),
+                duration_text(asked.window.session),
+                ChangeVerdict.NEW_GENERATION,
+                "The state and the table hold the sessions as they were, and the engine does not "
+                "notice",
+            )
+
+    def _in(self, bronze: DeltaTable) -> SessionsIn:
+        return SessionsIn(bronze, self.event_time, self.table)
+
+    def _located(self, found: pa.Table) -> pa.Table:
+        return found.select([*self.located, "rows"])
+
+    def _in_a_session(self, time: str, one: str, session: str) -> str:
+        """The condition that a time of the row `one` lies in a session of its key."""
+        same = self._in_keys(one, session)
+        return f"{same} AND {time} BETWEEN {session}.window_start AND {session}.window_end"
+
+    def _in_keys(self, one: str, other: str) -> str:
+        return " AND ".join(
+            f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"' for key in self.table.group_by
+        )
+
+    def _count_in(self, rows: Dataset, sessions: pa.Table, condition: str) -> int:
+        keys = ", ".join(f'"{key}"' for key in self.table.group_by)
+        with duckdb_in_utc() as connection:
+            connection.register("bronze", rows)
+            connection.register("sessions", sessions)
+            ((number,),) = connection.execute(
+                f"""
+                SELECT count(*) FROM (
+                    SELECT "{self.event_time}" AS _time, {keys} FROM bronze WHERE {condition}
+                ) b JOIN sessions s ON {self._in_a_session("b._time", "b", "s")}
+                """
+            ).fetchall()
+        return int(number)
+
+    def _event_dates(self, closed: pa.Table) -> str:
+        days: set[date] = set()
+        for start, end in spans(closed):
+            last = (end - self.gap).date()
+            days |= {start.date() + timedelta(n) for n in range((last - start.date()).days + 1)}
+        return f"_event_date IN ({_listed(days)})"
+
+
+# Later than any end; what takes it to another zone stays within the years that there are.
+_NEVER = instant_of(NEVER_MS) - timedelta(days=2)
+
+
+def _microseconds(times: Any) -> Any:
+    return pc.cast(pc.cast(times, pa.timestamp("us", "UTC")), pa.int64())
+
+
+def _sum_of_rows(sessions: pa.Table) -> int:
+    return int(pc.sum(sessions.column("rows")).as_py() or 0)
+
+
+def spans(sessions: pa.Table) -> Iterator[tuple[datetime, datetime]]:
+    """The start and the end of each."""
+    starts: list[Any] = sessions.column("window_start").to_pylist()
+    ends: list[Any] = sessions.column("window_end").to_pylist()
+    return zip(starts, ends, strict=True)
+
+
+def _dates_of(closed: pa.Table) -> str:
+    """The dates on which a session that one of these holds can start."""
+    days: set[date] = set()
+    for start, end in spans(closed):
+        first, last = start.date(), end.date()
+        days |= {first + timedelta(n) for n in range((last - first).days + 1)}
+    return f"window_date IN ({_listed(days)})" if days else "false"
+
+
+def _listed(days: set[date]) -> str:
+    return ", ".join(f"DATE '{day}'" for day in sorted(days))

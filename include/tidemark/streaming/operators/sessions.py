@@ -1,0 +1,100 @@
+"""Sessions in Spark: the engine's own session window, and rows of bronze put into known sessions.
+
+What is computed again has its bounds from `operators/sessions/in_bronze.py`; here rows are only
+found by them and measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.sessions.sessions import Sessions, spans
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.model import SessionTable
+from tidemark.storage.delta.history import FAILURE
+from tidemark.streaming.arrow_rows import frame_of
+from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.operators.measures import measured
+from tidemark.streaming.operators.operator import StreamedOperator
+from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
+
+_START, _END = "_session_start", "_session_end"
+
+
+@dataclass(frozen=True)
+class StreamedSessions(StreamedOperator):
+    """The sessions of one table."""
+
+    operator: Sessions
+
+    @property
+    def table(self) -> SessionTable:
+        return self.operator.table
+
+    def plan(self, inputs: Inputs) -> DataFrame:
+        rows = inputs[BRONZE]
+        if self.aside is not None and self.aside.num_rows:
+            rows = self._in(rows, self.aside, "left_anti")
+        return self._sessions(rows)
+
+    def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
+        rows = rows_within(inputs[BRONZE], self._stretches(closed))
+        window = F.struct(F.col(_START).alias("start"), F.col(_END).alias("end"))
+        return self._measured(self._in(rows, closed, "inner"), window)
+
+    def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
+        computed = self._sessions(inputs[BRONZE])
+        return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
+
+    def starting_in(self, inputs: Inputs, rows: RowRange) -> DataFrame:
+        """A row a gap before the range tells that what follows it did not start there."""
+        stretch = Stretch(rows.first_start - self.operator.gap, rows.last_end)
+        computed = self._sessions(rows_within(inputs[BRONZE], [stretch]))
+        start, end = F.col("window_start"), F.col("window_end")
+        return computed.where(
+            start.between(F.lit(rows.first_start), F.lit(rows.last_start))
+            & (end <= F.lit(rows.last_end))
+        )
+
+    def _sessions(self, rows: DataFrame) -> DataFrame:
+        return self._measured(
+            rows, F.session_window("_event_time", duration_text(self.operator.gap))
+        )
+
+    def _stretches(self, closed: pa.Table) -> list[Stretch]:
+        return joined(Stretch(start, end) for start, end in spans(closed))
+
+    def _in(self, rows: DataFrame, sessions: pa.Table, how: str) -> DataFrame:
+        """The rows that lie in these sessions, or in none of them. Null keys are keys."""
+        keys = self.table.group_by
+        names = [f"_session_key_{place}" for place in range(len(keys))]
+        given = [sessions.column(key) for key in keys]
+        listed = pa.table(
+            [sessions.column("window_start"), sessions.column("window_end"), *given],
+            names=[_START, _END, *names],
+        )
+        same = [
+            F.col(f"`{key}`").eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)
+        ]
+        within = F.col("_event_time").between(F.col(_START), F.col(_END))
+        return rows.join(F.broadcast(frame_of(rows.sparkSession, listed)), [within, *same], how)
+
+    def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
+        table = self.table
+        keys = [F.col(f"`{key}`") for key in table.group_by]
+        grouped = rows.groupBy(window.alias("_window"), *keys)
+        return measured(grouped, table.measures, rows.sparkSession).select(
+            F.col("_window.start").alias("window_start"),
+            F.col("_window.end").alias("window_end"),
+            *keys,
+            *[F.col(f"`{name}`") for name in table.measures],
+            "rows",
+            FAILURE,
+        )

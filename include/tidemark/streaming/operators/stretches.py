@@ -1,0 +1,60 @@
+"""Stretches of event time, by which a batch read of bronze leaves files and rows out.
+
+Only the dates and the stretches are read that the wanted rows cover, so that the cost follows these
+and not the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import nlargest
+from itertools import pairwise
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+# More stretches than this are joined across their smallest gaps: a filter of a thousand
+# conditions costs more than the rows that it spares.
+_MOST_STRETCHES = 50
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Event times with start <= event time < end, in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+def rows_within(
+    rows: DataFrame, stretches: Sequence[Stretch], on_dates: Column | None = None
+) -> DataFrame:
+    """The rows in these stretches; files of other dates are not opened, those of `on_dates` where
+    that knows them closer."""
+    within: Column = F.lit(False)
+    dates: Column = F.lit(False)
+    for stretch in stretches:
+        time = F.col("_event_time")
+        within = within | ((time >= F.lit(stretch.start)) & (time < F.lit(stretch.end)))
+        days = F.col("_event_date").between(stretch.start.date(), stretch.end.date())
+        dates = dates | days
+    return rows.where(dates if on_dates is None else on_dates).where(within)
+
+
+def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Few stretches, in order, that cover all of these."""
+    merged: list[Stretch] = []
+    for stretch in sorted(stretches, key=lambda one: (one.start, one.end)):
+        if merged and stretch.start <= merged[-1].end:
+            merged[-1] = Stretch(merged[-1].start, max(merged[-1].end, stretch.end))
+        else:
+            merged.append(stretch)
+    gaps = [
+        (after.start - before.end, place)
+        for place, (before, after) in enumerate(pairwise(merged), start=1)
+    ]
+    cuts = sorted(place for _, place in nlargest(_MOST_STRETCHES - 1, gaps))
+    groups = [merged[first:last] for first, last in pairwise([0, *cuts, len(merged)])]
+    return [Stretch(group[0].start, group[-1].end) for group in groups if group]
