@@ -214,7 +214,8 @@ def test_a_watermark_that_stays_leaves_nothing_due(kind: Kind) -> None:
 
 
 def closed(known: Known, close_ms: int) -> Known:
-    return {row: values for row, values in known.items() if epoch_ms(values[0]) <= close_ms}
+    # Not in milliseconds: what ends a microsecond after the frontier is open.
+    return {row: values for row, values in known.items() if values[0] <= instant_of(close_ms)}
 
 
 def close_ms(place: KindPlace) -> int:
@@ -234,7 +235,7 @@ def check_gold(place: KindPlace, rows: Sequence[Row]) -> None:
         # What is open stands there as soon as the engine, or a late row, ends it.
         assert known.items() <= expected.items()
     status = {row["status"] for row in place.gold(TABLE).to_pylist()
-              if epoch_ms(row["window_end"]) <= frontier}  # fmt: skip
+              if row["window_end"] <= instant_of(frontier)}  # fmt: skip
     assert status <= {"final", "corrected"}
 
 
