@@ -17,6 +17,7 @@ from tests.checkpoint.make_checkpoints import (
     aggregate,
     deduplicated,
     deduplicated_within,
+    sessions,
 )
 from tests.upkeep.made import Made
 from tests.upkeep.stores import names
@@ -36,6 +37,7 @@ QUERIES: dict[str, tuple[Callable[[Place], DataFrame], str]] = {
     "aggregation": (aggregate, "update"),
     "deduplication": (deduplicated, "append"),
     "deduplication within": (deduplicated_within, "append"),
+    "sessions": (sessions, "append"),
 }
 PROVIDERS: dict[str, dict[str, str]] = {"HDFS-backed": {}, "changelog": CHANGELOG}
 

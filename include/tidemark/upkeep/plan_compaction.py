@@ -22,9 +22,14 @@ _HELPS = (
     "its own runs."
 )
 _NOT_HEALTHY = frozenset(StateVerdict) - {StateVerdict.HEALTHY}
-# Aggregations and deduplications, by the engine's names (OperatorStateMetadata): each has one
-# store, of keys without a prefix.
-_OPERATORS = ("stateStoreSave", "dedupe", "dedupeWithinWatermark")
+# Aggregations, sessions and deduplications, by the engine's names (OperatorStateMetadata): each has
+# one store.
+_OPERATORS = (
+    "stateStoreSave",
+    "sessionWindowStateStoreSaveExec",
+    "dedupe",
+    "dedupeWithinWatermark",
+)
 _PROVIDERS = (Provider.HDFS_BACKED, Provider.ROCKSDB_CHANGELOG)
 
 
@@ -102,8 +107,8 @@ def _unsupported(store: StoreInventory) -> str | None:
     if store.operator_name not in _OPERATORS or store.store != DEFAULT_STORE:
         name = store.operator_name or "of an unknown kind (written by Spark before 4.0)"
         return (
-            f"Operator {store.operator} is {name}, and on demand only aggregations and "
-            f"deduplications can be compacted. {_HELPS}"
+            f"Operator {store.operator} is {name}, and on demand only aggregations, "
+            f"sessions and deduplications can be compacted. {_HELPS}"
         )
     if store.provider not in _PROVIDERS:
         return f"Operator {store.operator} is kept by {store.provider}. {_HELPS}"

@@ -27,13 +27,15 @@ NEWEST_SCHEMA = 3
 class OperatorMetadata:
     """An operator as the engine names it (`stateStoreSave`, `symmetricHashJoin` …), with the names
     of its stores. `partitions` is the number at the query's start: an offline repartition does not
-    change it in v1."""
+    change it in v1. `prefix_columns`: so many columns of a key the engine looks up by, 0 where by
+    all of them; the most that a store has."""
 
     version: int
     operator: int
     name: str
     stores: tuple[str, ...]
     partitions: int
+    prefix_columns: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def parse_operator_metadata(data: bytes) -> OperatorMetadata:
             str(info["operatorName"]),
             tuple(str(store["storeName"]) for store in stores),
             max((int(store["numPartitions"]) for store in stores), default=0),
+            max((int(store.get("numColsPrefixKey", 0)) for store in stores), default=0),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NotTheFormat("no operatorInfo or stateStoreInfo") from error

@@ -43,6 +43,7 @@ CALLED = (
     Called(f"{STATE}.StateStoreColFamilySchema", "keySchema"),
     Called(f"{STATE}.StateStoreColFamilySchema", "valueSchema"),
     Called(f"{STATE}.NoPrefixKeyStateEncoderSpec", "apply", (_STRUCT,)),
+    Called(f"{STATE}.PrefixKeyScanStateEncoderSpec", "apply", (_STRUCT, "int")),
     Called(f"{STATE}.StateStoreProvider", "createAndInit",
            (_PROVIDER_ID, _STRUCT, _STRUCT, f"{STATE}.KeyStateEncoderSpec", "boolean",
             f"{STATE}.StateStoreConf", _HADOOP, "boolean", _OPTION)),

@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.reading.state_files import DEFAULT_STORE, StoreId
+from tidemark.checkpoint.reading.state_metadata import parse_operator_metadata
 from tidemark.commit_point import commit_point
 from tidemark.errors import CompactionRefused, SnapshotFailed
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -62,16 +63,17 @@ def write_snapshots(
 
     `checkpoint` is the query's folder, whose fence is asked before each store, and `conf` what its
     newest offsets record. The version must be that of the last committed batch, and no query may
-    work meanwhile. For aggregations and deduplications, HDFS-backed or RocksDB; CompactionRefused
-    for another provider or store. EngineChanged, before anything is written, for another version of
-    Spark. SnapshotFailed where the engine fails; the maintenance of a HDFS-backed store tells of no
-    failure, so look at the files afterwards.
+    work meanwhile. For aggregations, sessions and deduplications, HDFS-backed or RocksDB;
+    CompactionRefused for another provider or store. EngineChanged, before anything is written, for
+    another version of Spark. SnapshotFailed where the engine fails; the maintenance of a
+    HDFS-backed store tells of no failure, so look at the files afterwards.
     """
     check_engine(spark)
     _check_supported(conf, stores)
     # The engine's coordinator of stores starts with this list.
     assert spark.streams.active is not None
-    opening = _SnapshotOpening.of(spark, spark_uri(checkpoint.uri), conf)
+    prefixes = {number: _prefix(checkpoint, number) for number in {one.operator for one in stores}}
+    opening = _SnapshotOpening.of(spark, spark_uri(checkpoint.uri), conf, prefixes)
     for store in stores:
         checkpoint.fence()
         try:
@@ -98,17 +100,30 @@ def _check_supported(conf: Mapping[str, str], stores: Sequence[StoreId]) -> None
         )
 
 
+def _prefix(checkpoint: FilePlace, operator: int) -> int:
+    """The columns that the operator's keys are looked up by: of a session, all but its start."""
+    metadata = checkpoint.read(f"state/{operator}/_metadata/metadata")
+    return parse_operator_metadata(metadata).prefix_columns
+
+
 @dataclass(frozen=True)
 class _SnapshotOpening:
-    """What the providers of one checkpoint are opened with."""
+    """What the providers of one checkpoint are opened with. `prefixes`: of each operator."""
 
     spark: SparkSession
     checkpoint: str
     conf: Any
     hadoop: Any
+    prefixes: Mapping[int, int]
 
     @classmethod
-    def of(cls, spark: SparkSession, checkpoint: str, conf: Mapping[str, str]) -> _SnapshotOpening:
+    def of(
+        cls,
+        spark: SparkSession,
+        checkpoint: str,
+        conf: Mapping[str, str],
+        prefixes: Mapping[int, int],
+    ) -> _SnapshotOpening:
         session = spark.newSession()
         for name, value in {**conf, **_OVERRIDES}.items():
             session.conf.set(name, value)
@@ -116,7 +131,9 @@ class _SnapshotOpening:
         hadoop = state.newHadoopConf()
         hadoop.set(_RUN_ID, str(uuid.uuid4()))
         classes: Any = _classes(session)
-        return cls(session, checkpoint, classes.StateStoreConf.apply(state.conf()), hadoop)
+        return cls(
+            session, checkpoint, classes.StateStoreConf.apply(state.conf()), hadoop, prefixes
+        )
 
     @property
     def jvm(self) -> Any:
@@ -134,12 +151,11 @@ class _SnapshotOpening:
     def provider(self, store: StoreId) -> Iterator[Any]:
         """The engine's provider of a store, until the end of the block."""
         schema = self._schema(store)
-        spec = self.classes.NoPrefixKeyStateEncoderSpec.apply(schema.keySchema())
         provider = self.classes.StateStoreProvider.createAndInit(
             self._id(store),
             schema.keySchema(),
             schema.valueSchema(),
-            spec,
+            self._encoding(store, schema.keySchema()),
             False,
             self.conf,
             self.hadoop,
@@ -150,6 +166,12 @@ class _SnapshotOpening:
             yield provider
         finally:
             provider.close()
+
+    def _encoding(self, store: StoreId, keys: Any) -> Any:
+        """As the operator opens its store (StatefulOperator classes, `numColsPrefixKey`)."""
+        if prefix := self.prefixes[store.operator]:
+            return self.classes.PrefixKeyScanStateEncoderSpec.apply(keys, prefix)
+        return self.classes.NoPrefixKeyStateEncoderSpec.apply(keys)
 
     def _schema(self, store: StoreId) -> Any:
         """It lies in the folder of the first partition."""
