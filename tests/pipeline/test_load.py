@@ -434,6 +434,41 @@ def test_a_wrong_value_about_the_output_mode_is_one_problem(problems: Problems, 
     assert len(problems(("    group", f"    {lines}\n    group"))) == 1
 
 
+WINDOW = "window: {length: 10 minutes, slide: 5 minutes}"
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [
+        ("{session: 0 s}", ["tables.page_10m.window.session: `0 s`: must be longer than zero."]),
+        ("{session: 5}", ["tables.page_10m.window.session: `5`: is not a duration; write"]),
+        ("{session: 5 m, slide: 1 m}", ["window.slide: is not a known key; allowed: session."]),
+        (
+            "{sesion: 5 m}",
+            ["window.length: is missing.", "slide, session. Did you mean `session`?"],
+        ),
+        ("{session: 5 m}\n    output_mode: update", ["Spark emits them in append or complete"]),
+        ("{session: 5 m}\n    output_mode: complete", ["keeps every session in its state"]),
+    ],
+)
+def test_what_is_wrong_with_a_table_of_sessions_is_told_in_words_of_sessions(
+    problems: Problems, window: str, told: list[str]
+) -> None:
+    found = problems((WINDOW, f"window: {window}"))
+    assert len(found) == len(told)
+    assert all(words in problem.text for words, problem in zip(told, found, strict=True))
+
+
+def test_sessions_need_keys_and_begin_in_append_mode(
+    load: Load, problems: Problems, good: str
+) -> None:
+    (found,) = problems((WINDOW, "window: {session: 5 m}"), ("group_by: [page, slow]", ""))
+    assert "sessions need `group_by`" in found.text
+    assert load(good.replace(WINDOW, "window: {session: 5 m}")).tables["page_10m"].output_mode == (
+        "append"
+    )
+
+
 def test_keep_is_longer_than_the_delay_and_the_longest_window_together(problems: Problems) -> None:
     longer = "tables:\n  day: {window: {length: 1 d}, measures: {n: count(*)}}"
     (found,) = problems(("tables:", f"keep: 1450 minutes\n{longer}"))

@@ -273,6 +273,30 @@ def test_the_schema_and_the_loader_agree_on_the_keys_of_rows_and_windows() -> No
 
 
 @pytest.mark.parametrize(
+    ("table", "wrong"),
+    [
+        ({"window": {"session": "30 minutes"}}, set()),
+        ({"window": {"session": 30}}, {"window.session"}),
+        ({"window": {"session": "30 minutes", "slide": "5 minutes"}}, {"window"}),
+        ({"window": {"session": "30 minutes"}, "output_mode": "update"}, {"output_mode"}),
+        ({"window": {"gap": "30 minutes"}}, {"window"}),
+    ],
+    ids=["good", "no duration", "a slide", "update", "another key"],
+)
+def test_the_schema_says_where_a_table_of_sessions_is_wrong(
+    table: dict[str, object], wrong: set[str]
+) -> None:
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(json.loads(schema_text()))
+    content = clicks(
+        tables={"visits": {"group_by": ["key"], "measures": {"n": "count(*)"}} | table}
+    )
+    found = {".".join(map(str, error.path)) for error in validator.iter_errors(content)}
+    assert found == {f"tables.visits.{field}" for field in wrong}
+
+
+@pytest.mark.parametrize(
     "text", ["2016-06-01", "2016-06-01T00:00:00Z", "2016-06-01T02:00:00+02:00", "20160601"]
 )
 def test_an_instant_is_a_time_with_its_zone_or_a_date_at_midnight_in_utc(text: str) -> None:

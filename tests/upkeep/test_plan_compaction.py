@@ -26,8 +26,10 @@ def plan_of(checkpoint: Path, every: bool = True, max_changes: int = 50) -> Comp
     return plan_compaction(facts, judge_checkpoint(facts, NOW), check, every)
 
 
-@pytest.mark.parametrize("name", ["aggregate-hdfs", "dedup-hdfs", "dedup-within-changelog"])
-def test_aggregations_and_deduplications_get_a_snapshot_in_each_partition(
+@pytest.mark.parametrize(
+    "name", ["aggregate-hdfs", "dedup-hdfs", "dedup-within-changelog", "session-changelog"]
+)
+def test_aggregations_sessions_and_deduplications_get_a_snapshot_in_each_partition(
     name: str, tmp_path: Path
 ) -> None:
     plan = plan_of(unpack(f"4.2.0/{name}", tmp_path))
@@ -46,7 +48,6 @@ def test_only_what_is_due_is_compacted_unless_all_is_asked_for(tmp_path: Path) -
     ("name", "told"),
     [
         ("4.2.0/join-hdfs", "symmetricHashJoin"),
-        ("4.2.0/session-changelog", "sessionWindowStateStoreSaveExec"),
         ("4.2.0/with-state-hdfs", "applyInPandasWithState"),
         ("4.2.0/aggregate-format2", "checkpointFormatVersion"),
         ("4.0.1/join-hdfs", "symmetricHashJoin"),

@@ -331,8 +331,8 @@ class SessionTable(Table):
     window: Session
     output_mode: Literal["append", "complete"] = Field(
         default="append",
-        description="What the query emits: append: sessions once no gap can follow that keeps them "
-        "open; complete: all sessions, so that its state grows for ever",
+        description="What the query emits: append: a session once, when the watermark has passed "
+        "its end; complete: all sessions, so that its state grows for ever",
     )
 
     @field_validator("output_mode", mode="before")
@@ -354,7 +354,7 @@ class SessionTable(Table):
 
     @property
     def rows_are(self) -> str:
-        return f"sessions, {duration_text(self.window.session)} apart"
+        return f"sessions, gap {duration_text(self.window.session)}"
 
 
 def table_kind(content: object) -> type[Table]:

@@ -20,11 +20,22 @@ def pipeline_schema() -> dict[str, Any]:
     # Their defaults are other values of the same file.
     for model, name in (("EventTime", "max_future"), ("Window", "slide")):
         del schema["$defs"][model]["properties"][name]["default"]
+    tables = schema["properties"]["tables"]
+    tables["additionalProperties"] = _by_its_window(tables["additionalProperties"]["anyOf"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tidemark pipeline",
         **{key: value for key, value in schema.items() if key != "title"},
     }
+
+
+def _by_its_window(kinds: list[dict[str, Any]]) -> dict[str, Any]:
+    """A table is of the kind that its window's keys tell, as `table_kind` has it: of several that
+    it may be, editors would say that it is none, and not where."""
+    windows, sessions = kinds
+    told = {"required": ["session"]}
+    of_sessions = {"required": ["window"], "properties": {"window": told}}
+    return {"if": of_sessions, "then": sessions, "else": windows}
 
 
 def schema_text() -> str:

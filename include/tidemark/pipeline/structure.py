@@ -9,7 +9,15 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.pipeline.model import Pipeline, Source, Table, source_kind, table_kind
+from tidemark.pipeline.model import (
+    Pipeline,
+    Session,
+    Source,
+    Table,
+    Window,
+    source_kind,
+    table_kind,
+)
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import section
 from tidemark.pipeline.yaml_file import Document, KeyPath
@@ -114,6 +122,9 @@ def _known_keys(path: KeyPath, content: Mapping[str, Any]) -> list[str]:
             inner = table_kind(section(section(content, "tables"), str(path[1])))
         model = inner or model
     keys = sorted(model.model_fields, key=Source.model_fields.__contains__)
+    if model is Window:
+        # A table that names no kind's own key is taken for one of windows.
+        keys += Session.model_fields
     return [key for key in keys if model is not Pipeline or key != "name"]
 
 
