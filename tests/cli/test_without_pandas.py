@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 
+from tests.kit.running import clicks
 from tidemark.cli.without_pandas import leave_pandas_out
 
 PROGRAM = """
@@ -32,6 +34,25 @@ def printed(call: str) -> str:
 def test_pyarrow_and_duckdb_work_without_them() -> None:
     assert printed("") == "[(3,)] numpy pandas\n"
     assert printed("leave_pandas_out()") == "[(3,)]\n"
+
+
+EXPECTATION = '{"warn": {"ExpectColumnMaxToBeBetween": {"column": "events", "max_value": 9}}}'
+# Not by the kit, which imports pyarrow.
+OF_A_RUN = """
+from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
+from tidemark.pipeline.load import pipeline_from_mapping
+content = {content!r}
+content["tables"]["per_10m"]["checks"] = [{check}]
+leave_pandas_out_of_a_run(pipeline_from_mapping("clicks", content))
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "loaded"), [('{"warn": "events < 9"}', ""), (EXPECTATION, " numpy pandas")]
+)
+def test_a_run_keeps_them_only_where_its_checks_need_them(check: str, loaded: str) -> None:
+    program = OF_A_RUN.format(check=check, content=clicks())
+    assert printed(program) == f"[(3,)]{loaded}\n"
 
 
 def test_a_process_that_has_loaded_pyarrow_keeps_its_pandas() -> None:

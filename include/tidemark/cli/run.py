@@ -23,7 +23,7 @@ from tidemark.cli.gate import validated
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile, absolute, instant
 from tidemark.cli.report import print_result
-from tidemark.cli.without_pandas import leave_pandas_out
+from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
@@ -77,8 +77,7 @@ def run(
     """
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
-    if not any(table.names_expectations for table in found.tables.values()):
-        leave_pandas_out()
+    leave_pandas_out_of_a_run(found)
     # delta-rs, Arrow and DuckDB, which the other commands do without.
     from tidemark.runs.preflight import SparkNeeded
     from tidemark.runs.publish_held import publish_and_record

@@ -13,6 +13,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from tidemark.pipeline.model import Pipeline
+
 
 class _Spared(MetaPathFinder):
     def find_spec(
@@ -21,6 +23,12 @@ class _Spared(MetaPathFinder):
         if fullname in ("numpy", "pandas"):
             raise ModuleNotFoundError(f"{fullname} is kept out of this process by {__name__}")
         return None
+
+
+def leave_pandas_out_of_a_run(pipeline: Pipeline) -> None:
+    """Unless its checks need Great Expectations, which is made of them."""
+    if not any(table.names_expectations for table in pipeline.tables.values()):
+        leave_pandas_out()
 
 
 def leave_pandas_out() -> None:

@@ -23,7 +23,7 @@ import typer
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.cli.run import run
 from tidemark.cli.trial.first_rows import FirstRows, take_first_rows, write_pipeline
-from tidemark.cli.without_pandas import leave_pandas_out
+from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -51,9 +51,9 @@ def try_pipeline(
     Nothing below the real root is written, no lease is taken, and nothing is remembered. Exits as
     `tidemark run` does, and with 1 when every row is rejected.
     """
-    leave_pandas_out()
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
+    leave_pandas_out_of_a_run(found)
     with _temporary_root(keep) as root:
         taken = take_first_rows(found, loaded, rows, root)
         _tell_taken(found, taken)
