@@ -145,6 +145,7 @@ NOT_ALLOWED = {
     "source.event_time.column": event_time(column="seen"),
     "source.columns.amount": columns(amount="double"),
     "keep": top(keep="90 days"),
+    "window": table(window={"session": "10 minutes"}, output_mode="append"),
 }
 
 
