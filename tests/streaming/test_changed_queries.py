@@ -48,6 +48,7 @@ class Query:
     event_time: str = "at"
     delay: str = "10 minutes"
     window: tuple[str, str] = ("10 minutes", "10 minutes")
+    gap: str | None = None
     keys: tuple[str, ...] = ("key", "tag")
     measures: tuple[tuple[str, str], ...] = (AMOUNT, SIZE)
     mode: str = "update"
@@ -114,6 +115,8 @@ def run(spark: SparkSession, root: Path, query: Query, checkpoint: Path) -> list
     stream = spark.readStream.schema(query.schema).options(**query.options)
     rows = query.rows(stream.json(str(root / query.files)))
     window = F.window(query.event_time, *query.window)
+    if query.gap:
+        window = F.session_window(query.event_time, query.gap).alias("window")
     measures = [F.expr(sql).alias(name) for name, sql in query.measures]
     grouped = rows.withWatermark(query.event_time, query.delay).groupBy(window, *query.keys)
     start = F.date_format("window.start", "HH:mm").alias("start")
@@ -301,3 +304,27 @@ def watermarks(checkpoint: Path) -> list[int]:
     return [
         json.loads(path.read_text().splitlines()[1])["nextBatchWatermarkMs"] for path in commits
     ]
+
+
+def test_another_gap_of_sessions_passes_and_those_in_the_state_keep_their_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    checkpoint, query = tmp_path / "checkpoint", Query(mode="append", gap="30 minutes")
+    land(tmp_path / "in/1.json", row("10:01", 1, 100), row("10:20", 2, 200))
+    assert run(spark, tmp_path, query, checkpoint) == []
+    land(tmp_path / "in/2.json", row("10:30", 3, 300), row("11:30", 4, 400))
+    shorter = replace(query, gap="5 minutes")
+    # By the new gap these are three.
+    assert run(spark, tmp_path, shorter, checkpoint) == [("10:01", "k", "t", 6, 600, 3)]
+
+
+@pytest.mark.parametrize("gaps", [(None, "5 minutes"), ("5 minutes", None)], ids=["to", "from"])
+def test_windows_do_not_become_sessions_nor_sessions_windows(
+    spark: SparkSession, tmp_path: Path, gaps: tuple[str | None, str | None]
+) -> None:
+    checkpoint, query = tmp_path / "checkpoint", Query(mode="append")
+    land(tmp_path / "in/1.json", row("10:01", 1, 100), row("10:11", 2, 200))
+    run(spark, tmp_path, replace(query, gap=gaps[0]), checkpoint)
+    land(tmp_path / "in/2.json", row("10:12", 3, 300))
+    with pytest.raises(Exception, match="STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"):
+        run(spark, tmp_path, replace(query, gap=gaps[1]), checkpoint)
