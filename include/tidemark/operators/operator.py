@@ -155,10 +155,11 @@ class Operator(ABC):
         Only reads.
         """
 
-    def as_in(self, bronze: DeltaTable, rows: pa.Table) -> pa.Table:
-        """What bronze gives where these rows are, which the query emitted or gold holds: the
-        columns of `Touched.closed`, `window_end` and `rows`. Only where `checks_emitted`."""
-        raise NotImplementedError
+    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+        """The rows that bronze gives where these are, which the query emitted or gold holds; as
+        `Touched.closed`, and with `window_end` and `rows` where `checks_emitted`. Only bronze's
+        rows that fulfil the condition count. The same ones where a row's place is fixed."""
+        return rows.select(list(self.located))
 
     def starts_in(self, known: str, row: str) -> str:
         """The condition in DuckDB's SQL that a known row of one relation starts within a row of

@@ -39,10 +39,7 @@ class StreamedSessions(StreamedOperator):
         return self.operator.table
 
     def plan(self, inputs: Inputs) -> DataFrame:
-        rows = inputs[BRONZE]
-        if self.aside is not None and self.aside.num_rows:
-            rows = self._in(rows, self.aside, "left_anti")
-        return self._sessions(rows)
+        return self._sessions(inputs[BRONZE])
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         rows = rows_within(inputs[BRONZE], self._stretches(closed))
@@ -64,6 +61,8 @@ class StreamedSessions(StreamedOperator):
         )
 
     def _sessions(self, rows: DataFrame) -> DataFrame:
+        if self.aside is not None and self.aside.num_rows:
+            rows = self._in(rows, self.aside, "left_anti")
         return self._measured(
             rows, F.session_window("_event_time", duration_text(self.operator.gap))
         )
