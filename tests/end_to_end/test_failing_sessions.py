@@ -145,6 +145,8 @@ def test_random_sessions_that_fail_are_verdicts(
         for _ in range(draw.randint(3, 10)):
             minute = draw.uniform(max(0, 30 * run - 60), 30 * run + 30)
             bad = draw.choice([{}, {}, {}, {"amount": 0}, {"size": 0}, {"size": LARGEST}])
+            # What fails in the very first batch stops the run: nothing rests on it yet.
+            bad = bad if run else {}
             new.append(row(minute, draw.choice(["a", "b", None]), **bad))
         land(place, f"{run}.json", new)
         rows += new

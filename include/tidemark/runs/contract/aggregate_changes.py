@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import changes_of
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
@@ -29,7 +30,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     """What differs for a table's query."""
     query = asked.query
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
-    yield from operator_of(recorded.pipeline, query).definition_changes(query, new)
+    yield from changes_of(operator_of(recorded.pipeline, query), query, new)
     yield from _keys(query, recorded.keys, asked.keys)
     yield from _measures(query, recorded.measures, asked.measures)
     if old.output_mode != new.output_mode:
