@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +24,8 @@ DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 IVY = REPOSITORY / ".tidemark" / "bench" / "ivy"
 NAME = "bench"
 TABLE = "per_10m"
+# Of sessions: some seventeen rows each.
+GAP = "2 minutes"
 # What `.tidemark/env` gives; the rival that takes every default starts without it.
 TUNING = ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH")
 
@@ -109,7 +112,11 @@ def _files(root: Path) -> tuple[Path, Path]:
 
 
 def _ours(place: Workspace) -> list[str]:
-    settings, pipeline = write_settings(place.root, pipeline_content(place.source))
+    return _our_job(place, pipeline_content(place.source))
+
+
+def _our_job(place: Workspace, content: Mapping[str, object]) -> list[str]:
+    settings, pipeline = write_settings(place.root, content)
     job = REPOSITORY / "jobs" / "stream.py"
     given = ["--pipeline", str(pipeline), "--settings", str(settings)]
     return ["spark-submit", "--master", place.master, str(job), *given]
@@ -135,9 +142,22 @@ def _tuned(place: Workspace) -> list[str]:
     return _script("tuned.py", place)
 
 
-def _script(name: str, place: Workspace, options: Sequence[str] = ()) -> list[str]:
+def _script(
+    name: str, place: Workspace, options: Sequence[str] = (), arguments: Sequence[str] = ()
+) -> list[str]:
     submit = ["spark-submit", "--master", place.master, *options]
-    return [*submit, str(RIVALS / name), str(place.source), str(place.root)]
+    return [*submit, str(RIVALS / name), str(place.source), str(place.root), *arguments]
+
+
+def _our_sessions(place: Workspace) -> list[str]:
+    content = pipeline_content(place.source)
+    tables: Any = content["tables"]
+    tables[TABLE] |= {"window": {"session": GAP}}
+    return _our_job(place, content)
+
+
+def _tuned_sessions(place: Workspace) -> list[str]:
+    return _script("tuned.py", place, arguments=[GAP])
 
 
 def _batch(name: str) -> Callable[[Workspace], list[str]]:
@@ -176,6 +196,10 @@ REFRESH = Contender(
 TUNED_C1 = Contender("tuned, one compiler", _tuned, _one_compiler, _rival_gold)
 TUNED_BOTH = Contender("tuned, both compilers", _tuned, with_both_compilers, _rival_gold)
 TUNED = Contender("tuned", _tuned, _tuned_environment, _rival_gold)
+OUR_SESSIONS = Contender("tidemark", _our_sessions, _tuned_environment, _our_gold)
+TUNED_SESSIONS = Contender(
+    "by hand, without repair", _tuned_sessions, _tuned_environment, _rival_gold
+)
 DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)
 POLARS = Contender("Polars", _batch("polars_batch.py"), _tuned_environment, _parquet)
 

@@ -1,6 +1,8 @@
 """The same tables as `default.py`, with every setting that is known to help a short run.
 
-    SPARK_SUBMIT_OPTS='…the JVM flags of .tidemark/env…' spark-submit tuned.py INPUT ROOT
+    SPARK_SUBMIT_OPTS='…the JVM flags of .tidemark/env…' spark-submit tuned.py INPUT ROOT [GAP]
+
+With GAP, as in `2 minutes`, the sessions of that gap in append mode, as the engine emits them.
 
 Jars on the class path, no resolution at each start; class-data archive, serial collector and, for
 a small input, the JVM's first compiler only (from the environment); few shuffle and snapshot
@@ -14,7 +16,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-source, root = sys.argv[1:]
+source, root, *gap = sys.argv[1:]
 raw, gold, checkpoints = f"{root}/raw", f"{root}/gold", f"{root}/checkpoints"
 
 SETTINGS = {
@@ -65,20 +67,20 @@ accepted = events.where("at IS NOT NULL AND key IS NOT NULL")
     .awaitTermination()
 )
 
+window = F.session_window("at", gap[0]) if gap else F.window("at", "10 minutes")
 windows = (
     spark.readStream.format("delta")
     .load(raw)
     .withWatermark("at", "10 minutes")
-    .groupBy(F.window("at", "10 minutes"), "key")
+    .groupBy(window.alias("window"), "key")
     .agg(F.count("*").alias("events"), F.sum("amount").alias("amount"))
     .select(F.col("window.start").alias("window_start"), "key", "events", "amount")
 )
-(
-    windows.writeStream.outputMode("update")
-    .foreachBatch(upsert)
-    .option("checkpointLocation", f"{checkpoints}/gold")
-    .trigger(availableNow=True)
-    .start()
-    .awaitTermination()
-)
+writer = windows.writeStream.option("checkpointLocation", f"{checkpoints}/gold")
+writer = writer.trigger(availableNow=True)
+if gap:
+    started = writer.outputMode("append").format("delta").start(gold)
+else:
+    started = writer.outputMode("update").foreachBatch(upsert).start()
+started.awaitTermination()
 spark.stop()

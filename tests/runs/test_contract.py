@@ -145,7 +145,6 @@ NOT_ALLOWED = {
     "source.event_time.column": event_time(column="seen"),
     "source.columns.amount": columns(amount="double"),
     "keep": top(keep="90 days"),
-    "window": table(window={"session": "10 minutes"}, output_mode="append"),
 }
 
 
@@ -172,6 +171,15 @@ def test_each_change_alone_has_its_verdict(
     verdict: ChangeVerdict, what: str, change: Change
 ) -> None:
     assert [(one.what, one.verdict) for one in found(change)] == [(what, verdict)]
+
+
+def test_windows_become_sessions_by_a_new_generation_alone() -> None:
+    refused = found(table(window={"session": "10 minutes"}))
+    assert [(one.what, one.verdict) for one in refused] == [
+        ("window", ChangeVerdict.NEW_GENERATION),
+        # That of sessions, where the file says nothing.
+        ("output_mode", ChangeVerdict.NEW_GENERATION),
+    ]
 
 
 @pytest.mark.parametrize(

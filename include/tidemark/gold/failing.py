@@ -102,23 +102,43 @@ def _of_failing(changes: DeltaTable, operator: Operator, generation: int, sql: s
     return pa.table(found).cast(pa.schema([kept.field(name) for name in found.column_names]))
 
 
+def failing_known(
+    connection: duckdb.DuckDBPyConnection, changes: DeltaTable, operator: Operator, generation: int
+) -> None:
+    """Make the table `failing_known`: of each row that a computation from bronze or the stream said
+    fails, and that is not gone since, what was said last: where it is, `rows`, FAILURE."""
+    connection.register("failing_rows", failing_rows(changes, operator, generation))
+    connection.register("history_of_gone", dataset_of(changes, '"rows" = 0'))
+    columns = listed([*operator.located, "rows", FAILURE])
+    identity = listed(operator.identity)
+    # The last word is that over the most rows, as in `_told`.
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE failing_known AS SELECT {columns} FROM failing_rows f
+        WHERE cause <> '{FAILED}' AND NOT EXISTS (
+            FROM history_of_gone h WHERE "rows" = 0 AND {same_row(operator, "f", "h")}
+        )
+        QUALIFY row_number() OVER (PARTITION BY {identity} ORDER BY "rows" DESC) = 1
+        """
+    )
+
+
 def other_rows(rows: pa.Table, without: pa.Table, operator: Operator) -> pa.Table:
-    """The rows whose identity is none of the others'."""
+    """The rows that are none of the others, by their identity and by what else locates them."""
     return _joined(rows, without, operator, "ANTI")
 
 
 def same_rows(rows: pa.Table, among: pa.Table, operator: Operator) -> pa.Table:
-    """The rows whose identity is one of the others'."""
+    """The rows that are one of the others."""
     return _joined(rows, among, operator, "SEMI")
 
 
 def _joined(rows: pa.Table, others: pa.Table, operator: Operator, how: str) -> pa.Table:
+    same = " AND ".join(f'r."{name}" IS NOT DISTINCT FROM o."{name}"' for name in operator.located)
     with duckdb_in_utc() as connection:
         connection.register("rows_given", rows)
         connection.register("others", others)
-        found = connection.sql(
-            f"FROM rows_given r {how} JOIN others o ON {same_row(operator, 'r', 'o')}"
-        ).to_arrow_table()
+        found = connection.sql(f"FROM rows_given r {how} JOIN others o ON {same}").to_arrow_table()
     return pa.table(found).cast(rows.schema)
 
 

@@ -9,6 +9,7 @@ from deltalake import CommitProperties, DeltaTable
 from pyarrow.dataset import Dataset
 
 from tidemark.commit_point import commit_point
+from tidemark.gold.failing import failing_known
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import dates_predicate, latest, same_value, time_literal
 from tidemark.operators.operator import Covered, Operator, listed, same_row
@@ -52,10 +53,15 @@ def differing_rows(
         connection.execute(latest(operator))
         connection.register("gold", _of_same_dates(gold, recomputed, covered))
         columns = [name for name in recomputed.column_names if name != FAILURE]
+        before = f"SELECT {listed(columns)}, NULL AS {FAILURE} FROM gold"
+        if operator.checks_emitted:
+            # What failed and merged since goes too, though gold never had it.
+            failing_known(connection, changes, operator, state.generation)
+            before = f"{before} UNION ALL BY NAME FROM failing_known"
         connection.execute(
             f"""
             CREATE TEMP TABLE known AS SELECT {listed([*columns, FAILURE])} FROM latest UNION ALL
-            SELECT {listed(columns)}, NULL FROM gold r
+            SELECT {listed([*columns, FAILURE])} FROM ({before}) r
             WHERE NOT EXISTS (SELECT 1 FROM latest s WHERE {same_row(operator, "r", "s")})
             """
         )

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.gold.failing import other_rows
+from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import latest, open_dates, time_literal
@@ -111,6 +111,7 @@ def _unlike_bronze(
         found = pa.table(connection.sql("FROM candidates").to_arrow_table())
         if not found.num_rows:
             return found
+        failing_known(connection, changes, operator, state.generation)
         _known(connection, gold, operator, found)
         emitted_to = max(operator.emitted_to_ms(at.closed_ms), at.before_ms)
         return pa.table(connection.sql(_differing(operator, emitted_to)).to_arrow_table())
@@ -150,7 +151,7 @@ def _looked_at(
 def _known(
     connection: duckdb.DuckDBPyConnection, gold: DeltaTable, operator: Operator, found: pa.Table
 ) -> None:
-    """The table `known`: the newest known rows near what was found."""
+    """The table `known`: the newest known rows near what was found, failing ones among them."""
     covered = operator.covered(found)
     connection.register("gold", dataset_of(gold, covered.dates if covered else None))
     names = listed([*operator.located, "rows"])
@@ -158,8 +159,9 @@ def _known(
         f"""
         CREATE TEMP TABLE known AS
         SELECT {names} FROM latest WHERE "rows" > 0
-        UNION ALL SELECT {names} FROM gold g
-        WHERE NOT EXISTS (SELECT 1 FROM latest l WHERE {same_row(operator, "g", "l")})
+        UNION ALL SELECT {names} FROM (
+            SELECT {names} FROM gold UNION ALL SELECT {names} FROM failing_known
+        ) g WHERE NOT EXISTS (SELECT 1 FROM latest l WHERE {same_row(operator, "g", "l")})
         """
     )
 

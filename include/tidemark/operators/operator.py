@@ -18,6 +18,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+
 if TYPE_CHECKING:
     # Pins name inputs, and Dags are parsed with them: what reads tables is loaded by who does.
     import pyarrow as pa
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from tidemark.operators.row_range import RowRange
     from tidemark.operators.touched import BatchRead, Touched
-    from tidemark.pipeline.difference import Difference
     from tidemark.pipeline.model import Table
     from tidemark.storage.delta.place import TablePlace
 
@@ -155,10 +156,11 @@ class Operator(ABC):
         Only reads.
         """
 
-    def as_in(self, bronze: DeltaTable, rows: pa.Table) -> pa.Table:
-        """What bronze gives where these rows are, which the query emitted or gold holds: the
-        columns of `Touched.closed`, `window_end` and `rows`. Only where `checks_emitted`."""
-        raise NotImplementedError
+    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+        """The rows that bronze gives where these are, which the query emitted or gold holds; as
+        `Touched.closed`, and with `window_end` and `rows` where `checks_emitted`. Only bronze's
+        rows that fulfil the condition count. The same ones where a row's place is fixed."""
+        return rows.select(list(self.located))
 
     def starts_in(self, known: str, row: str) -> str:
         """The condition in DuckDB's SQL that a known row of one relation starts within a row of
@@ -231,6 +233,22 @@ class Operator(ABC):
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         """What differs in that part of the definition which only this kind has; `asked` is of the
         same kind."""
+
+
+def changes_of(operator: Operator, query: str, asked: Table) -> Iterator[Difference]:
+    """What differs between an operator and what a table of any kind asks for, apart from what all
+    kinds have in common."""
+    if type(asked) is type(operator.table):
+        yield from operator.definition_changes(query, asked)
+        return
+    yield Difference(
+        query,
+        "window",
+        operator.table.rows_are,
+        asked.rows_are,
+        ChangeVerdict.NEW_GENERATION,
+        "The state and the table hold rows of another kind",
+    )
 
 
 def listed(columns: Iterable[str], relation: str = "") -> str:

@@ -134,14 +134,12 @@ class Sessions(Operator):
     ) -> Touched:
         return find_late_rows(self._in(bronze), place, batches, frozen_before_ms, closed_ms)
 
-    def as_in(self, bronze: DeltaTable, rows: pa.Table) -> pa.Table:
-        names = [*self.table.group_by, "window_start"]
-        points = rows.select(names).set_column(
-            len(names) - 1, "_t", _microseconds(rows.column("window_start"))
-        )
-        return self._located(sessions_of(self._in(bronze), points))
+    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+        starts = pc.cast(rows.column("window_start"), pa.timestamp("us", "UTC"))
+        points = rows.select(list(self.table.group_by)).append_column("_t", starts.cast("int64"))
+        return self._located(sessions_of(self._in(bronze, condition), points))
 
-    def covered(self, closed: pa.Table) -> Covered | None:
+    def covered(self, closed: pa.Table) -> Covered:
         started = f"EXISTS (SELECT 1 FROM touched t WHERE {self.starts_in('k', 't')})"
         return Covered(started, closed, _dates_of(closed))
 
@@ -188,7 +186,7 @@ class Sessions(Operator):
         return _sum_of_rows(self.ending(bronze, first_end, last_end))
 
     def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
-        within = SessionsIn(bronze, self.event_time, self.table, condition)
+        within = self._in(bronze, condition)
         starts = epoch_us(rows.first_start), epoch_us(rows.last_start)
         found = sessions_of(within, times_between(within, *starts))
         return _sum_of_rows(rows.of(found))
@@ -220,8 +218,8 @@ class Sessions(Operator):
                 "notice",
             )
 
-    def _in(self, bronze: DeltaTable) -> SessionsIn:
-        return SessionsIn(bronze, self.event_time, self.table)
+    def _in(self, bronze: DeltaTable, condition: str = "true") -> SessionsIn:
+        return SessionsIn(bronze, self.event_time, self.table, condition)
 
     def _located(self, found: pa.Table) -> pa.Table:
         return found.select([*self.located, "rows"])
@@ -260,10 +258,6 @@ class Sessions(Operator):
 
 # Later than any end; what takes it to another zone stays within the years that there are.
 _NEVER = instant_of(NEVER_MS) - timedelta(days=2)
-
-
-def _microseconds(times: Any) -> Any:
-    return pc.cast(pc.cast(times, pa.timestamp("us", "UTC")), pa.int64())
 
 
 def _sum_of_rows(sessions: pa.Table) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import changes_of
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
@@ -19,10 +20,6 @@ from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, Mea
 _BY_POSITION = "The state holds {0} by their position, so that values would pass from one to other"
 _IN_THE_FILE = {PARTITIONS: "advanced.shuffle_partitions", PROVIDER: "advanced.state.store"}
 _OTHER_STATE = "The state and the table hold the {0} as they were"
-_OTHER_KIND = (
-    "The table, its history and its readers know rows of the one kind; a table under a new name "
-    "begins with all of bronze"
-)
 _MODES = (
     "What the state still holds, which windows a batch emits and how the ledger counts them follow "
     "from the mode"
@@ -33,11 +30,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     """What differs for a table's query."""
     query = asked.query
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
-    if type(old) is not type(new):
-        kinds = old.rows_are, new.rows_are
-        yield Difference(query, "window", *kinds, ChangeVerdict.NOT_ALLOWED, _OTHER_KIND)
-        return
-    yield from operator_of(recorded.pipeline, query).definition_changes(query, new)
+    yield from changes_of(operator_of(recorded.pipeline, query), query, new)
     yield from _keys(query, recorded.keys, asked.keys)
     yield from _measures(query, recorded.measures, asked.measures)
     if old.output_mode != new.output_mode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidemark.operators.operator import Operator
+from tidemark.operators.operator import Operator, changes_of
 from tidemark.pipeline.expressions.sql import same_expression
 
 
@@ -51,7 +51,7 @@ def _identity(
     former: Operator, new: Operator, renamed: Mapping[str, str]
 ) -> Mapping[str, str] | None:
     found = {name: renamed.get(name, name) for name in new.identity}
-    same_rows = not any(True for _ in former.definition_changes("", new.table))
+    same_rows = not any(True for _ in changes_of(former, "", new.table))
     return found if same_rows and _same(found.values(), former.identity) else None
 
 

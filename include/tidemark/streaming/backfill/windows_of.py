@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,12 +34,13 @@ def windows_by_bronze(
     """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
     inputs = {BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
-    aside = _failed_before(run, name)
+    held = run.warehouse.bronze.at_version(bronze.version)
+    aside = run.operator(name).as_in(held, _failed_before(run, name), bronze.condition)
     computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
     alone = windows.of(aside)
     if not alone.num_rows:
         return computed
-    return computed.unionByName(_apart(run, name, inputs, bronze, alone))
+    return computed.unionByName(_apart(run, name, inputs, held, bronze.condition, alone))
 
 
 def _failed_before(run: Run, name: str) -> pa.Table:
@@ -48,15 +50,14 @@ def _failed_before(run: Run, name: str) -> pa.Table:
 
 
 def _apart(
-    run: Run, name: str, inputs: Inputs, bronze: PublishedBronze, closed: pa.Table
+    run: Run, name: str, inputs: Inputs, held: DeltaTable, condition: str, closed: pa.Table
 ) -> DataFrame:
     operator = run.operator(name)
     streamed = streamed_operator(operator)
     found = recomputed_apart(
         lambda rows: streamed.recompute(inputs, rows).toArrow(), closed.slice(0, 0), closed
     )
-    held = run.warehouse.bronze.at_version(bronze.version)
-    failed = verdict_rows(found.failed, operator, held, found.rows.schema, bronze.condition)
+    failed = verdict_rows(found.failed, operator, held, found.rows.schema, condition)
     return frame_of(inputs[BRONZE].sparkSession, pa.concat_tables([found.rows, failed]))
 
 

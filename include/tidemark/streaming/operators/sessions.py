@@ -7,7 +7,7 @@ found by them and measured.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -25,6 +25,7 @@ from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
 
+_TICK = timedelta(microseconds=1)
 _START, _END = "_session_start", "_session_end"
 
 
@@ -39,10 +40,7 @@ class StreamedSessions(StreamedOperator):
         return self.operator.table
 
     def plan(self, inputs: Inputs) -> DataFrame:
-        rows = inputs[BRONZE]
-        if self.aside is not None and self.aside.num_rows:
-            rows = self._in(rows, self.aside, "left_anti")
-        return self._sessions(rows)
+        return self._sessions(inputs[BRONZE])
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         rows = rows_within(inputs[BRONZE], self._stretches(closed))
@@ -54,8 +52,9 @@ class StreamedSessions(StreamedOperator):
         return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
 
     def starting_in(self, inputs: Inputs, rows: RowRange) -> DataFrame:
-        """A row a gap before the range tells that what follows it did not start there."""
-        stretch = Stretch(rows.first_start - self.operator.gap, rows.last_end)
+        """A row a gap before the range tells that what follows it did not start there, and one at
+        its very end that what it touches ends later."""
+        stretch = Stretch(rows.first_start - self.operator.gap, rows.last_end + _TICK)
         computed = self._sessions(rows_within(inputs[BRONZE], [stretch]))
         start, end = F.col("window_start"), F.col("window_end")
         return computed.where(
@@ -64,6 +63,8 @@ class StreamedSessions(StreamedOperator):
         )
 
     def _sessions(self, rows: DataFrame) -> DataFrame:
+        if self.aside is not None and self.aside.num_rows:
+            rows = self._in(rows, self.aside, "left_anti")
         return self._measured(
             rows, F.session_window("_event_time", duration_text(self.operator.gap))
         )
