@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -39,16 +40,24 @@ def row(days_ago: float, key: str = "a") -> dict[str, Any]:
     return {"at": at.isoformat().replace("+00:00", "Z"), "key": key, "amount": 1}
 
 
-def test_only_rows_that_are_closed_are_frozen() -> None:
+@pytest.fixture
+def unread(tmp_path: Path) -> DeltaTable:
+    """Bronze, which windows need not look at: their length tells how far back they reach."""
+    return DeltaTable.create(
+        str(tmp_path / "unread"), pa.schema([("at", pa.timestamp("us", "UTC"))])
+    )
+
+
+def test_only_rows_that_are_closed_are_frozen(unread: DeltaTable) -> None:
     pipeline = Place(Path("/unused")).pipeline
     operator = operator_of(pipeline, "per_10m")
     ten = epoch_ms(datetime(2026, 7, 1, 10, tzinfo=UTC))
     hour, minute = 3_600_000, 60_000
-    assert frozen_rows_before_ms(operator, None, ten) is None
-    assert frozen_rows_before_ms(operator, ten - hour, ten) == ten - hour
+    assert frozen_rows_before_ms(operator, None, ten, unread) is None
+    assert frozen_rows_before_ms(operator, ten - hour, ten, unread) == ten - hour
     # The window that ends at the frontier is closed, and the next one is not.
-    assert frozen_rows_before_ms(operator, ten + hour, ten) == ten
-    assert frozen_rows_before_ms(operator, ten + hour, ten - minute) == ten - 10 * minute
+    assert frozen_rows_before_ms(operator, ten + hour, ten, unread) == ten
+    assert frozen_rows_before_ms(operator, ten + hour, ten - minute, unread) == ten - 10 * minute
 
 
 def dates(place: Place) -> set[str]:
@@ -128,16 +137,16 @@ def test_late_rows_leave_windows_that_begin_before_what_is_kept_as_they_are(
     assert (frozen, difference) == (1, 0)
 
 
-def test_dates_of_open_windows_and_of_possible_duplicates_are_kept() -> None:
+def test_dates_of_open_windows_and_of_possible_duplicates_are_kept(unread: DeltaTable) -> None:
     now = datetime(2026, 7, 31, 12, tzinfo=UTC)
     frozen = epoch_ms(now - timedelta(days=10))
     pipeline = Place(Path("/unused"), kept(10)).pipeline
     closed = dict.fromkeys(pipeline.tables, epoch_ms(now))
-    assert str(first_kept_date(pipeline, frozen, closed)) == "2026-07-21"
+    assert str(first_kept_date(pipeline, frozen, closed, unread)) == "2026-07-21"
     open_since = closed | {"per_1d": epoch_ms(now - timedelta(days=20))}
-    assert str(first_kept_date(pipeline, frozen, open_since)) == "2026-07-10"
-    assert str(first_kept_date(_with_horizon(3), frozen, closed)) == "2026-07-18"
-    assert str(first_kept_date(pipeline, frozen, dict.fromkeys(closed, 0))) == "1969-12-31"
+    assert str(first_kept_date(pipeline, frozen, open_since, unread)) == "2026-07-10"
+    assert str(first_kept_date(_with_horizon(3), frozen, closed, unread)) == "2026-07-18"
+    assert str(first_kept_date(pipeline, frozen, dict.fromkeys(closed, 0), unread)) == "1969-12-31"
 
 
 def _with_horizon(days: int) -> Pipeline:
@@ -151,6 +160,6 @@ def test_without_keep_and_before_the_first_batch_nothing_is_frozen(tmp_path: Pat
     assert frozen_before_ms(Place(tmp_path, kept(10)).pipeline, nothing) is None
 
 
-def test_a_horizon_longer_than_there_are_dates_keeps_them_all() -> None:
+def test_a_horizon_longer_than_there_are_dates_keeps_them_all(unread: DeltaTable) -> None:
     pipeline = _with_horizon(3_000_000)
-    assert first_kept_date(pipeline, 0, dict.fromkeys(pipeline.tables, 0)) == date.min
+    assert first_kept_date(pipeline, 0, dict.fromkeys(pipeline.tables, 0), unread) == date.min

@@ -135,6 +135,16 @@ STORIES = (
         wrong_alone=False,
     ),
     Story(
+        "a late row before a closed session",
+        [
+            Step([*a(10), clock(40)], {("a", 10, 16): (1, "final", 0)}),
+            # By its start it is another session, which was not seen before.
+            Step(a(5), {("a", 5, 16): (2, "final", 0)}),
+        ],
+        {("a", 10, 16, 1)},
+        wrong_alone=False,
+    ),
+    Story(
         "a late row that joins a closed session to an open one",
         [
             Step([*a(0, 10, 14, 18), clock(24)], {("a", 0, 6): (1, "final", 0)}),
