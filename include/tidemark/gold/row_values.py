@@ -115,17 +115,20 @@ def latest(operator: Operator, condition: str = "true") -> str:
     """
 
 
-def open_dates(gold: DeltaTable, close_ms: int) -> str:
-    """The predicate of gold's partitions that can hold a row which ends after this, by the
-    statistics of its files."""
-    files, days = pa.table(gold.get_add_actions(flatten=True)), set()
-    asked = [
-        name for name in ("partition.window_date", "max.window_end") if name in files.schema.names
-    ]
-    for file in files.select(sorted(asked)).to_pylist():
-        newest = file.get("max.window_end")
+def open_dates(gold: DeltaTable, close_ms: int, closing_ms: int | None = None) -> str:
+    """The predicate of gold's partitions that can hold a row which ends after the one frontier, and
+    where another one is given, at or before that; by the statistics of its files."""
+    files, days = pa.table(gold.get_add_actions(flatten=True)), set[date]()
+    asked = ("partition.window_date", "min.window_end", "max.window_end")
+    kept = [name for name in asked if name in files.schema.names]
+    for file in files.select(kept).to_pylist():
+        oldest, newest = file.get("min.window_end"), file.get("max.window_end")
         # Statistics are of milliseconds, cut off.
-        if newest is None or newest.astimezone(UTC) >= instant_of(close_ms):
+        is_open = newest is None or newest.astimezone(UTC) >= instant_of(close_ms)
+        is_closing = (
+            closing_ms is None or oldest is None or oldest.astimezone(UTC) <= instant_of(closing_ms)
+        )
+        if is_open and is_closing:
             days.add(date.fromisoformat(str(file["partition.window_date"])))
     return dates_predicate(tuple(sorted(days))) if days else "false"
 
@@ -135,7 +138,7 @@ def _touched(
 ) -> Dataset:
     """Gold's partitions with changed windows, or with windows that can close now. The other
     partitions are left out here, by name: DuckDB would open all of them."""
-    predicate = open_dates(gold, plan.close_before_ms)
+    predicate = open_dates(gold, plan.close_before_ms, plan.close_after_ms)
     if changed := _dates(connection, "SELECT DISTINCT window_start::DATE FROM latest"):
         predicate = f"{predicate} OR {dates_predicate(changed)}"
     return dataset_of(gold, predicate)
