@@ -13,6 +13,7 @@ import pytest
 
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.storage.s3 import s3_server
+from tidemark.storage.files import list_files
 
 pytestmark = pytest.mark.process
 
@@ -86,6 +87,16 @@ def test_a_bucket_is_made_only_when_it_is_asked_for(place: Place) -> None:
         assert "There is no such bucket" in said
         code, said = doctor("--without-spark", "--make-bucket", **variables)
         assert code == 0, said
+
+
+def test_spark_and_delta_rs_reach_a_store_and_leave_nothing_there(place: Place) -> None:
+    with s3_server() as options:
+        root = "s3://lake/root"
+        variables = on_store(place, options) | {"TIDEMARK_ROOT": root}
+        code, said = doctor("--master", "local[1]", **variables)
+        assert code == 0, said
+        assert "one writes a Delta table that the other reads" in said
+        assert not list_files("s3://lake", options)
 
 
 def test_a_connection_that_airflow_does_not_have_is_told_with_the_command_that_makes_it(

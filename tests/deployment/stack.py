@@ -88,6 +88,12 @@ class Stack:
     def tidemark(self, *arguments: str) -> str:
         return self.compose("exec", "--no-TTY", "scheduler", "tidemark", *arguments)
 
+    def audit(self, dag: str) -> str:
+        """As docs/compose.md says."""
+        submit = ["sh", "include/deploy/entrypoint.sh", "spark-submit"]
+        submit += ["--master", "spark://spark-master:7077", "jobs/audit.py", "--pipeline", dag]
+        return self.compose("exec", "--no-TTY", "scheduler", *submit)
+
     def land(self, dag: str, *files: Path) -> None:
         """As docs/compose.md says."""
         into = self.folder / "warehouse" / "landing" / dag

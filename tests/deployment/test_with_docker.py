@@ -23,6 +23,7 @@ from tests.deployment.stack import (
     new_stack,
     wait,
 )
+from tidemark.storage.files import list_files
 
 pytestmark = pytest.mark.docker
 
@@ -77,6 +78,12 @@ def test_every_service_is_healthy_and_the_pages_answer(stack: Stack) -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/", trust_env=False).status_code == 200
 
 
+def test_the_doctor_has_executors_in_other_containers_at_work(stack: Stack) -> None:
+    """The environment that set-up made is there, too, which binds drivers to one machine."""
+    said = stack.tidemark("doctor", "--connection", "spark_default")
+    assert "one writes a Delta table that the other reads" in said, said
+
+
 def test_both_samples_are_green(stack: Stack) -> None:
     stack.land("access_log", *ACCESS_LOG[:8])
     stack.land("ad_impressions", *IMPRESSIONS)
@@ -102,8 +109,7 @@ def test_a_late_part_corrects_windows_and_an_audit_finds_no_difference(
         ended_well(stack, "ad_impressions", run_id)
     gold = stack.table("s3://tidemark/warehouse/ad_impressions/spot_10m/gold").to_pyarrow_table()
     assert "corrected" in gold["status"].to_pylist()
-    said = stack.tidemark("audit", "ad_impressions", "--master", "spark://spark-master:7077")
-    assert "gold equals bronze" in said
+    assert "gold equals bronze" in stack.audit("ad_impressions")
 
 
 def test_a_worker_that_dies_in_a_batch_is_replaced(stack: Stack) -> None:
@@ -165,8 +171,6 @@ def test_all_down_and_up_again_goes_on_with_what_was_there(stack: Stack) -> None
     assert "well" in said, said
 
 
-def test_nothing_of_a_run_or_a_doctor_is_left_in_the_store(stack: Stack, tmp_path: Path) -> None:
-    from tidemark.storage.files import list_files
-
+def test_nothing_of_a_run_or_a_doctor_is_left_in_the_store(stack: Stack) -> None:
     names = list_files("s3://tidemark/warehouse", stack.options)
     assert not [name for name in names if ".tidemark-doctor" in name or "/judging" in name]

@@ -21,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kit.cluster import cluster
+from tests.kit.packed import BASE_PYTHON, packed_python
 from tests.kit.running import REPOSITORY, Place, clicks, query
 from tests.storage.s3 import s3_server
 from tidemark.pipeline.places import FIRST_GENERATION, Places
@@ -161,6 +162,27 @@ def test_executors_judge_large_input_and_write_bronze_to_the_store(
     # What the driver judges by itself becomes one file a date.
     table = DeltaTable(place.places.bronze, storage_options=dict(store))
     assert len(table.file_uris()) > 1
+
+
+@pytest.mark.long
+def test_executors_with_a_plain_python_judge_large_input_by_a_packed_one(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    archive = packed_python(tmp_path / "environment.tar.gz")
+    plain = {"PATH": os.defpath, "PYSPARK_PYTHON": "", "PYTHONPATH": ""}
+    with cluster(tmp_path / "cluster", 1, plain) as bare:
+        place = on(tmp_path, store, bare, "packed")
+        place.land(0, MANY_ROWS)
+        code, said = place.run(PYSPARK_PYTHON=BASE_PYTHON)
+        assert code == 1, said
+        assert "EngineMissing" in said
+        assert "The executors' Python has no module tidemark" in said
+        code, said = place.run(
+            PYSPARK_PYTHON="./environment/bin/python",
+            TIDEMARK_SPARK=json.dumps({"spark.archives": f"{archive}#environment"}),
+        )
+    assert code == 0, said
+    is_right(place, MANY_ROWS)
 
 
 def wait_for_more(place: OnCluster, planned: int, job: subprocess.Popen[str]) -> None:

@@ -24,6 +24,7 @@ LACKS = {
         "The executors lack jars that the driver has"
     ),
     "ModuleNotFoundError: No module named 'tidemark'": "The executors' Python has no module",
+    "ModuleNotFoundError: No module named 'numpy'": "has no module numpy.",
     "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: "
     "3.11, PySpark cannot run with different minor versions.": "worker has different version: 3.12",
     'java.io.IOException: Cannot run program "python3.11": error=2, No such file or directory': (

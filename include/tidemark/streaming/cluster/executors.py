@@ -72,7 +72,10 @@ def _check_python(spark: SparkSession) -> None:
 
 
 def python_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The host that a task runs on, and its version of Tidemark; one row a task."""
+    """The host that a task runs on, and its version of Tidemark; one row a task. Raises
+    ModuleNotFoundError where a module is missing that large input is judged with."""
+    import tidemark.streaming.ingest.task_files  # noqa: F401
+
     for _ in batches:
         pass
     yield pa.RecordBatch.from_pydict({"host": [platform.node()], "version": [__version__]})

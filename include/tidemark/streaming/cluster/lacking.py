@@ -24,7 +24,10 @@ _CLASS = re.compile(
 )
 _SCHEME = re.compile(r'No FileSystem for scheme:? "?(\w+)"?')
 _FOREIGN_LAMBDA = "cannot assign instance of java.lang.invoke.SerializedLambda"
-_NO_MODULE = re.compile(r"No module named '((?:tidemark|pyspark|pyarrow)[\w.]*)'")
+# Those that Spark's tasks import; another is a user's own.
+_NO_MODULE = re.compile(
+    r"No module named '((?:tidemark|pyspark|pyarrow|numpy|deltalake|obstore|pydantic)[\w.]*)'"
+)
 _PYTHON_DIFFERS = re.compile(r"\[PYTHON_VERSION_MISMATCH\][^\n]*")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tidemark.errors import EngineMissing
@@ -82,7 +85,20 @@ def _write_and_read(spark: SparkSession, settings: Settings) -> None:
                 "Spark has of its own (spark-defaults.conf)."
             )
     finally:
+        _remove_log(spark, folder)
         remove_folder(folder, settings.storage_options)
+
+
+def _remove_log(spark: SparkSession, folder: str) -> None:
+    """By Spark, which made it: S3A keeps an empty folder as an object `folder/`, a name that
+    obstore cannot say. Before the data files, for S3A makes such an object of a folder that it
+    empties."""
+    # Where this fails, what was tried before failed too, and is told.
+    with suppress(Py4JError):
+        jvm: Any = spark.sparkContext._jvm
+        log = jvm.org.apache.hadoop.fs.Path(f"{spark_uri(folder)}/_delta_log")
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        log.getFileSystem(conf).delete(log, True)
 
 
 if __name__ == "__main__":
