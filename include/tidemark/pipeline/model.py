@@ -357,10 +357,18 @@ class SessionTable(Table):
         return f"sessions, gap {duration_text(self.window.session)}"
 
 
+# The kinds of tables that have a key which no other has; the others are told by their `window`.
+TABLE_KINDS: dict[str, type[Table]] = {}
+
+
 def table_kind(content: object) -> type[Table]:
     """The kind of a table, by what its file says of it; windows where it says nothing that another
     kind has, so that these are asked for."""
-    window = content.get("window") if isinstance(content, dict) else None
+    keys = content if isinstance(content, dict) else {}
+    for key in keys:
+        if key in TABLE_KINDS:
+            return TABLE_KINDS[key]
+    window = keys.get("window")
     return SessionTable if isinstance(window, dict) and "session" in window else WindowTable
 
 

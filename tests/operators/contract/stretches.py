@@ -20,7 +20,7 @@ from tidemark.operators.operator import Covered, Equation
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
-from tidemark.pipeline.model import Table, WindowTable
+from tidemark.pipeline.model import TABLE_KINDS, Table, WindowTable
 
 if TYPE_CHECKING:
     pass
@@ -90,4 +90,5 @@ class Stretches(Windows):
             yield Difference(query, "gap", *gaps, ChangeVerdict.NEW_GENERATION, reason)
 
 
+TABLE_KINDS["gap"] = StretchTable
 KINDS[StretchTable] = Stretches
