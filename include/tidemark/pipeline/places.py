@@ -54,6 +54,11 @@ class Places:
         """The checkpoint of a table's query; a new generation starts in a folder of its own."""
         return f"{self.checkpoints}/{table}/{generation}"
 
+    def clock(self, table: str, generation: int, side: str) -> str:
+        """The Delta table of the clock rows of one side of a join: beside its query's checkpoint,
+        which has read it."""
+        return f"{self.query_checkpoint(table, generation)}.clocks/{side}"
+
     def contract(self, query: str, generation: int) -> str:
         """The file that says what a query was started with: beside its checkpoint's folder,
         which is the engine's, and named like it. The ingest has one generation."""

@@ -17,6 +17,9 @@ def pipeline_schema() -> dict[str, Any]:
     schema = Pipeline.model_json_schema(mode="validation")
     del schema["properties"]["name"]
     schema["required"].remove("name")
+    # Filled in from the files of other pipelines.
+    del schema["properties"]["partners"]
+    del schema["$defs"]["Partner"]
     # Their defaults are other values of the same file.
     for model, name in (("EventTime", "max_future"), ("Window", "slide")):
         del schema["$defs"][model]["properties"][name]["default"]

@@ -59,6 +59,7 @@ from tidemark.streaming.backfill.compare import (
 )
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
+    published_operator,
     windows_by_bronze,
     windows_in_gold,
 )
@@ -100,7 +101,7 @@ def plan_backfill(
     Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
     """
     gold = run.warehouse.gold(name).existing()
-    state = gold_state(gold)
+    state = gold_state(gold, run.operator(name).inputs)
     frozen = table_frozen_before_ms(
         run.pipeline, run.ingest_checkpoint(), run.operator(name), run.warehouse.bronze.existing()
     )
@@ -149,7 +150,8 @@ def _failing_that_went(
     stand in gold no more than by bronze, but `changes` still says that they fail."""
     gold = run.warehouse.gold(name).existing()
     changes = run.warehouse.changes(name, state.generation).existing()
-    operator, held = run.operator(name), run.warehouse.bronze.at_version(bronze.version)
+    operator = published_operator(run, name)
+    held = run.warehouse.bronze.at_version(bronze.version)
     rows = failing_windows(gold, changes, operator, state.generation)
     closed = windows.of(rows).select(list(operator.located))
     each = {
@@ -232,7 +234,7 @@ def _check_unique(found: Differences, name: str) -> None:
 
 def _recomputed(plan: Backfill) -> Recomputed:
     bronze = plan.run.warehouse.bronze.at_version(plan.bronze.version)
-    operator = plan.run.operator(plan.table_name)
+    operator = published_operator(plan.run, plan.table_name)
     in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
     found = plan.found
     return Recomputed(
