@@ -36,6 +36,11 @@ class Places:
         return f"{self.folder}/bronze"
 
     @property
+    def other_readers(self) -> str:
+        """The folder of files that name the tables of other pipelines which read bronze."""
+        return f"{self.folder}/bronze.readers"
+
+    @property
     def rejects(self) -> str:
         """The Delta table of rejected rows, with the reason."""
         return f"{self.folder}/rejects"

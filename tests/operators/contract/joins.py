@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,13 +10,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.kit.late_model import EPOCH
+from tests.kit.running import SCHEDULED, Place
 from tidemark.operators.operator import InputTable
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import JoinTable, Pipeline
+from tidemark.storage.delta.append import append_rows
+from tidemark.storage.delta.create import TableSpec, ensure_table
+from tidemark.storage.delta.notes import IngestNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.rows import Rows
 
 Row = dict[str, Any]
 OTHER = "orders"
@@ -103,6 +110,49 @@ def joins(table: JoinTable) -> Callable[[Sequence[Row]], dict[tuple[Any, ...], t
         }
 
     return model
+
+
+class PartnerPlace(Place):
+    """The other pipeline below the same root. Its bronze is written as its ingest would, without a
+    run of it."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return partner_pipeline()
+
+    def make(self) -> None:
+        fields = [
+            {"name": name, "type": kind, "nullable": name != "cost", "metadata": {}}
+            for name, kind in (
+                ("ordered", "timestamp"),
+                ("id", "string"),
+                ("cost", "long"),
+                ("_event_date", "date"),
+                ("_batch", "long"),
+            )
+        ]
+        schema = json.dumps({"type": "struct", "fields": fields})
+        ensure_table(self.warehouse.bronze, TableSpec(schema, ("_event_date",)))
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """A batch of ingest; none where there is no row."""
+        if not rows:
+            return
+        table = self.warehouse.bronze.existing()
+        batch = table.version()
+        columns = {
+            "ordered": pa.array([row["at"] for row in rows], pa.timestamp("us", "UTC")),
+            "id": pa.array([row["key"] for row in rows], pa.string()),
+            "cost": pa.array([row["amount"] for row in rows], pa.int64()),
+            "_event_date": pa.array([row["at"].date() for row in rows], pa.date32()),
+            "_batch": pa.array([batch] * len(rows), pa.int64()),
+        }
+        counts = Rows(read=len(rows), accepted=len(rows), rejected={})
+        note = IngestNote(
+            query="orders", batch=batch, rows=counts, scheduled_ms=epoch_ms(SCHEDULED)
+        )
+        properties = CommitProperties(custom_metadata=as_metadata(note))
+        append_rows(table, pa.table(columns), "orders", properties)
 
 
 @contextmanager
