@@ -38,6 +38,8 @@ _SCHEMA = """
   {"name": "nothing", "type": "string", "nullable": true, "metadata": {}}
 ]}
 """
+# So many runs leave their clock rows lying: each is a small file.
+_OFTEN = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -83,6 +85,8 @@ def tick(clock: Clock, closed_ms: int, run_id: str) -> Tick:
         at_us = max(newest, closed_ms * 1_000 + clock.delay // timedelta(microseconds=1))
     if at_us is not None:
         _append(clock.place, table, at_us, run_id)
+        if table.version() % _OFTEN == 0:
+            _remove_old(clock.place, run_id)
     return Tick(clock, at_us)
 
 
@@ -96,6 +100,23 @@ def _append(place: TablePlace, table: DeltaTable, at_us: int, run_id: str) -> No
     at = pa.array([_EPOCH + timedelta(microseconds=at_us)], pa.timestamp("us", "UTC"))
     rows = pa.table({"clock": at, "run": [run_id], "nothing": pa.nulls(1, pa.string())})
     append_rows(table, rows.cast(schema_of(table)), "clock rows")
+
+
+@commit_point(
+    "old clock rows removed",
+    after_a_kill="before and after: streams pass over it, and what a killed run left unread says "
+    "nothing that this run's row does not say",
+)
+def _remove_old(place: TablePlace, run_id: str) -> None:
+    """Rows of former runs, from the newest state of the table; files and log entries that are old
+    enough go too."""
+    table = place.existing()
+    place.fence()
+    others = run_id.replace("'", "''")
+    table.delete(f"run <> '{others}'")
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    table.vacuum(dry_run=False)
 
 
 def check_ticks(

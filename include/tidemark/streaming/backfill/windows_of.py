@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.gold.failing import failing_when_computed
+from tidemark.gold.plan import GoldState
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
-from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.operators.other_inputs import ReadAt, other_places, reading
 from tidemark.operators.row_range import RowRange
@@ -28,14 +28,20 @@ from tidemark.streaming.schemas import changes_schema, gold_schema
 
 
 def windows_by_bronze(
-    spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: RowRange
+    spark: SparkSession,
+    run: Run,
+    name: str,
+    bronze: PublishedBronze,
+    at: ReadAt,
+    windows: RowRange,
 ) -> DataFrame:
     """What a batch query over the rows that gold stands for gives for these windows.
 
-    Those that failed so far, and would fail the query, are computed one by one.
+    `at` are the rows of other inputs (`published_others`). Those that failed so far, and would fail
+    the query, are computed one by one.
     """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
-    operator, at = published_operator(run, name), published_others(run, name)
+    operator = reading(run.operator(name), run.warehouse, at)
     inputs = {
         BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline),
         **others_at(spark, operator, run.warehouse, run.pipeline, at),
@@ -49,20 +55,13 @@ def windows_by_bronze(
     return computed.unionByName(_apart(operator, inputs, held, bronze.condition, alone))
 
 
-def published_others(run: Run, name: str) -> ReadAt:
+def published_others(run: Run, name: str, state: GoldState) -> ReadAt:
     """The rows of other inputs that gold stands for, as those of bronze (`published_bronze`)."""
-    operator = run.operator(name)
-    state = gold_state(run.warehouse.gold(name).existing(), operator.inputs)
     found = {}
-    for other, place in other_places(operator, run.warehouse).items():
+    for other, place in other_places(run.operator(name), run.warehouse).items():
         one = published_bronze(place.existing(), state.inputs[other])
         found[other] = (one.version, one.condition)
     return found
-
-
-def published_operator(run: Run, name: str) -> Operator:
-    """The operator of a table with these rows."""
-    return reading(run.operator(name), run.warehouse, published_others(run, name))
 
 
 def _failed_before(run: Run, name: str) -> pa.Table:
