@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,25 @@ from tests.operators.contract.kinds import (
     place_of,
 )
 from tidemark import commit_point
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.reading.read import read_checkpoint
+from tidemark.checkpoint.state.check import StateVerdict
+from tidemark.gold.other_readers import OtherReader, other_readers
 from tidemark.gold.state import gold_state
 from tidemark.operators.joins.joins import input_name
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import JoinTable
+from tidemark.runs import clocks
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.streaming.run import steps
+from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
+from tidemark.upkeep.maintenance.readers import readers
+from tidemark.upkeep.pipeline_housekeeping import (
+    check_no_housekeeping_refused,
+    housekeep_pipeline,
+)
+from tidemark.upkeep.state_check import check_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -217,7 +230,7 @@ def test_another_or_an_older_table_of_the_other_pipeline_is_a_loss(
     (tmp_path / OTHER / "bronze").rename(kept)
     gone = run_warm(spark, place, "gone").error
     assert gone is not None
-    assert gone.error == "TableLost"
+    assert gone.type == "TableLost"
     assert f"{OTHER}/bronze is not there" in gone.message
     partner.make()
     partner.append([of(2)])
@@ -265,7 +278,7 @@ def test_a_clock_row_that_does_not_arrive_fails_the_run_and_publishes_nothing(
     monkeypatch.setattr(steps, "clocks_observed", lambda running: {})
     error = run_warm(spark, place, "blind").error
     assert error is not None
-    assert error.error == "EngineChanged"
+    assert error.type == "EngineChanged"
     check(place, rows)
 
 
@@ -312,3 +325,47 @@ def test_random_runs_of_both_sides_are_what_one_batch_gives(
             assert watermark(place) >= expected_watermark(rows)
     succeed(spark, place, "last")
     check(place, rows)
+
+
+def test_upkeep_between_runs_takes_a_join_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    place, rows = a_place(tmp_path), list[Row]()
+    for number in range(3):
+        new = [event(40 * number), of(40 * number + 2), event(40 * number + 9, "b")]
+        landed(spark, place, rows, f"run-{number}", *new)
+    checked = check_pipeline(place.pipeline, place.settings)
+    assert {one.state.verdict for one in checked if one.state} == {StateVerdict.HEALTHY}
+    for one in checkpoints_in_use(place.pipeline, place.warehouse):
+        told = judge_checkpoint(read_checkpoint(one.place), datetime.now(UTC))
+        assert told.verdict is CheckpointVerdict.CLEAN_END
+        assert told.damage == ()
+    kept = housekeep_pipeline(place.pipeline, place.settings, "upkeep", datetime.now(UTC))
+    check_no_housekeeping_refused(place.name, kept)
+    landed(spark, place, rows, "after", event(150), of(150))
+    landed(spark, place, rows, "late", of(44), of(160))
+
+
+def test_the_other_pipelines_upkeep_knows_who_reads_its_bronze(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
+    rows: list[Row] = []
+    landed(spark, place, rows, "both", event(1), of(2))
+    reader = OtherReader(pipeline=place.name, table=TABLE)
+    assert other_readers(partner.warehouse) == (reader,)
+    partner.append([of(50)])
+    (found,) = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    assert found.who == f"the query of {reader.name}"
+    assert found.first <= partner.warehouse.bronze.existing().version()
+    assert found.waiting is not None
+
+
+def test_clock_rows_of_former_runs_go_and_runs_go_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, rows = a_place(tmp_path), list[Row]()
+    monkeypatch.setattr(clocks, "_OFTEN", 1)
+    for number in range(3):
+        landed(spark, place, rows, f"run-{number}", event(40 * number), of(40 * number + 2))
+        assert watermark(place) == expected_watermark(rows)
+    held = DeltaTable(place.places.clock(TABLE, 1, "left")).to_pyarrow_dataset().to_table()
+    assert held.column("run").to_pylist() == ["run-2"]

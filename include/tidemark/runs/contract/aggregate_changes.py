@@ -14,7 +14,7 @@ from tidemark.operators.operator import changes_of
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
-from tidemark.pipeline.model import JoinTable, Table
+from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
 
@@ -31,9 +31,6 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     """What differs for a table's query."""
     query = asked.query
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
-    if isinstance(old, JoinTable) != isinstance(new, JoinTable):
-        yield _refused(query, "join", _join(old), _join(new), _OTHER_STATE.format("rows"))
-        return
     yield from changes_of(operator_of(recorded.pipeline, query), query, new)
     yield from _keys(query, recorded.keys, asked.keys)
     yield from _measures(query, recorded.measures, asked.measures)
@@ -47,10 +44,6 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
         texts = duration_text(delays[0]), duration_text(delays[1])
         yield Difference(query, "watermark.delay", *texts, ChangeVerdict.SAFE, reason)
     yield from _settings(query, recorded.settings, asked.settings)
-
-
-def _join(table: Table) -> str:
-    return table.rows_are if isinstance(table, JoinTable) else "none"
 
 
 def _of_join(
