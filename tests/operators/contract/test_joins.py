@@ -158,11 +158,25 @@ def test_what_the_engine_drops_though_its_window_is_open_is_there_when_it_closes
     assert check(place, rows) > epoch_ms(DAY + 70 * MINUTE)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("point", ["clock row", "windows of the stream"])
+# Points that only joins have, and where the tests below end a run.
+KILLS = [
+    ("clock row", "before"),
+    ("clock row", "after"),
+    ("old clock rows removed", "before"),
+    ("old clock rows removed", "after"),
+    ("reader of another bronze noted", "before"),
+    ("reader of another bronze noted", "after"),
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "when"),
+    [*KILLS[:4], ("windows of the stream", "before"), ("windows of the stream", "after")],
+)
 def test_a_kill_between_changes_no_watermark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, point: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str
 ) -> None:
+    monkeypatch.setattr(clocks, "_OFTEN", 1)
     place, rows = a_place(tmp_path), list[Row]()
     landed(spark, place, rows, "both", event(1), of(2))
     new = [event(60), of(45)]
@@ -182,6 +196,27 @@ def test_a_kill_between_changes_no_watermark(
     succeed(spark, place, "again")
     check(place, rows)
     assert watermark(place) == expected_watermark(rows)
+
+
+@pytest.mark.parametrize(("point", "when"), KILLS[4:])
+def test_a_reader_is_noted_before_anything_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str
+) -> None:
+    place, rows = a_place(tmp_path), [event(1), of(2)]
+    place.land_rows("both.json", rows)
+
+    def reached(name: str, at: str, given: tuple[object, ...]) -> None:
+        if (name, at) == (point, when):
+            raise RuntimeError(f"ended {when} {point}")
+
+    monkeypatch.setattr(commit_point, "on_reach", reached)
+    assert run_warm(spark, place, "killed").error is not None
+    monkeypatch.setattr(commit_point, "on_reach", None)
+    partner = PartnerPlace(tmp_path, name=OTHER)
+    assert len(other_readers(partner.warehouse)) == (1 if when == "after" else 0)
+    succeed(spark, place, "again")
+    assert len(other_readers(partner.warehouse)) == 1
+    landed(spark, place, rows, "on", event(70), of(70))
 
 
 def test_without_anything_new_on_either_side_there_is_nothing_for_spark(
