@@ -113,6 +113,7 @@ def test_what_is_wrong_with_a_join_is_said_in_words(
         ({"measures": {"x": "sum(clicks.price)"}}, "has no field `price`"),
         ({"measures": {"x": "sum(cost)"}}, "`cost` is not a column"),
         ({"measures": {"x": "max(size(clicks.tags))"}}, "an array, a map or a struct"),
+        ({"measures": {"x": "max_by(clicks, clicks.cost)"}}, "reads `clicks`"),
         ({"measures": {"matches": "count(*)"}}, "is kept in a table that joins"),
         ({"group_by": ["clicks.cost"]}, "is neither a column nor a derived name"),
     ],

@@ -195,8 +195,12 @@ def _types(
 def unjoinable_columns(
     scope: Scope, other: str, theirs: Scope, read: tuple[tuple[str, ...], ...]
 ) -> Iterator[str]:
-    """The columns of nested types that a measure reads: a clock row has none of these."""
+    """What of nested types a measure reads: a clock row has none of it. The other pipeline's name
+    by itself is such too: of all its columns, the query only takes those that are named."""
     for parts in read:
+        if len(parts) == 1 and names.folded(parts[0]) == names.folded(other):
+            yield other
+            continue
         inner = len(parts) > 1 and names.folded(parts[0]) == names.folded(other)
         known = known_name(parts[1], theirs) if inner else known_name(parts[0], scope)
         if known and known.type is not None and known.type.is_type("array", "map", "struct"):

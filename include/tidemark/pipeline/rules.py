@@ -231,7 +231,7 @@ def _nested(
         for column in unjoinable_columns(scope, other, theirs, read):
             message = (
                 f"reads `{column}`, an array, a map or a struct; a join takes plain columns only: "
-                "`derive` what the measure needs of it"
+                f"`{other}.…`, or what is `derive`d from it"
             )
             yield document.problem((*path, name), message, value=expression)
 

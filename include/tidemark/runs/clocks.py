@@ -40,6 +40,8 @@ _SCHEMA = """
 """
 # So many runs leave their clock rows lying: each is a small file.
 _OFTEN = 100
+# In the order of a join's inputs.
+SIDES = ("left", "right")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 

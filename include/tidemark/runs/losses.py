@@ -29,6 +29,7 @@ from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
 from tidemark.gold.state import is_published
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.model import Pipeline
+from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
@@ -151,6 +152,7 @@ def _of_table(table: Found) -> Iterator[Loss]:
     yield from _query_against_gold(table, query)
     yield from _against_offsets(table)
     yield from _of_others(table)
+    yield from _of_clocks(table)
     yield from _gold_by_hand(table)
     yield from _of_generations(table)
 
@@ -391,6 +393,28 @@ def _of_others(table: Found) -> Iterator[Loss]:
             )
 
 
+def _of_clocks(table: Found) -> Iterator[Loss]:
+    """The clock rows of a join belong to its query's checkpoint, which has read them."""
+    query = table.query
+    if not table.others or query.planned < 0:
+        return
+    read = query.checkpoint.delta_versions(query.planned)
+    for side in SIDES:
+        place = table.warehouse.clock(table.name, table.generation, side)
+        clock = FoundTable(f"clock/{side}", place, place.open())
+        if clock.table is None:
+            yield _gone(table, clock, f"the query of {table.name} has read it ({query.uri})")
+        elif clock.id not in read or read[str(clock.id)] - 1 > clock.at:
+            yield Loss(
+                clock.name,
+                clock.uri,
+                f"{clock.uri} is another or an older table than the one that the query of "
+                f"{table.name} has read ({query.uri}).",
+                "Lost at most: clock rows, which say nothing that bronze does not.",
+                _way_out(table, clock),
+            )
+
+
 def _gold_by_hand(table: Found) -> Iterator[Loss]:
     gold = table.gold
     if gold.table is None or not _is_identified(table):
@@ -503,6 +527,11 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
             "checkpoint) from one backup. Where there is none, bronze still has the rows: "
             f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from them, "
             "and begins a new query and a new history."
+        )
+    if isinstance(one, FoundTable) and one.name.startswith("clock/"):
+        return (
+            f"Restore {one.uri} together with {table.query.uri}, from one backup. Where there is "
+            f"none: give {table.name} another name in the pipeline's file, so that it begins anew."
         )
     if one in table.others:
         return (

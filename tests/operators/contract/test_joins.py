@@ -275,6 +275,16 @@ def test_another_or_an_older_table_of_the_other_pipeline_is_a_loss(
     check(place, rows)
 
 
+def test_clock_rows_that_are_gone_are_a_loss(spark: SparkSession, tmp_path: Path) -> None:
+    place, rows = a_place(tmp_path), list[Row]()
+    landed(spark, place, rows, "both", event(1), of(2))
+    Path(place.places.clock(TABLE, 1, "left")).rename(tmp_path / "kept")
+    error = run_warm(spark, place, "gone").error
+    assert error is not None
+    assert error.type == "TableLost"
+    assert "clocks/left is not there" in error.message
+
+
 def test_without_the_other_bronze_nothing_runs(spark: SparkSession, tmp_path: Path) -> None:
     place = a_place(tmp_path)
     place.land("1.json", [])

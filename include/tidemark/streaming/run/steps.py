@@ -22,7 +22,7 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
-from tidemark.runs.clocks import Clock, check_ticks
+from tidemark.runs.clocks import SIDES, Clock, check_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.contract.recorded import seed_of
 from tidemark.runs.pins import pins_of, state_before
@@ -187,9 +187,9 @@ def _clocks(run: Run, table: str, gold: GoldState) -> tuple[Clock, ...]:
     others = other_places(run.operator(table), run.warehouse)
     if not others:
         return ()
-    sides = [("left", run.warehouse.bronze, run.pipeline)]
+    bronzes = [(run.warehouse.bronze, run.pipeline)]
     for name, place in others.items():
-        sides.append(("right", place, run.pipeline.partner(name.removeprefix(f"{BRONZE}/"))))
+        bronzes.append((place, run.pipeline.partner(name.removeprefix(f"{BRONZE}/"))))
     return tuple(
         Clock(
             side,
@@ -198,7 +198,7 @@ def _clocks(run: Run, table: str, gold: GoldState) -> tuple[Clock, ...]:
             pipeline.source.event_time.column,
             pipeline.watermark.delay,
         )
-        for side, place, pipeline in sides
+        for side, (place, pipeline) in zip(SIDES, bronzes, strict=True)
     )
 
 
