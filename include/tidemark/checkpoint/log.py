@@ -146,6 +146,27 @@ class Checkpoint(FilePlace):
             )
         return offset.version
 
+    def delta_versions(self, batch: int) -> dict[str, int]:
+        """The same of each Delta table that the query reads, by the tables' ids; not of one that
+        it has not looked at yet. CheckpointUnreadable where an id stands there twice."""
+        found: dict[str, int] = {}
+        for text in self.offsets(batch).sources:
+            offset = None if text is None else source_offset(text)
+            if offset is None:
+                continue
+            if not isinstance(offset, DeltaOffset) or not offset.before_version:
+                raise CheckpointUnreadable(
+                    f"{self.uri}/offsets/{batch} does not stand between two versions of a Delta "
+                    f"table: it holds {text}. Nothing was changed by this."
+                )
+            if offset.table_id in found:
+                raise CheckpointUnreadable(
+                    f"{self.uri}/offsets/{batch} has the table {offset.table_id} twice: was a "
+                    "table's folder copied to where another one belongs? Nothing was changed."
+                )
+            found[offset.table_id] = offset.version
+        return found
+
     def log_offset(self, batch: int) -> int:
         """The entry of the file source's log that `batch` reads up to; -1 before the first."""
         name, sources = f"offsets/{batch}", self.offsets(batch).sources

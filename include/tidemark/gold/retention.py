@@ -18,6 +18,7 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
+from tidemark.gold.other_readers import other_readers
 from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
@@ -92,10 +93,12 @@ def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, 
 
 
 def expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, ...]:
-    """Bronze's dates that nothing needs any more by what is published, oldest first."""
+    """Bronze's dates that nothing needs any more by what is published, oldest first; none while
+    another pipeline reads bronze."""
     ingest = Checkpoint(warehouse.places.ingest_checkpoint, warehouse.options)
     frozen = frozen_before_ms(pipeline, ingest)
-    if frozen is None:
+    # Windows of other pipelines' tables may have to be computed from any row again.
+    if frozen is None or other_readers(warehouse):
         return ()
     golds = {name: warehouse.gold(name).existing() for name in pipeline.tables}
     closed = {name: gold_state(gold).close_ms for name, gold in golds.items()}

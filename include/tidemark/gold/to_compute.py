@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import duckdb
 import pyarrow as pa
@@ -20,7 +21,9 @@ from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import latest, open_dates, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
+from tidemark.operators.repaired import SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
+from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -98,6 +101,7 @@ def _unlike_bronze(
         looked_at = _looked_at(connection, left_out, gold, at)
         connection.register("touched_rows", touched)
         connection.register("given", operator.as_in(bronze, looked_at))
+        connection.register("closing", _closing(left_out, at, touched))
         frozen = at.frozen_before_ms
         kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
         connection.execute(
@@ -105,6 +109,7 @@ def _unlike_bronze(
             CREATE TEMP TABLE candidates AS SELECT DISTINCT {listed(names)} FROM (
                 SELECT {listed(names)} FROM touched_rows
                 UNION ALL SELECT {listed(names)} FROM given
+                UNION ALL SELECT {listed(names)} FROM closing
             ) WHERE {kept}
             """
         )
@@ -115,6 +120,17 @@ def _unlike_bronze(
         _known(connection, gold, operator, found)
         emitted_to = max(operator.emitted_to_ms(at.closed_ms), at.before_ms)
         return pa.table(connection.sql(_differing(operator, emitted_to)).to_arrow_table())
+
+
+def _closing(left_out: LeftOut, at: Frontiers, touched: pa.Table) -> pa.Table:
+    """What bronze gives of all that the stream has closed, where it may have emitted none of it."""
+    operator, bronze = left_out.operator, left_out.bronze
+    if not operator.checks_closing or at.open_after_ms <= at.before_ms:
+        return touched.slice(0, 0)
+    first = instant_of(at.before_ms) + timedelta(microseconds=1)
+    found = operator.ending(bronze, first, instant_of(at.open_after_ms))
+    assert found is not None
+    return found
 
 
 def _pending(
@@ -133,14 +149,18 @@ def _looked_at(
 ) -> pa.Table:
     """What is held against bronze: what waits for its publish, what is open in gold, and what
     closes now of the windows that the stream leaves out."""
-    identity = listed(left_out.operator.identity)
+    operator = left_out.operator
+    identity = listed(operator.identity)
     opened = f"window_end > {time_literal(at.before_ms)}"
     days = open_dates(gold, at.before_ms)
     connection.register("open_gold", dataset_of(gold, days))
     connection.register("aside", left_out.ending_in(at.before_ms, at.after_ms))
+    # What a killed run sealed may be open again: a publish passes over it then.
+    after = time_literal(at.after_ms)
+    shown = f"cause <> '{SEAL}' OR window_end <= {after}" if operator.checks_closing else "true"
     found = connection.sql(
         f"""
-        SELECT {identity} FROM latest WHERE "rows" > 0
+        SELECT {identity} FROM latest WHERE "rows" > 0 AND ({shown})
         UNION SELECT {identity} FROM open_gold WHERE {opened}
         UNION SELECT {identity} FROM aside
         """

@@ -29,6 +29,7 @@ from tidemark.ledger.lines import stream_line
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Equation, Operator, listed
+from tidemark.operators.other_inputs import others_published, reading
 from tidemark.operators.repaired import BACKFILL, LATE, MIGRATION, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
@@ -89,7 +90,8 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
-    operator, gold = operator_of(source.pipeline, name), source.warehouse.gold(name).existing()
+    operator = reading(operator_of(source.pipeline, name), source.warehouse)
+    gold = source.warehouse.gold(name).existing()
     generation = gold_state(gold).generation
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, generation))
     query = str(checkpoint.query_id())
@@ -102,7 +104,12 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     counted = {
         number: counts
         for batch in batches_read(
-            checkpoint, source.seeds.get(name, -1), frontier, copied, operator.closed_to_ms
+            checkpoint,
+            source.seeds.get(name, -1),
+            frontier,
+            copied,
+            operator.closed_to_ms,
+            others_published(operator, source.warehouse, {}),
         )
         if (number := batch.number) is not None
         for counts in _counts(left_out, batch)
@@ -152,12 +159,13 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
 
 def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
-    gold = gold_state(source.warehouse.gold(name).existing())
+    inputs = operator_of(source.pipeline, name).inputs
+    gold = gold_state(source.warehouse.gold(name).existing(), inputs)
     changes = source.warehouse.changes(name, gold.generation).existing()
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, gold.generation))
     query = str(checkpoint.query_id())
     positions = {
-        LATE: gold.bronze,
+        LATE: sum(gold.inputs.values()),
         SEAL: gold.close_ms,
         BACKFILL: changes.version(),
         MIGRATION: source.seeds.get(name, -1),

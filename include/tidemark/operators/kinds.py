@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import Pipeline, SessionTable, Table, WindowTable
+from tidemark.pipeline.model import JoinTable, Pipeline, SessionTable, Table, WindowTable
 
-KINDS: dict[type[Table], type[Operator]] = {WindowTable: Windows, SessionTable: Sessions}
+KINDS: dict[type[Table], type[Operator]] = {
+    WindowTable: Windows,
+    SessionTable: Sessions,
+    JoinTable: Joins,
+}
 
 
 def operator_of(pipeline: Pipeline, table: str) -> Operator:
     """The operator of a pipeline's table."""
     model = pipeline.tables[table]
-    return KINDS[type(model)](pipeline.source.event_time.column, model)
+    return KINDS[type(model)].of(pipeline, model)

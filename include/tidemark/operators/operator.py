@@ -12,11 +12,11 @@ by being computed again from the inputs. Bronze only grows, and a closed row is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tidemark.operators.row_range import RowRange
     from tidemark.operators.touched import BatchRead, Touched
-    from tidemark.pipeline.model import Table
+    from tidemark.pipeline.model import Pipeline, Table
     from tidemark.storage.delta.place import TablePlace
 
 # The input that every table has: its own pipeline's bronze.
@@ -59,22 +59,50 @@ class Covered:
 
 
 @dataclass(frozen=True)
+class InputTable:
+    """An input beside the table's own bronze, at a version, and where it lies. Only its rows that
+    fulfil the condition count."""
+
+    table: DeltaTable
+    place: TablePlace
+    condition: str = "true"
+
+
+@dataclass(frozen=True)
 class Operator(ABC):
     """A table of a pipeline, as one kind of operator computes it. Event times and frontiers are
     milliseconds since 1970, UTC, where a name ends with `_ms`; 0: none yet.
 
-    `event_time` is bronze's column, `table` what the pipeline's file says. `inputs` are the tables
-    that its query reads, as pins and gold's transactions name them: `bronze`, of another pipeline
-    `bronze/PIPELINE`.
+    `event_time` is bronze's column, `table` what the pipeline's file says.
     """
 
     event_time: str
     table: Table
 
-    inputs: ClassVar[tuple[str, ...]] = (BRONZE,)
     # Can what the query emits differ from what bronze gives, though no row was late? Then it is
     # held against bronze before a publish (`as_in`).
     checks_emitted: ClassVar[bool] = False
+    # Can the query emit nothing of what it closes? Then all that closes is held against bronze
+    # (`ending`), and no open row ever stands in gold.
+    checks_closing: ClassVar[bool] = False
+    # Can what fails its query be left out of it?
+    sets_aside: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, table: Table) -> Self:
+        """The operator of a table of this pipeline."""
+        return cls(pipeline.source.event_time.column, table)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tables that its query reads, as pins and gold's transactions name them: `bronze`, of
+        another pipeline `bronze/PIPELINE`."""
+        return (BRONZE,)
+
+    def beside(self, others: Mapping[str, InputTable]) -> Self:
+        """The same with the inputs that it reads beside its own bronze, by their names. Methods
+        that are given `bronze` need them."""
+        return self
 
     @property
     @abstractmethod
@@ -111,6 +139,10 @@ class Operator(ABC):
         """Up to which end the query has emitted rows that it emits once, where rows are closed up
         to this frontier."""
         return closed_to_ms
+
+    def seal_delay(self, delay: timedelta) -> timedelta:
+        """How far before an idle time a seal closes, where rows may be late by `delay`."""
+        return delay
 
     @abstractmethod
     def why_due(self, before_ms: int, after_ms: int) -> str | None:

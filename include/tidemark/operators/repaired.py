@@ -33,8 +33,8 @@ class Repaired:
     """What a repair found, batch by batch, and what it computed again.
 
     `sealed_to_ms` is the seal frontier in milliseconds, 0 where nothing was to be sealed;
-    `checked_to` the version of bronze that what the stream emitted was held against, 0 where the
-    kind of operator asks for none.
+    `checked_to` tells the versions of the inputs that what the stream emitted was held against, 0
+    where the kind of operator asks for none.
     """
 
     batches: tuple[BatchCounts, ...]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -12,17 +13,25 @@ NEVER_MS = 253_402_300_799_000
 
 @dataclass(frozen=True)
 class BatchRead:
-    """What one batch of a table's query read: the versions first..last of bronze.
+    """What one batch of a table's query read: the versions first..last of bronze, and of its other
+    inputs, by their names; a last before its first where it read none.
 
     `late_ms` is its late frontier in milliseconds, 0 for none. `number` is None for batches
     that the checkpoint no longer keeps; their rows count as one batch, and as late up to the
-    oldest watermark that it keeps, which no such batch was ahead of.
+    oldest watermark that it keeps, which no such batch was ahead of. `watermark_ms` is the
+    watermark by which the engine dropped rows.
     """
 
     number: int | None
     first: int
     last: int
     late_ms: int
+    watermark_ms: int = 0
+    others: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def of(self, name: str) -> tuple[int, int]:
+        """The versions of another input; (0, -1) where it read none."""
+        return self.others.get(name, (0, -1))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from tidemark.pipeline.expressions.duckdb_types import kind_of_name
 from tidemark.pipeline.expressions.duckdb_values import Kind
 from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, spark_type
 from tidemark.pipeline.expressions.sql import check_row, measure_types
+from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.names import folded
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, section
@@ -52,6 +53,9 @@ def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str,
         if isinstance(key, str) and (known := known_name(key, scope)):
             found[folded(key)] = KnownName(key, known.type)
             kinds[key] = kind_of_name(known)
+    if "join" in table:
+        found[MATCHES] = KnownName(MATCHES, spark_type("bigint"))
+        kinds[MATCHES] = kind_of_name(found[MATCHES])
     for name, expression in section(table, "measures").items():
         told, kinds[name] = measure_types(expression, scope)
         found[folded(name)] = KnownName(name, told)

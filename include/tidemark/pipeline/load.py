@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from tidemark.errors import PipelineNotFound
+from tidemark.pipeline.join_rules import FindPartner, NoPartner, joins_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem, nearest
 from tidemark.pipeline.rules import find_broken_rules
@@ -47,19 +49,23 @@ def _load(path: Path) -> Pipeline:
         if twin.is_file():
             message = f"shares its name, and so its tables, with {twin.name}: rename one of them"
             document.problems.append(document.problem((), message))
-    return _checked(document, path.stem)
+    return _checked(document, path.stem, partial(_partner_in, path.parent))
 
 
 def pipeline_from_mapping(
-    name: str, content: Mapping[str, Any], file: str = "(no file)"
+    name: str,
+    content: Mapping[str, Any],
+    file: str = "(no file)",
+    partners: Mapping[str, Pipeline] | None = None,
 ) -> Pipeline:
-    """A pipeline from values as a file would hold them, checked in the same way."""
-    return _checked(as_document(content, file), name)
+    """A pipeline from values as a file would hold them, checked in the same way. `partners` are the
+    other pipelines of its joins."""
+    return _checked(as_document(content, file), name, partial(_partner_among, partners or {}))
 
 
 def pipeline_from_text(name: str, text: str, file: str) -> Pipeline:
     """The pipeline that a file of this name and text would be; `file` is for messages."""
-    return _checked(parse_document(text, Document(file)), name)
+    return _checked(parse_document(text, Document(file)), name, partial(_partner_among, {}))
 
 
 def load_pipelines(folder: Path) -> tuple[list[Pipeline], list[PipelineFileInvalid]]:
@@ -103,18 +109,52 @@ def pipeline_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith(".") and path.is_file())
 
 
-def _checked(document: Document, name: str) -> Pipeline:
+def _checked(document: Document, name: str, find: FindPartner) -> Pipeline:
     if document.problems and not document.content:
         raise PipelineFileInvalid(document.file, tuple(document.problems))
     structural, usable = structural_problems(document, name)
-    problems = [*document.problems, *structural, *find_broken_rules(document, name, usable)]
+    partners = {other: _found(other, find) for other in joins_of(usable).values() if other != name}
+    broken = find_broken_rules(document, name, usable, partners)
+    problems = [*document.problems, *structural, *broken]
     if problems:
         by_place = sorted(problems, key=lambda found: (found.line or 0, found.column or 0))
         raise PipelineFileInvalid(document.file, tuple(by_place))
     try:
-        return Pipeline.model_validate({**document.content, "name": name})
+        pipeline = Pipeline.model_validate({**document.content, "name": name})
+        known = {
+            other: one.as_partner() for other, one in partners.items() if isinstance(one, Pipeline)
+        }
+        return pipeline.model_copy(update={"partners": known})
     except ValidationError as error:  # pragma: no cover - structural_problems saw none
         raise AssertionError(f"{document.file} changed between two checks") from error
+
+
+def _found(other: str, find: FindPartner) -> Pipeline | NoPartner:
+    try:
+        return find(other)
+    except NoPartner as error:
+        return error
+
+
+def _partner_among(partners: Mapping[str, Pipeline], name: str) -> Pipeline:
+    if name not in partners:
+        raise NoPartner("is no pipeline that is known here", tuple(partners))
+    return partners[name]
+
+
+def _partner_in(folder: Path, name: str) -> Pipeline:
+    """The pipeline of this name in a folder, without its tables: these may join in turn, and
+    nothing here depends on them."""
+    files = {path.stem: path for path in pipeline_files(folder)}
+    if name not in files:
+        raise NoPartner(f"is no pipeline: {folder} has no file of it", tuple(sorted(files)))
+    try:
+        document = read_document(files[name])
+        document.content["tables"] = {"none": {"window": {"length": "1 hour"}}}
+        return _checked(document, name, partial(_partner_among, {}))
+    except PipelineFileInvalid as error:
+        first = error.problems[0]
+        raise NoPartner(f"has problems of its own in {files[name].name}: {first.text}") from error
 
 
 def _not_found(name: str, known: list[str], folder: str) -> str:

@@ -73,7 +73,7 @@ SparkSettings = dict[
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
 
 
 class Column(_Model):
@@ -357,8 +357,112 @@ class SessionTable(Table):
         return f"sessions, gap {duration_text(self.window.session)}"
 
 
+class Range(_Model):
+    """From how long before a row's time to how long after it the other row's time may lie."""
+
+    before: Duration = timedelta(0)
+    after: Duration = timedelta(0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"after": value} if isinstance(value, str | timedelta) else value
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if not self.before and not self.after:
+            raise ValueError("must be longer than zero, before or after")
+        return self
+
+    def __str__(self) -> str:
+        parts = [
+            f"{duration_text(length)} {side}"
+            for side, length in (("before", self.before), ("after", self.after))
+            if length
+        ]
+        return ", ".join(parts)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        mapping = handler.resolve_ref_schema(handler(core))
+        text = {"type": "string", "examples": ["1 hour", "30 minutes"]}
+        return {"anyOf": [text, mapping], "description": mapping.get("description", "")}
+
+
+class Join(_Model):
+    """Which rows of another pipeline's bronze match a row of this one's."""
+
+    other: str = Field(alias="with", description="The other pipeline, by its name")
+    on: dict[ColumnName, ColumnName] = Field(
+        min_length=1,
+        description="Columns that are equal: their names where both pipelines call them so, or a "
+        "mapping of this pipeline's name to the other's. Null equals nothing",
+    )
+    within: Range = Field(
+        description="How long after this row's time the other row's may lie, or a mapping of "
+        "`before` and `after`",
+    )
+    type: Literal["inner", "left"] = Field(
+        default="inner",
+        description="inner: rows that match; left: also this pipeline's rows that match none",
+    )
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _same_names(cls, value: object) -> object:
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list | tuple) or not all(isinstance(key, str) for key in listed):
+            return value
+        if len(set(listed)) < len(listed):
+            raise ValueError("names a column twice")
+        return {key: key for key in listed}
+
+
+class JoinTable(WindowTable):
+    """One windowed aggregate of the source's rows with the matching ones of another pipeline."""
+
+    join: Join
+    output_mode: Literal["append"] = Field(
+        default="append",
+        description="What the query emits: windows once they close, which is all that Spark can do "
+        "behind a left join",
+    )
+
+    @field_validator("output_mode", mode="before")
+    @classmethod
+    def _mode_of_joins(cls, value: object) -> object:
+        if value == "update":
+            raise ValueError(
+                "is not possible for joins: behind a left join Spark emits in append mode only "
+                "(LeftOuter join … is not supported in Update output mode), and Tidemark does the "
+                "same behind an inner one"
+            )
+        if value == "complete":
+            raise ValueError(
+                "is not possible for joins: Spark joins streams in append mode only, or in update "
+                "mode where the join is an inner one"
+            )
+        return value
+
+    @property
+    def rows_are(self) -> str:
+        return f"{super().rows_are}, joined with {self.join.other} within {self.join.within}"
+
+
+class Partner(_Model):
+    """What a pipeline's joins have to know of the other pipeline: filled in from its file."""
+
+    source: Annotated[
+        SerializeAsAny[Source],
+        BeforeValidator(_source_of_its_kind, json_schema_input_type=FilesSource),
+    ]
+    watermark: Watermark
+
+
 # The kinds of tables that have a key which no other has; the others are told by their `window`.
-TABLE_KINDS: dict[str, type[Table]] = {}
+TABLE_KINDS: dict[str, type[Table]] = {"join": JoinTable}
 
 
 def table_kind(content: object) -> type[Table]:
@@ -450,15 +554,31 @@ class Pipeline(_Model):
         TableName,
         Annotated[
             SerializeAsAny[Table],
-            BeforeValidator(_table_of_its_kind, json_schema_input_type=WindowTable | SessionTable),
+            BeforeValidator(
+                _table_of_its_kind, json_schema_input_type=WindowTable | SessionTable | JoinTable
+            ),
         ],
     ] = Field(min_length=1)
     advanced: Advanced = Advanced()
+    # Not in the file: what its joins take from the files of other pipelines, by their names.
+    partners: dict[str, Partner] = Field(default_factory=dict)
 
     def without_checks(self) -> Pipeline:
         """The same without its checks: all that queries and tables follow from."""
         source = self.source.model_copy(update={"checks": ()})
         return self.model_copy(update={"source": source, "tables": self._with_checks({})})
+
+    def partner(self, name: str) -> Pipeline:
+        """The other pipeline of a join, as far as it is known here: its source and watermark."""
+        known = self.partners[name]
+        table = WindowTable(window=Window(length=timedelta(hours=1)))
+        tables: dict[str, Table] = {"none": table}
+        return Pipeline(name=name, source=known.source, watermark=known.watermark, tables=tables)
+
+    def as_partner(self) -> Partner:
+        """What joins with this pipeline have to know of it."""
+        source = self.source.model_copy(update={"checks": ()})
+        return Partner(source=source, watermark=self.watermark)
 
     def with_checks_of(self, other: Pipeline) -> Pipeline:
         """The same with the checks that another content of its file has."""

@@ -36,6 +36,11 @@ class Places:
         return f"{self.folder}/bronze"
 
     @property
+    def other_readers(self) -> str:
+        """The folder of files that name the tables of other pipelines which read bronze."""
+        return f"{self.folder}/bronze.readers"
+
+    @property
     def rejects(self) -> str:
         """The Delta table of rejected rows, with the reason."""
         return f"{self.folder}/rejects"
@@ -53,6 +58,11 @@ class Places:
     def query_checkpoint(self, table: str, generation: int) -> str:
         """The checkpoint of a table's query; a new generation starts in a folder of its own."""
         return f"{self.checkpoints}/{table}/{generation}"
+
+    def clock(self, table: str, generation: int, side: str) -> str:
+        """The Delta table of the clock rows of one side of a join: beside its query's checkpoint,
+        which has read it."""
+        return f"{self.query_checkpoint(table, generation)}.clocks/{side}"
 
     def contract(self, query: str, generation: int) -> str:
         """The file that says what a query was started with: beside its checkpoint's folder,

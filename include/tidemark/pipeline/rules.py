@@ -19,8 +19,15 @@ from tidemark.pipeline.expressions.names import (
     listed,
     spark_type,
 )
-from tidemark.pipeline.expressions.sql import check_derived, check_measure
-from tidemark.pipeline.model import SessionTable, table_kind
+from tidemark.pipeline.expressions.sql import check_derived, check_measure, names_read
+from tidemark.pipeline.join_rules import (
+    NoPartner,
+    find_broken_joins,
+    joined_scope,
+    scope_of,
+    unjoinable_columns,
+)
+from tidemark.pipeline.model import Pipeline, SessionTable, table_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.state import PROVIDER
@@ -29,10 +36,16 @@ from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
 
-def find_broken_rules(document: Document, name: str, usable: Section) -> list[Problem]:
+def find_broken_rules(
+    document: Document,
+    name: str,
+    usable: Section,
+    partners: dict[str, Pipeline | NoPartner],
+) -> list[Problem]:
     """All problems between the values of a file, in no order.
 
-    `usable` is the document's content without the values that have a problem of their own.
+    `usable` is the document's content without the values that have a problem of their own,
+    `partners` are the other pipelines of its joins.
     """
     source = section(usable, "source")
     scope, problems = _scope(document, source)
@@ -41,9 +54,10 @@ def find_broken_rules(document: Document, name: str, usable: Section) -> list[Pr
     problems += _unique(document, source, scope)
     problems += find_broken_times(document, usable)
     problems += _state_store(document, usable)
+    problems += find_broken_joins(document, name, usable, scope, partners)
     for table_name, table in section(usable, "tables").items():
         if isinstance(table, dict):
-            problems += _table(document, ("tables", table_name), table, scope)
+            problems += _table(document, ("tables", table_name), table, scope, partners)
     return problems
 
 
@@ -120,13 +134,29 @@ def _state_store(document: Document, usable: Section) -> Iterator[Problem]:
         yield document.problem(("advanced", "spark", PROVIDER), message, at_key=True)
 
 
-def _table(document: Document, path: KeyPath, table: Section, scope: Scope) -> Iterator[Problem]:
+def _table(
+    document: Document,
+    path: KeyPath,
+    table: Section,
+    scope: Scope,
+    partners: dict[str, Pipeline | NoPartner],
+) -> Iterator[Problem]:
     yield from _output_mode(document, path, table)
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
-    yield from _measures(document, (*path, "measures"), table, keys, scope)
-    yield from find_broken_checks(document, path, table, scope)
+    other = section(table, "join").get("with")
+    partner = partners.get(other) if isinstance(other, str) else None
+    measured = scope
+    if "join" in section(section(document.content, "tables"), str(path[-1])):
+        if not isinstance(other, str) or not isinstance(partner, Pipeline):
+            # What its measures may name is not known.
+            return
+        theirs = scope_of(partner)
+        measured = joined_scope(scope, other, theirs)
+        yield from _nested(document, (*path, "measures"), table, scope, other, theirs)
+    yield from _measures(document, (*path, "measures"), table, keys, measured)
+    yield from find_broken_checks(document, path, table, measured)
 
 
 def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
@@ -191,6 +221,19 @@ def _measures(
         taken[names.folded(name)] = f"the measure `{name}`"
         for fault in check_measure(expression, scope):
             yield _fault(document, (*path, name), expression, fault)
+
+
+def _nested(
+    document: Document, path: KeyPath, table: Section, scope: Scope, other: str, theirs: Scope
+) -> Iterator[Problem]:
+    for name, expression in section(table, "measures").items():
+        read = names_read(expression) if isinstance(expression, str) else ()
+        for column in unjoinable_columns(scope, other, theirs, read):
+            message = (
+                f"reads `{column}`, an array, a map or a struct; a join takes plain columns only: "
+                f"`{other}.…`, or what is `derive`d from it"
+            )
+            yield document.problem((*path, name), message, value=expression)
 
 
 def _in_use() -> str:

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import TABLE_KINDS, Pipeline
 
 
 def pipeline_schema() -> dict[str, Any]:
@@ -17,11 +17,14 @@ def pipeline_schema() -> dict[str, Any]:
     schema = Pipeline.model_json_schema(mode="validation")
     del schema["properties"]["name"]
     schema["required"].remove("name")
+    # Filled in from the files of other pipelines.
+    del schema["properties"]["partners"]
+    del schema["$defs"]["Partner"]
     # Their defaults are other values of the same file.
     for model, name in (("EventTime", "max_future"), ("Window", "slide")):
         del schema["$defs"][model]["properties"][name]["default"]
     tables = schema["properties"]["tables"]
-    tables["additionalProperties"] = _by_its_window(tables["additionalProperties"]["anyOf"])
+    tables["additionalProperties"] = _by_its_keys(tables["additionalProperties"]["anyOf"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tidemark pipeline",
@@ -29,13 +32,17 @@ def pipeline_schema() -> dict[str, Any]:
     }
 
 
-def _by_its_window(kinds: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table is of the kind that its window's keys tell, as `table_kind` has it: of several that
-    it may be, editors would say that it is none, and not where."""
-    windows, sessions = kinds
+def _by_its_keys(kinds: list[dict[str, Any]]) -> dict[str, Any]:
+    """A table is of the kind that its keys tell, as `table_kind` has it: of several that it may be,
+    editors would say that it is none, and not where."""
+    by_name = {kind["$ref"].rsplit("/", 1)[1]: kind for kind in kinds}
     told = {"required": ["session"]}
     of_sessions = {"required": ["window"], "properties": {"window": told}}
-    return {"if": of_sessions, "then": sessions, "else": windows}
+    found = {"if": of_sessions, "then": by_name["SessionTable"], "else": by_name["WindowTable"]}
+    for key, kind in TABLE_KINDS.items():
+        if kind.__name__ in by_name:
+            found = {"if": {"required": [key]}, "then": by_name[kind.__name__], "else": found}
+    return found
 
 
 def schema_text() -> str:

@@ -43,6 +43,10 @@ def structural_problems(document: Document, name: str) -> tuple[list[Problem], d
         del content["name"]
         message = "is not given in the file: the file's name is the pipeline's name"
         problems.append(document.problem(("name",), message, at_key=True))
+    if "partners" in content:
+        del content["partners"]
+        message = "is not given in the file: a join's other pipeline is found by its own file"
+        problems.append(document.problem(("partners",), message, at_key=True))
     try:
         Pipeline.model_validate({**content, "name": name})
         return problems, content
@@ -122,10 +126,11 @@ def _known_keys(path: KeyPath, content: Mapping[str, Any]) -> list[str]:
             inner = table_kind(section(section(content, "tables"), str(path[1])))
         model = inner or model
     keys = sorted(model.model_fields, key=Source.model_fields.__contains__)
+    written = [model.model_fields[key].alias or key for key in keys]
     if model is Window:
         # A table that names no kind's own key is taken for one of windows.
-        keys += Session.model_fields
-    return [key for key in keys if model is not Pipeline or key != "name"]
+        written += Session.model_fields
+    return [key for key in written if model is not Pipeline or key not in ("name", "partners")]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -12,6 +12,7 @@ from tidemark.gold.pins import Support
 from tidemark.gold.plan import CHANGES
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
+from tidemark.operators.other_inputs import other_places
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.contract import read_contract
@@ -91,6 +92,7 @@ class Found:
     rejects: FoundTable
     ingest: FoundQuery
     query: FoundQuery
+    others: tuple[FoundTable, ...] = ()
 
     @property
     def operator(self) -> Operator:
@@ -101,7 +103,7 @@ class Found:
 
     @property
     def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
-        return (self.changes, self.bronze, self.rejects, self.ingest, self.query)
+        return (self.changes, self.bronze, *self.others, self.rejects, self.ingest, self.query)
 
     @property
     def rests_on(self) -> dict[str, Support]:
@@ -140,6 +142,7 @@ class _Shared:
 def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
     gold = _table("gold", warehouse.gold(name))
     generation = generation_of(gold.table)
+    others = other_places(operator_of(pipeline, name), warehouse)
     return Found(
         pipeline=pipeline.name,
         name=name,
@@ -153,6 +156,7 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
         rejects=shared.rejects,
         ingest=shared.ingest,
         query=FoundQuery.of(QUERY, Checkpoint.of_query(warehouse, name, generation)),
+        others=tuple(_table(other, place) for other, place in others.items()),
     )
 
 

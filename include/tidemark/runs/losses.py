@@ -27,7 +27,9 @@ from tidemark.errors import TableLost
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
 from tidemark.gold.state import is_published
+from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.model import Pipeline
+from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
@@ -149,6 +151,8 @@ def _of_table(table: Found) -> Iterator[Loss]:
         yield from _batches_of_query(table, changes.table)
     yield from _query_against_gold(table, query)
     yield from _against_offsets(table)
+    yield from _of_others(table)
+    yield from _of_clocks(table)
     yield from _gold_by_hand(table)
     yield from _of_generations(table)
 
@@ -357,6 +361,60 @@ def _against_offsets(table: Found) -> Iterator[Loss]:
         )
 
 
+def _of_others(table: Found) -> Iterator[Loss]:
+    """What the query reads of other pipelines, beside gold and what it has read of it."""
+    query = table.query
+    for other in table.others:
+        if other.table is None:
+            if query.planned >= 0:
+                yield _gone(table, other, f"the query of {table.name} has read it ({query.uri})")
+            continue
+        yield from _against_gold(table, other)
+        if query.planned < 0:
+            continue
+        read = query.checkpoint.delta_versions(query.planned)
+        if read and other.id not in read:
+            yield Loss(
+                other.name,
+                other.uri,
+                f"{other.uri} is another table (its id is {other.id}) than the ones that the query "
+                f"of {table.name} has read ({query.uri}).",
+                "Lost at most: all of the former one.",
+                _way_out(table, other),
+            )
+        elif (end := read.get(str(other.id), 0)) - 1 > other.at:
+            yield Loss(
+                other.name,
+                other.uri,
+                f"{other.uri} is at version {other.at}, and the query of {table.name} has read it "
+                f"up to version {end - 1} ({query.uri}).",
+                f"Lost at most: what the versions {other.at + 1} to {end - 1} held.",
+                _way_out(table, other),
+            )
+
+
+def _of_clocks(table: Found) -> Iterator[Loss]:
+    """The clock rows of a join belong to its query's checkpoint, which has read them."""
+    query = table.query
+    if not table.others or query.planned < 0:
+        return
+    read = query.checkpoint.delta_versions(query.planned)
+    for side in SIDES:
+        place = table.warehouse.clock(table.name, table.generation, side)
+        clock = FoundTable(f"clock/{side}", place, place.open())
+        if clock.table is None:
+            yield _gone(table, clock, f"the query of {table.name} has read it ({query.uri})")
+        elif clock.id not in read or read[str(clock.id)] - 1 > clock.at:
+            yield Loss(
+                clock.name,
+                clock.uri,
+                f"{clock.uri} is another or an older table than the one that the query of "
+                f"{table.name} has read ({query.uri}).",
+                "Lost at most: clock rows, which say nothing that bronze does not.",
+                _way_out(table, clock),
+            )
+
+
 def _gold_by_hand(table: Found) -> Iterator[Loss]:
     gold = table.gold
     if gold.table is None or not _is_identified(table):
@@ -470,6 +528,16 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
             f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from them, "
             "and begins a new query and a new history."
         )
+    if isinstance(one, FoundTable) and one.name.startswith("clock/"):
+        return (
+            f"Restore {one.uri} together with {table.query.uri}, from one backup. Where there is "
+            f"none: give {table.name} another name in the pipeline's file, so that it begins anew."
+        )
+    if one in table.others:
+        return (
+            f"Restore {one.uri} as it was. Where there is no backup: the other pipeline begins "
+            f"anew, and so does {table.name}: give it another name in the pipeline's file."
+        )
     return (
         f"Restore {one.uri} as it was, or all of the pipeline's folder from one backup. Where "
         "there is none: move the pipeline's folder away, and it begins with its source again, as "
@@ -478,6 +546,13 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
 
 
 def _way_out_of_a_change(table: Found, one: FoundTable) -> str:
+    if one in table.others:
+        other = one.name.removeprefix(f"{BRONZE}/")
+        return (
+            f"Was it a mistake? Then put {one.uri} back from a backup. Was it meant? Then "
+            f'`tidemark accept {other} --reason "…"`, and audit {table.pipeline} too: a backfill '
+            "mends the windows that are closed."
+        )
     if one.place == table.gold.place:
         undo = f"move {one.uri} away: the next run builds it again from {table.changes.uri}"
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemark.gold.pins import Late, Support, TableResult
 from tidemark.gold.plan import GoldState
+from tidemark.operators.other_inputs import versions_read
 from tidemark.operators.repaired import LATE, Repaired
 from tidemark.runs.found import found_of
 from tidemark.runs.run import Outcome, Run
@@ -37,7 +38,7 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
     return TableResult(
         generation=gold.generation,
         changes=changes.version(),
-        inputs={name: outcome.versions[name] for name in before.gold.inputs},
+        inputs=_inputs(run, before, outcome),
         rests_on=_rests_on(run, before, outcome),
         windows_changed=rows_appended(changes, before.changes),
         watermark_before_ms=before.watermark_ms,
@@ -47,6 +48,18 @@ def pins_of(run: Run, before: Before, repaired: Repaired, outcome: Outcome) -> T
         sealed_to_ms=repaired.sealed_to_ms,
         late=_late(repaired),
     )
+
+
+def _inputs(run: Run, before: Before, outcome: Outcome) -> dict[str, int]:
+    """Bronze as the run has noted it, which its query has read; of other inputs what the query's
+    own offsets say."""
+    operator = run.operator(before.table)
+    checkpoint = run.query_checkpoint(before.table, before.gold.generation)
+    others = versions_read(operator, run.warehouse, checkpoint)
+    return {
+        name: others[name] if name in others else outcome.versions[name]
+        for name in before.gold.inputs
+    }
 
 
 def _late(repaired: Repaired) -> Late:
@@ -65,7 +78,7 @@ def _late(repaired: Repaired) -> Late:
 def _rests_on(run: Run, before: Before, outcome: Outcome) -> dict[str, Support]:
     """Of bronze and rejects as far as the run has noted them: what came since is not its own."""
     found = found_of(run.pipeline, run.warehouse, before.table).rests_on
+    noted = {**outcome.versions, **_inputs(run, before, outcome)}
     return {
-        name: one.model_copy(update={"at": outcome.versions.get(name, one.at)})
-        for name, one in found.items()
+        name: one.model_copy(update={"at": noted.get(name, one.at)}) for name, one in found.items()
     }

@@ -16,13 +16,16 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state
 from tidemark.gold.to_compute import Frontiers, to_compute
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.other_inputs import other_places, versions_read
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.losses import check_losses
-from tidemark.runs.repair_facts import seal_ms, unpublished_batches
+from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
 from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.storage.delta.appended import first_append
+from tidemark.storage.delta.place import TablePlace
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,22 @@ def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
         return because
     last = checkpoint.batches("commits")[-1]
     after, before = checkpoint.next_watermark_ms(last), checkpoint.offsets(last).watermark_ms
-    if because := run.operator(name).why_due(before, after):
+    operator = run.operator(name)
+    if because := operator.why_due(before, after):
         return because
-    return _why_bronze_is_unread(run, checkpoint.delta_version(last))
+    others = other_places(operator, run.warehouse)
+    read = versions_read(operator, run.warehouse, checkpoint)
+    return _why_unread(BRONZE, run.warehouse.bronze, checkpoint.delta_version(last)) or next(
+        (found for one in others if (found := _why_unread(one, others[one], read[one] + 1))), None
+    )
 
 
-def _why_bronze_is_unread(run: Run, first: int) -> str | None:
+def _why_unread(name: str, place: TablePlace, first: int) -> str | None:
     """Versions that only moved rows, or dropped some, are nothing to the stream."""
-    bronze = run.warehouse.bronze.existing().version()
-    if first_append(run.warehouse.bronze, first, bronze) is None:
+    version = place.existing().version()
+    if first_append(place, first, version) is None:
         return None
-    return f"bronze was read up to version {first - 1} of {bronze}"
+    return f"{name} was read up to version {first - 1} of {version}"
 
 
 def _why_unfinished(checkpoint: Checkpoint) -> str | None:
@@ -98,7 +106,7 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     closed_to = max(gold.close_ms, closed_to)
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
-    batches, operator = unpublished_batches(run, name, gold), run.operator(name)
+    batches, operator = unpublished_batches(run, name, gold), run.reading(name, gold.generation)
     place, bronze = run.warehouse.bronze, run.warehouse.bronze.existing()
     changes = run.warehouse.changes(name, gold.generation).existing()
     frozen = table_frozen_before_ms(run.pipeline, run.ingest_checkpoint(), operator, bronze)
@@ -114,5 +122,5 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
         return f"{found.alone.num_rows:,} windows that were set aside are to be computed again"
     if found.rows.num_rows:
         return f"{found.rows.num_rows:,} closed windows have late rows"
-    checked_to = bronze.version() if operator.checks_emitted else 0
+    checked_to = checked_to_of(run, name, gold.generation, bronze.version())
     return Repaired(found.batches, (), sealed_to, checked_to)

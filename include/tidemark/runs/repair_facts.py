@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from tidemark.gold.plan import GoldState
 from tidemark.operators.batches_read import Frontier, batches_read
+from tidemark.operators.other_inputs import (
+    other_places,
+    others_published,
+    versions_read,
+)
 from tidemark.operators.seal import seal_frontier_ms
 from tidemark.operators.touched import BatchRead
 from tidemark.runs.run import Outcome, Run
@@ -12,13 +17,24 @@ from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
 
 def unpublished_batches(run: Run, name: str, gold: GoldState) -> tuple[BatchRead, ...]:
     """The batches of a table's query that read what gold does not stand for yet."""
-    checkpoint = run.query_checkpoint(name, gold.generation)
+    checkpoint, operator = run.query_checkpoint(name, gold.generation), run.operator(name)
     return batches_read(
         checkpoint,
         gold.bronze,
         _frontier(run, name, gold),
-        closed_to_ms=run.operator(name).closed_to_ms,
+        closed_to_ms=operator.closed_to_ms,
+        others=others_published(operator, run.warehouse, gold.inputs),
     )
+
+
+def checked_to_of(run: Run, name: str, generation: int, bronze: int) -> int:
+    """What all that was emitted is held against, as a number that grows with each input; 0 where
+    it is held against nothing."""
+    operator = run.operator(name)
+    if not operator.checks_emitted:
+        return 0
+    checkpoint = run.query_checkpoint(name, generation)
+    return bronze + sum(versions_read(operator, run.warehouse, checkpoint).values())
 
 
 def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
@@ -26,14 +42,17 @@ def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
     idle = run.pipeline.watermark.seal_after_idle
     if idle is None or outcome.rows.read:
         return 0
-    tables = [place.existing() for place in (run.warehouse.bronze, run.warehouse.rejects)]
+    operator = run.operator(name)
+    others = other_places(operator, run.warehouse).values()
+    places = (run.warehouse.bronze, run.warehouse.rejects, *others)
+    tables = [place.existing() for place in places]
     ingested = [last for table in tables if (last := last_ingest_ms(table)) is not None]
     return seal_frontier_ms(
         run.scheduled_ms,
         max(ingested, default=None),
         idle,
-        run.pipeline.watermark.delay,
-        run.operator(name).newest_end_ms(tables[0]),
+        operator.seal_delay(run.pipeline.watermark.delay),
+        operator.newest_end_ms(tables[0]),
     )
 
 

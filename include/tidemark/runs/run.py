@@ -10,6 +10,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
+from tidemark.operators.other_inputs import read_at, reading
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -80,6 +81,14 @@ class Run:
         if last is None or not operator.emits_without_input:
             return operator.closed_to_ms(self.watermark_ms(table, generation))
         return operator.closed_to_ms(checkpoint.offsets(last).watermark_ms)
+
+    def reading(self, table: str, generation: int) -> Operator:
+        """A table's operator with the other inputs that it reads, as far as its query has read
+        them."""
+        operator, checkpoint = self.operator(table), self.query_checkpoint(table, generation)
+        if len(operator.inputs) == 1:
+            return operator
+        return reading(operator, self.warehouse, read_at(operator, self.warehouse, checkpoint))
 
     def ingest_checkpoint(self) -> Checkpoint:
         return Checkpoint.of_ingest(self.warehouse)

@@ -37,6 +37,10 @@ class Warehouse:
         """Accepted rows."""
         return self.table_at(self.places.bronze)
 
+    def bronze_of(self, pipeline: str) -> TablePlace:
+        """Accepted rows of another pipeline below the same root, to be read only."""
+        return TablePlace(replace(self.places, pipeline=pipeline).bronze, self.options)
+
     @property
     def rejects(self) -> TablePlace:
         """Rejected rows, with the reason."""
@@ -49,6 +53,10 @@ class Warehouse:
     def gold(self, table: str) -> TablePlace:
         """What people read of a table."""
         return self.table_at(self.places.gold(table))
+
+    def clock(self, table: str, generation: int, side: str) -> TablePlace:
+        """The clock rows of one side of a join."""
+        return self.table_at(self.places.clock(table, generation, side))
 
     @property
     def results(self) -> FilePlace:

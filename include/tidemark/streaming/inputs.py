@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.operators.operator import BRONZE, Operator
+from tidemark.operators.other_inputs import ReadAt, other_places
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.clocks import Clock
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 # Rows by the names of the inputs, as an operator has them (`Operator.inputs`).
 Inputs = Mapping[str, DataFrame]
@@ -41,6 +45,55 @@ def input_stream(
         rows = rows.where(F.col("_event_date") >= F.lit(since.date()))
         rows = rows.where(F.col("_event_time") >= F.lit(since))
     return rows.withWatermark("_event_time", duration_text(pipeline.watermark.delay))
+
+
+def clocked_stream(
+    spark: SparkSession,
+    clock: Clock,
+    columns: Sequence[str],
+    since: datetime | None = None,
+) -> DataFrame:
+    """One side of a join as a stream, with its watermark, which its clock rows move too: its event
+    time and these columns.
+
+    Of the three ways in which the optimizer would go wrong in silence, each is closed here:
+    - what filters above would be pushed below the watermark, `is not null` of the join's keys too,
+      and clock rows would not reach it: nothing is pushed through `observe`, which sees all rows;
+    - a null that is written out is known to the optimizer, which then drops rows of the *other*
+      side where this one's bronze has none in a batch: so a clock row's columns are read;
+    - `is null` of a column that is never null is true: the clock's columns are nullable.
+    """
+    reader = spark.readStream.format("delta").option("maxFilesPerTrigger", _NO_LIMIT)
+    reader = reader.option("skipChangeCommits", "true")
+    rows = reader.load(spark_uri(clock.bronze.uri))
+    rows = rows.withColumn("_event_time", F.col(f"`{clock.event_time}`"))
+    if since is not None:
+        rows = rows.where(F.col("_event_date") >= F.lit(since.date()))
+        rows = rows.where(F.col("_event_time") >= F.lit(since))
+    rows = rows.select("_event_time", *[F.col(f"`{name}`") for name in columns])
+    nothing = [
+        F.col("nothing").cast(field.dataType).alias(field.name) for field in rows.schema.fields[1:]
+    ]
+    ticks = reader.load(spark_uri(clock.place.uri)).select(
+        F.col("clock").alias("_event_time"), F.col("run").alias("_clock"), *nothing
+    )
+    both = rows.withColumn("_clock", F.lit(None).cast("string")).unionByName(ticks)
+    seen = both.withWatermark("_event_time", duration_text(clock.delay)).observe(
+        clock.observed, F.count("_clock").alias("clocks")
+    )
+    return seen.where(F.col("_clock").isNull()).drop("_clock")
+
+
+def others_at(
+    spark: SparkSession, operator: Operator, warehouse: Warehouse, pipeline: Pipeline, at: ReadAt
+) -> dict[str, DataFrame]:
+    """The other inputs of an operator, each as it was at its version."""
+    found = {}
+    for name, place in other_places(operator, warehouse).items():
+        version, condition = at[name]
+        partner = pipeline.partner(name.removeprefix(f"{BRONZE}/"))
+        found[name] = input_at(spark, place, partner, version).where(condition)
+    return found
 
 
 def input_at(spark: SparkSession, place: TablePlace, pipeline: Pipeline, version: int) -> DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from tidemark.commit_point import commit_point
@@ -74,12 +74,23 @@ def plan_columns(spark: SparkSession, pipeline: Pipeline) -> PlannedColumns:
     check_patterns(spark, pipeline)
     bronze = plan_bronze(spark, pipeline)
     accepted = with_event_time(spark.createDataFrame([], bronze), pipeline)
+    inputs = {BRONZE: accepted, **of_partners(spark, pipeline)}
     aggregated = {
-        name: streamed_operator(operator_of(pipeline, name)).columns({BRONZE: accepted})
+        name: streamed_operator(operator_of(pipeline, name)).columns(inputs)
         for name in pipeline.tables
     }
     check_kept_types(pipeline, bronze, aggregated)
     return PlannedColumns(bronze, aggregated)
+
+
+def of_partners(spark: SparkSession, pipeline: Pipeline) -> dict[str, DataFrame]:
+    """No rows of other pipelines' bronze, with their columns, by the names of inputs."""
+    found = {}
+    for name in pipeline.partners:
+        partner = pipeline.partner(name)
+        rows = spark.createDataFrame([], plan_bronze(spark, partner))
+        found[f"{BRONZE}/{name}"] = with_event_time(rows, partner)
+    return found
 
 
 @commit_point(

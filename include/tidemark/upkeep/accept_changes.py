@@ -40,7 +40,12 @@ _PROPERTY = "tidemark.accepted"
 def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
     """What can be accepted; nothing is written. Raises AcceptanceRefused."""
     warehouse = Warehouse.of(pipeline.name, settings)
-    found = tuple(loss for loss in find_losses(pipeline, warehouse) if loss.by_hand)
+    # What was changed in another pipeline's bronze, that pipeline accepts.
+    found = tuple(
+        loss
+        for loss in find_losses(pipeline, warehouse)
+        if loss.by_hand and not loss.name.startswith(f"{BRONZE}/")
+    )
     for loss in found:
         if loss.name == BRONZE:
             _check_judged(pipeline, warehouse, loss)

@@ -12,10 +12,18 @@ from typing import Any
 
 from tests.kit.late_model import EPOCH
 from tests.kit.running import Place, clicks
+from tests.operators.contract.joins import (
+    OTHER,
+    PartnerPlace,
+    join_table,
+    joins,
+    partner_pipeline,
+    sides,
+)
 from tests.operators.contract.stretches import StretchTable
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
-from tidemark.pipeline.model import Pipeline, SessionTable, Table, WindowTable
+from tidemark.pipeline.model import JoinTable, Pipeline, SessionTable, Table, WindowTable
 
 Row = dict[str, Any]
 # A row of gold: its identity and its values, in the operator's order.
@@ -42,6 +50,11 @@ class Kind:
         return operator_of(place_of(Path("/unused"), self).pipeline, TABLE)
 
     @property
+    def joins(self) -> bool:
+        """Does it read another pipeline's bronze too?"""
+        return isinstance(self.table, JoinTable)
+
+    @property
     def emits_open_rows(self) -> bool:
         """Does gold show all rows that are open?"""
         return self.table.output_mode != "append"
@@ -61,7 +74,19 @@ class KindPlace(Place):
     def pipeline(self) -> Pipeline:
         watermark = {"delay": "10 minutes", "seal_after_idle": IDLE}
         self.content = clicks(watermark=watermark)
-        return super().pipeline.model_copy(update={"tables": {TABLE: self.kind.table}})
+        changed: dict[str, Any] = {"tables": {TABLE: self.kind.table}}
+        if self.kind.joins:
+            changed["partners"] = {OTHER: partner_pipeline().as_partner()}
+        return super().pipeline.model_copy(update=changed)
+
+    def land_rows(self, name: str, rows: Sequence[Row]) -> None:
+        """Land what a run is to find; rows of the right side stand in the other bronze then."""
+        left, right = sides(rows)
+        if self.kind.joins:
+            partner = PartnerPlace(self.root, name=OTHER)
+            partner.make()
+            partner.append(right)
+        self.land(name, as_json(left))
 
     def known(self) -> Known:
         """The rows of gold; an identity that stands there twice is an error."""
@@ -94,6 +119,23 @@ def landings(seed: int, runs: int = 4) -> list[list[Row]]:
         found.append([event(minute, draw.choice("ab") if draw.random() < 0.9 else None)
                       for minute in minutes])  # fmt: skip
     return found
+
+
+def joined_landings(seed: int, runs: int = 4) -> list[list[Row]]:
+    """The same for both sides of a join; one side is silent now and then."""
+    left, right = landings(seed, runs), landings(seed + 1_000, runs)
+    draw = Random(seed)
+    found = []
+    for of_left, of_right in zip(left, right, strict=True):
+        silent = draw.choice(["left", "right", "neither", "neither"])
+        rows = [] if silent == "left" else of_left
+        others = [] if silent == "right" else of_right
+        found.append([*rows, *({**row, "side": "right", "amount": 3} for row in others)])
+    return found
+
+
+def landings_of(kind: Kind, seed: int, runs: int = 4) -> list[list[Row]]:
+    return joined_landings(seed, runs) if kind.joins else landings(seed, runs)
 
 
 def windows(table: WindowTable) -> Callable[[Sequence[Row]], Known]:
@@ -210,6 +252,16 @@ def _kinds() -> Iterator[Kind]:
     for mode in ("append", "complete"):
         of_rows = _sessions(mode)
         yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [_sessions(mode, 7)])
+    for how in ("inner", "left"):
+        table = join_table(how, before=1)
+        other = "left" if how == "inner" else "inner"
+        others = [
+            join_table(how, before=1, after=8),
+            join_table(how, before=2),
+            join_table(how, before=1, slide=5),
+            join_table(other, before=1),
+        ]
+        yield Kind(f"joins-{how}", table, joins(table), others)
     gaps = _stretches()
     yield Kind("stretches", gaps, stretches(gaps), [_stretches(gap=4), _stretches(length=20)])
 

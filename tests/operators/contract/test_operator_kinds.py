@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.running import run_warm, succeed
+from tests.operators.contract.joins import sides
 from tests.operators.contract.kinds import (
     DAY,
     KINDS,
@@ -28,7 +29,7 @@ from tests.operators.contract.kinds import (
     Row,
     as_json,
     event,
-    landings,
+    landings_of,
     place_of,
 )
 from tests.streaming.audits import audit, backfill_warm
@@ -49,7 +50,9 @@ POINTS = ("windows of the stream", "recomputed windows", "gold")
 
 # Windows run and are killed in many more ways elsewhere: here they run with the long tests.
 IN_SPARK = [
-    pytest.param(kind, id=name, marks=() if name in ("stretches", "sessions-append") else LONG)
+    pytest.param(
+        kind, id=name, marks=() if name in ("stretches", "sessions-append", "joins-left") else LONG
+    )
     for name, kind in KINDS.items()
 ]
 
@@ -242,7 +245,7 @@ def check_gold(place: KindPlace, rows: Sequence[Row]) -> None:
 def run_all(spark: SparkSession, place: KindPlace, landed: Sequence[Sequence[Row]]) -> list[Row]:
     rows: list[Row] = []
     for number, new in enumerate(landed):
-        place.land(f"{number}.json", as_json(new))
+        place.land_rows(f"{number}.json", new)
         rows += new
         succeed(spark, place, f"run-{number}")
         check_gold(place, rows)
@@ -256,7 +259,7 @@ def ran(
     """Runs with late rows, gold compared after each; then an idle one that sealed."""
     kind: Kind = request.param
     place = place_of(tmp_path_factory.mktemp(kind.name), kind)
-    rows = run_all(spark, place, landings(seed=18))
+    rows = run_all(spark, place, landings_of(kind, seed=18))
     return place, rows
 
 
@@ -270,7 +273,7 @@ def test_after_runs_with_late_rows_the_ledger_can_be_built_again_and_balances(
     place, rows = ran
     lines = rebuilt_lines(Ledgered(place.pipeline, place.warehouse))
     assert [line for line in lines if line.difference] == []
-    assert sum(line.accepted or 0 for line in lines if line.kind == "ingest") == len(rows)
+    assert sum(line.accepted or 0 for line in lines if line.kind == "ingest") == len(sides(rows)[0])
     late = [line for line in lines if line.kind == "late"]
     assert late, "the landings have no late row: this shows nothing"
 
@@ -315,13 +318,16 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
 ) -> None:
     place = place_of(tmp_path, kind)
     rows = [event(minute, key) for minute in (1, 2, 8, 35, 36) for key in ("a", None)]
-    place.land("1.json", as_json(rows))
+    if kind.joins:
+        rows += [{**event(minute), "side": "right"} for minute in (3, 9, 37)]
+    place.land_rows("1.json", rows)
     succeed(spark, place, "first", scheduled=DAY)
     succeed(spark, place, "idle", scheduled=DAY + timedelta(days=1))
     assert close_ms(place) == max(epoch_ms(values[0]) for values in kind.model(rows).values())
     assert place.known() == kind.model(rows)
-    rows.append(event(5))
-    place.land("2.json", as_json([event(5)]))
+    new = [event(5), *([{**event(4), "side": "right"}] if kind.joins else [])]
+    rows += new
+    place.land_rows("2.json", new)
     succeed(spark, place, "late", scheduled=DAY + timedelta(days=1))
     assert place.known() == kind.model(rows)
 
@@ -331,15 +337,16 @@ def test_an_idle_source_is_sealed_and_what_comes_later_is_late(
 def test_a_run_that_ends_at_a_point_and_goes_on_is_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, when: str
 ) -> None:
-    place, landed = place_of(tmp_path, kind), landings(seed=181, runs=2 + len(POINTS))
+    points = (*POINTS, "clock row") if kind.joins else POINTS
+    place, landed = place_of(tmp_path, kind), landings_of(kind, seed=181, runs=2 + len(points))
     rows = run_all(spark, place, landed[:2])
-    for number, point in enumerate(POINTS, 2):
+    for number, point in enumerate(points, 2):
 
         def reached(name: str, at: str, given: tuple[object, ...], point: str = point) -> None:
             if (name, at) == (point, when):
                 raise RuntimeError(f"ended {when} {point}")
 
-        place.land(f"{number}.json", as_json(landed[number]))
+        place.land_rows(f"{number}.json", landed[number])
         rows += landed[number]
         monkeypatch.setattr(commit_point, "on_reach", reached)
         assert run_warm(spark, place, f"killed-{number}").error is not None

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.operators.operator import Equation, Operator
+from tidemark.operators.operator import Covered, Equation, Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows import counts, grid
@@ -88,7 +88,7 @@ class Windows(Operator):
             bronze, place, self.event_time, self.table, batches, frozen_before_ms, closed_ms
         )
 
-    def covered(self, closed: pa.Table) -> None:
+    def covered(self, closed: pa.Table) -> Covered | None:
         return None
 
     def covered_ending(self, first_end: datetime, last_end: datetime) -> None:

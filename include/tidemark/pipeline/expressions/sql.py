@@ -124,6 +124,16 @@ def columns_read(text: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name.lower() in named)
 
 
+def names_read(text: str) -> tuple[tuple[str, ...], ...]:
+    """The names that an expression uses, each with its parts: `a.b` has two."""
+    root = _parse(text)[1]
+    found = root.find_all(exp.Column) if root is not None else ()
+    return tuple(
+        tuple(part.name for part in column.parts if isinstance(part, exp.Identifier))
+        for column in found
+    )
+
+
 def same_expression(one: str, other: str) -> bool:
     """Do two expressions differ in no more than their spelling (spaces, case of functions)?"""
     return one == other or _normal(one) == _normal(other)

@@ -14,6 +14,7 @@ from tidemark.operators.operator import changes_of
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.expressions.sql import same_expression
+from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.runs.contract.contract import PARTITIONS, Contract, KeyColumn, MeasureColumn
 
@@ -36,11 +37,34 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     if old.output_mode != new.output_mode:
         yield _refused(query, "output_mode", old.output_mode, new.output_mode, _MODES)
     delays = recorded.pipeline.watermark.delay, asked.pipeline.watermark.delay
-    if delays[0] != delays[1]:
+    if isinstance(old, JoinTable) and isinstance(new, JoinTable):
+        yield from _of_join(query, recorded, asked, old, new)
+    elif delays[0] != delays[1]:
         reason = "The watermark never goes back: a longer delay holds once events are that far on"
         texts = duration_text(delays[0]), duration_text(delays[1])
         yield Difference(query, "watermark.delay", *texts, ChangeVerdict.SAFE, reason)
     yield from _settings(query, recorded.settings, asked.settings)
+
+
+def _of_join(
+    query: str, recorded: Contract, asked: Contract, old: JoinTable, new: JoinTable
+) -> Iterator[Difference]:
+    """What a join takes from both pipelines; the engine notices none of it."""
+    before = recorded.pipeline.partners[old.join.other]
+    after = asked.pipeline.partners[new.join.other]
+    other = new.join.other
+    waits = "What waits for a match in the state follows from both delays"
+    delays = {
+        "watermark.delay": (recorded.pipeline.watermark.delay, asked.pipeline.watermark.delay),
+        f"watermark.delay of {other}": (before.watermark.delay, after.watermark.delay),
+    }
+    for what, (one, two) in delays.items():
+        if one != two:
+            yield _refused(query, what, duration_text(one), duration_text(two), waits)
+    times = before.source.event_time.column, after.source.event_time.column
+    if times[0] != times[1]:
+        what = f"source.event_time.column of {other}"
+        yield _refused(query, what, *times, "Rows matched by their former times")
 
 
 def _keys(query: str, old: Sequence[KeyColumn], new: Sequence[KeyColumn]) -> Iterator[Difference]:

@@ -38,7 +38,7 @@ FIXED_BY_CHECKPOINT = (
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
 
 class KeyColumn(_Frozen):

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tidemark.gold.plan import GoldState
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.gold.state import gold_state
@@ -30,6 +31,7 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.streaming.backfill.compare import compare_windows, wide_session, window_differences
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
+    published_others,
     windows_by_bronze,
     windows_in_gold,
 )
@@ -46,7 +48,7 @@ class AuditRequest:
 def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest) -> TableAudit:
     """Compare one table with bronze. TableMismatch where the tables are not the pipeline's."""
     gold = run.warehouse.gold(name).existing()
-    state = gold_state(gold)
+    state = gold_state(gold, run.operator(name).inputs)
     bronze = run.warehouse.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, run, name)
@@ -65,7 +67,7 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
         windows_from=windows.first_start if windows else None,
         windows_to=windows.last_start if windows else None,
         frozen=_frozen(gold, request, frozen),
-        found=_found(spark, run, name, state.version, published, windows),
+        found=_found(spark, run, name, state, published, windows),
     )
 
 
@@ -73,15 +75,16 @@ def _found(
     spark: SparkSession,
     run: Run,
     name: str,
-    gold: int,
+    gold: GoldState,
     bronze: PublishedBronze,
     windows: RowRange | None,
 ) -> Differences:
     if windows is None:
         return Differences()
     session, operator = wide_session(spark), run.operator(name)
-    computed = windows_by_bronze(session, run, name, bronze, windows)
-    held = windows_in_gold(session, run, name, gold, windows)
+    others = published_others(run, name, gold)
+    computed = windows_by_bronze(session, run, name, bronze, others, windows)
+    held = windows_in_gold(session, run, name, gold.version, windows)
     return window_differences(compare_windows(held, computed, operator), operator)
 
 

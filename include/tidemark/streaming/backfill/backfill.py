@@ -37,6 +37,7 @@ from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.operator import Operator
+from tidemark.operators.other_inputs import reading
 from tidemark.operators.repaired import BACKFILL, Recomputed
 from tidemark.operators.row_range import RowRange
 from tidemark.runs.backfill.backfill_plan import (
@@ -59,6 +60,7 @@ from tidemark.streaming.backfill.compare import (
 )
 from tidemark.streaming.backfill.windows_of import (
     check_pipeline_columns,
+    published_others,
     windows_by_bronze,
     windows_in_gold,
 )
@@ -100,7 +102,7 @@ def plan_backfill(
     Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
     """
     gold = run.warehouse.gold(name).existing()
-    state = gold_state(gold)
+    state = gold_state(gold, run.operator(name).inputs)
     frozen = table_frozen_before_ms(
         run.pipeline, run.ingest_checkpoint(), run.operator(name), run.warehouse.bronze.existing()
     )
@@ -128,7 +130,8 @@ def _compared(
     """How gold differs from bronze, and the values to append: what differs from the newest known
     ones."""
     session, operator = wide_session(spark), run.operator(name)
-    computed = windows_by_bronze(session, run, name, bronze, windows)
+    others = published_others(run, name, state)
+    computed = windows_by_bronze(session, run, name, bronze, others, windows)
     held = windows_in_gold(session, run, name, state.version, windows)
     found = window_differences(compare_windows(held, computed, operator), operator)
     _check_unique(found, name)
@@ -149,7 +152,8 @@ def _failing_that_went(
     stand in gold no more than by bronze, but `changes` still says that they fail."""
     gold = run.warehouse.gold(name).existing()
     changes = run.warehouse.changes(name, state.generation).existing()
-    operator, held = run.operator(name), run.warehouse.bronze.at_version(bronze.version)
+    operator = _reading(run, name, state)
+    held = run.warehouse.bronze.at_version(bronze.version)
     rows = failing_windows(gold, changes, operator, state.generation)
     closed = windows.of(rows).select(list(operator.located))
     each = {
@@ -160,6 +164,10 @@ def _failing_that_went(
     none = pa.repeat(pa.scalar(0, pa.int64()), found.num_rows)
     found = with_columns(found, {"window_end": operator.ends(found), "rows": none})
     return conformed(found, schema)
+
+
+def _reading(run: Run, name: str, state: GoldState) -> Operator:
+    return reading(run.operator(name), run.warehouse, published_others(run, name, state))
 
 
 def balanced(plan: Backfill) -> Recomputed:
@@ -232,7 +240,7 @@ def _check_unique(found: Differences, name: str) -> None:
 
 def _recomputed(plan: Backfill) -> Recomputed:
     bronze = plan.run.warehouse.bronze.at_version(plan.bronze.version)
-    operator = plan.run.operator(plan.table_name)
+    operator = _reading(plan.run, plan.table_name, plan.state)
     in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
     found = plan.found
     return Recomputed(

@@ -8,8 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.gold.failing import failing_when_computed
-from tidemark.gold.published_bronze import PublishedBronze
-from tidemark.operators.operator import BRONZE
+from tidemark.gold.plan import GoldState
+from tidemark.gold.published_bronze import PublishedBronze, published_bronze
+from tidemark.operators.operator import BRONZE, Operator
+from tidemark.operators.other_inputs import ReadAt, other_places, reading
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -18,29 +20,48 @@ from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
 from tidemark.storage.generation import generation_in_use
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.inputs import Inputs, input_at, with_event_time
+from tidemark.streaming.inputs import Inputs, input_at, others_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
-from tidemark.streaming.planned_columns import plan_bronze
+from tidemark.streaming.planned_columns import of_partners, plan_bronze
 from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 
 def windows_by_bronze(
-    spark: SparkSession, run: Run, name: str, bronze: PublishedBronze, windows: RowRange
+    spark: SparkSession,
+    run: Run,
+    name: str,
+    bronze: PublishedBronze,
+    at: ReadAt,
+    windows: RowRange,
 ) -> DataFrame:
     """What a batch query over the rows that gold stands for gives for these windows.
 
-    Those that failed so far, and would fail the query, are computed one by one.
+    `at` are the rows of other inputs (`published_others`). Those that failed so far, and would fail
+    the query, are computed one by one.
     """
     rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
-    inputs = {BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline)}
+    operator = reading(run.operator(name), run.warehouse, at)
+    inputs = {
+        BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline),
+        **others_at(spark, operator, run.warehouse, run.pipeline, at),
+    }
     held = run.warehouse.bronze.at_version(bronze.version)
-    aside = run.operator(name).as_in(held, _failed_before(run, name), bronze.condition)
-    computed = streamed_operator(run.operator(name), aside).starting_in(inputs, windows)
+    aside = operator.as_in(held, _failed_before(run, name), bronze.condition)
+    computed = streamed_operator(operator, aside).starting_in(inputs, windows)
     alone = windows.of(aside)
     if not alone.num_rows:
         return computed
-    return computed.unionByName(_apart(run, name, inputs, held, bronze.condition, alone))
+    return computed.unionByName(_apart(operator, inputs, held, bronze.condition, alone))
+
+
+def published_others(run: Run, name: str, state: GoldState) -> ReadAt:
+    """The rows of other inputs that gold stands for, as those of bronze (`published_bronze`)."""
+    found = {}
+    for other, place in other_places(run.operator(name), run.warehouse).items():
+        one = published_bronze(place.existing(), state.inputs[other])
+        found[other] = (one.version, one.condition)
+    return found
 
 
 def _failed_before(run: Run, name: str) -> pa.Table:
@@ -50,9 +71,8 @@ def _failed_before(run: Run, name: str) -> pa.Table:
 
 
 def _apart(
-    run: Run, name: str, inputs: Inputs, held: DeltaTable, condition: str, closed: pa.Table
+    operator: Operator, inputs: Inputs, held: DeltaTable, condition: str, closed: pa.Table
 ) -> DataFrame:
-    operator = run.operator(name)
     streamed = streamed_operator(operator)
     found = recomputed_apart(
         lambda rows: streamed.recompute(inputs, rows).toArrow(), closed.slice(0, 0), closed
@@ -78,7 +98,8 @@ def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
     bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
     rows = with_event_time(bronze, run.pipeline)
-    aggregated = streamed_operator(run.operator(name)).columns({BRONZE: rows})
+    inputs = {BRONZE: rows, **of_partners(spark, run.pipeline)}
+    aggregated = streamed_operator(run.operator(name)).columns(inputs)
     changes = run.warehouse.changes(name, generation_in_use(run.warehouse, name))
     for place, schema in (
         (run.warehouse.gold(name), gold_schema(aggregated, {})),

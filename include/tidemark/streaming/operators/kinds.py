@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
+from tidemark.streaming.operators.joins import StreamedJoins
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.sessions import StreamedSessions
 from tidemark.streaming.operators.windows import StreamedWindows
@@ -14,6 +16,7 @@ from tidemark.streaming.operators.windows import StreamedWindows
 STREAMED: dict[type[Operator], type[StreamedOperator]] = {
     Windows: StreamedWindows,
     Sessions: StreamedSessions,
+    Joins: StreamedJoins,
 }
 
 

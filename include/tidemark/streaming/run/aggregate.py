@@ -26,11 +26,13 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.clocks import Clock, Tick, tick
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.inputs import input_stream
+from tidemark.streaming.inputs import Inputs, clocked_stream, input_stream
+from tidemark.streaming.operators.joins import StreamedJoins
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import BatchReport, Progress
 from tidemark.streaming.run.append import FEW_ROWS, Append, append
@@ -44,6 +46,7 @@ class Aggregate:
     `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
     of an earlier event time than `since` is read; None: any. `seed`, before the
     first batch of a later generation, is the version of bronze that it was computed from.
+    `clocks` are those of a join's sides, by the order of its inputs.
     """
 
     pipeline: Pipeline
@@ -56,6 +59,7 @@ class Aggregate:
     close_ms: int
     since: datetime | None = None
     seed: int | None = None
+    clocks: tuple[Clock, ...] = ()
 
     @property
     def operator(self) -> Operator:
@@ -73,8 +77,12 @@ class Aggregate:
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
-    inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline, plan.since)}
-    writer = streamed_operator(plan.operator, plan.aside).plan(inputs).writeStream
+    streamed = streamed_operator(plan.operator, plan.aside)
+    if isinstance(streamed, StreamedJoins):
+        inputs: Inputs = _both_sides(spark, plan, streamed)
+    else:
+        inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline, plan.since)}
+    writer = streamed.plan(inputs).writeStream
     writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
@@ -84,6 +92,20 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
             _write(plan, windows, batch, report)
 
     return start_query(writer, write)
+
+
+def tick_clocks(plan: Aggregate) -> tuple[Tick, ...]:
+    """Append a row to each clock of a join, before its query starts."""
+    return tuple(tick(clock, plan.close_ms, plan.run_id) for clock in plan.clocks)
+
+
+def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -> Inputs:
+    found = {}
+    sides = (streamed.left_columns, streamed.right_columns)
+    for name, clock, needed in zip(plan.operator.inputs, plan.clocks, sides, strict=True):
+        known = [one.name for one in clock.bronze.existing().schema().fields]
+        found[name] = clocked_stream(spark, clock, needed(known), plan.since)
+    return found
 
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:

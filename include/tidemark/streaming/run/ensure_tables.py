@@ -45,7 +45,8 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
 def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
     table = run.pipeline.tables[name]
     schema = gold_schema(aggregated, dict(table.measures)).json()
-    state = gold_state(ensure_table(run.warehouse.gold(name), gold_spec(table, schema)))
+    made = ensure_table(run.warehouse.gold(name), gold_spec(table, schema))
+    state = gold_state(made, run.operator(name).inputs)
     ensure_table(
         run.warehouse.changes(name, state.generation),
         changes_spec(run.pipeline, name, changes_schema(aggregated).json()),

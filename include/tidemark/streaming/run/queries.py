@@ -67,6 +67,16 @@ def end_of(running: Running) -> TidemarkError | None:
     return None
 
 
+def clocks_observed(running: Running) -> dict[str, int]:
+    """How many clock rows have passed the watermark of each side of a join, by what the query calls
+    it, in all batches of this start that it still tells of."""
+    found: dict[str, int] = {}
+    for progress in running.query.recentProgress:
+        for name, row in progress.observedMetrics.items():
+            found[name] = found.get(name, 0) + int(row["clocks"] or 0)
+    return found
+
+
 def _told(running: Running, error: Exception) -> TidemarkError:
     """The error of the batch, where it is one of ours or of an expression; else the engine's."""
     first = running.errors[0] if running.errors else error

@@ -14,7 +14,7 @@ windows, and what was appended already does not differ any more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pyarrow as pa
@@ -28,12 +28,13 @@ from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to
 from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
+from tidemark.operators.other_inputs import ReadAt, reading
 from tidemark.operators.repaired import LATE, SEAL, Recomputed, Repaired
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.warehouse import Warehouse
-from tidemark.streaming.inputs import Inputs, input_at
+from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
 
@@ -44,7 +45,8 @@ class Repair:
 
     `bronze_version` is the version that the table's query has read to. `closed_ms` is how far
     the query closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal), in
-    milliseconds. Windows that start before `frozen_before_ms` stay as they are.
+    milliseconds. Windows that start before `frozen_before_ms` stay as they are. `others` are the
+    versions of other inputs that it has read to; `checked_to` is as in `Repaired`.
     """
 
     pipeline: Pipeline
@@ -56,10 +58,13 @@ class Repair:
     seal_ms: int
     frozen_before_ms: int | None
     run_id: str
+    others: ReadAt = field(default_factory=dict)
+    checked_to: int = 0
 
     @property
     def operator(self) -> Operator:
-        return operator_of(self.pipeline, self.table_name)
+        """With its other inputs, as far as the query has read them."""
+        return reading(operator_of(self.pipeline, self.table_name), self.tables, self.others)
 
     @property
     def at(self) -> Frontiers:
@@ -91,8 +96,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
         done.append(_repair_late(spark, plan, found.rows, found.alone))
     if at.seal_ms > at.open_after_ms:
         done.append(_repair_sealed(spark, plan, left_out))
-    checked_to = plan.bronze_version if plan.operator.checks_emitted else 0
-    return Repaired(found.batches, tuple(done), plan.seal_ms, checked_to)
+    return Repaired(found.batches, tuple(done), plan.seal_ms, plan.checked_to)
 
 
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
@@ -130,7 +134,9 @@ def _computed(spark: SparkSession, plan: Repair, closed: pa.Table, aside: pa.Tab
 
 
 def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
-    return {BRONZE: input_at(spark, plan.tables.bronze, plan.pipeline, plan.bronze_version)}
+    bronze = input_at(spark, plan.tables.bronze, plan.pipeline, plan.bronze_version)
+    others = others_at(spark, plan.operator, plan.tables, plan.pipeline, plan.others)
+    return {BRONZE: bronze, **others}
 
 
 def _append_differing(

@@ -6,8 +6,9 @@ from pyspark.sql import SparkSession
 
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import table_frozen_before_ms
+from tidemark.operators.other_inputs import read_at
 from tidemark.operators.repaired import Repaired
-from tidemark.runs.repair_facts import seal_ms, unpublished_batches
+from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
 from tidemark.streaming.run.repair import Repair, repair
 
@@ -24,7 +25,7 @@ def repair_tables(
 
 
 def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
-    bronze = run.warehouse.bronze.existing()
+    bronze, operator = run.warehouse.bronze.existing(), run.operator(name)
     return Repair(
         pipeline=run.pipeline,
         table_name=name,
@@ -34,7 +35,9 @@ def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
         closed_ms=run.closed_ms(name, gold.generation),
         seal_ms=seal_ms(run, name, outcome),
         frozen_before_ms=table_frozen_before_ms(
-            run.pipeline, run.ingest_checkpoint(), run.operator(name), bronze
+            run.pipeline, run.ingest_checkpoint(), operator, bronze
         ),
         run_id=run.run_id,
+        others=read_at(operator, run.warehouse, run.query_checkpoint(name, gold.generation)),
+        checked_to=checked_to_of(run, name, gold.generation, outcome.versions["bronze"]),
     )

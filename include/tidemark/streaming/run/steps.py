@@ -13,22 +13,27 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.gold.failing import failing_of_run
+from tidemark.gold.other_readers import OtherReader, note_reader
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
-from tidemark.operators.operator import Equation, Operator
+from tidemark.operators.operator import BRONZE, Equation, Operator
+from tidemark.operators.other_inputs import check_others_are_there, other_places
 from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
+from tidemark.runs.clocks import SIDES, Clock, check_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.contract.recorded import seed_of
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
+from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
-from tidemark.streaming.run.aggregate import Aggregate, start_aggregate
+from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
-from tidemark.streaming.run.queries import await_all, end_of
+from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
 from tidemark.streaming.run.repairs import repair_tables
 from tidemark.streaming.run.set_aside import set_failing_aside
 from tidemark.streaming.sources.kinds import streamed_source
@@ -48,6 +53,9 @@ def run_stream(
     one began. Raises LedgerUnbalanced, LeaseLost, and what the steps raise.
     """
     run.source.check(run.ingest_checkpoint())
+    for name in run.pipeline.tables:
+        check_others_are_there(run.operator(name), run.warehouse)
+    _note_as_reader(run)
     gold = ensure_tables(spark, run)
     record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
@@ -65,6 +73,14 @@ def run_stream(
         _say_what_fails(run, name, gold[name], progress)
     with progress.stage("ledger"):
         account(run, gold, repaired)
+
+
+def _note_as_reader(run: Run) -> None:
+    """In the folders of the pipelines that joins read, before a query of theirs reads anything."""
+    for name, table in run.pipeline.tables.items():
+        if isinstance(table, JoinTable):
+            other = Warehouse.of(table.join.other, run.settings)
+            note_reader(other, OtherReader(pipeline=run.pipeline.name, table=name))
 
 
 def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
@@ -114,6 +130,7 @@ def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progre
     names = list(gold)
     while names:
         plans = [_query(run, name, gold[name]) for name in names]
+        ticks = [tick_clocks(plan) for plan in plans]
         started = [start_aggregate(spark, plan, progress) for plan in plans]
         failed = [
             (plan, failure)
@@ -125,13 +142,17 @@ def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progre
         ]
         if lasting := [failure for plan, failure in failed if plan.table_name not in names]:
             raise lasting[0]
+        for plan, of_plan, running in zip(plans, ticks, started, strict=True):
+            if of_plan and plan.table_name not in names:
+                watermark = run.watermark_ms(plan.table_name, plan.generation)
+                check_ticks(of_plan, clocks_observed(running), watermark, plan.table_name)
 
 
 def _mended(
     spark: SparkSession, plan: Aggregate, failure: TidemarkError, progress: Progress
 ) -> bool:
     """Can the query go on, without the windows that it failed on?"""
-    if not isinstance(failure, ExpressionFailed):
+    if not isinstance(failure, ExpressionFailed) or not plan.operator.sets_aside:
         return False
     try:
         windows = set_failing_aside(spark, plan)
@@ -157,6 +178,27 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         close_ms=gold.close_ms,
         since=_since(run, run.operator(table), gold) if begins else None,
         seed=seed_of(table, run.warehouse) if begins else None,
+        clocks=_clocks(run, table, gold),
+    )
+
+
+def _clocks(run: Run, table: str, gold: GoldState) -> tuple[Clock, ...]:
+    """Those of a join's sides, in the order of its inputs; none of another kind's table."""
+    others = other_places(run.operator(table), run.warehouse)
+    if not others:
+        return ()
+    bronzes = [(run.warehouse.bronze, run.pipeline)]
+    for name, place in others.items():
+        bronzes.append((place, run.pipeline.partner(name.removeprefix(f"{BRONZE}/"))))
+    return tuple(
+        Clock(
+            side,
+            run.warehouse.clock(table, gold.generation, side),
+            place,
+            pipeline.source.event_time.column,
+            pipeline.watermark.delay,
+        )
+        for side, (place, pipeline) in zip(SIDES, bronzes, strict=True)
     )
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.other_readers import other_readers
 from tidemark.gold.plan import noted_name
 from tidemark.gold.state import gold_state
+from tidemark.operators.joins.joins import input_name
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
@@ -45,7 +47,7 @@ def readers(pipeline: Pipeline, settings: Settings) -> Mapping[str, tuple[TableR
     found: dict[str, tuple[TableReader, ...]] = {}
     in_use = [one for one in checkpoints_in_use(pipeline, warehouse) if one.table != INGEST]
     of_bronze = (reader for one in in_use for reader in _of_bronze(one, warehouse.bronze))
-    found[warehouse.bronze.uri] = tuple(of_bronze)
+    found[warehouse.bronze.uri] = (*of_bronze, *_of_other_pipelines(warehouse, settings))
     found[warehouse.rejects.uri] = tuple(_of_rejects(pipeline, warehouse))
     for name in pipeline.tables:
         changes = warehouse.changes(name, generation_in_use(warehouse, name))
@@ -69,6 +71,30 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
         unnoted = one.published + 1
         waiting = _waiting(bronze, unnoted)
         yield TableReader(f"the repair of late rows of {one.table}", unnoted, waiting)
+
+
+def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[TableReader]:
+    """Tables of other pipelines that read bronze, as these have noted."""
+    name = input_name(warehouse.places.pipeline)
+    for reader in other_readers(warehouse):
+        theirs = Warehouse.of(reader.pipeline, settings)
+        gold, bronze = theirs.gold(reader.table).open(), warehouse.bronze.open()
+        if gold is None or bronze is None:
+            continue
+        state = gold_state(gold, (name,))
+        checkpoint = Checkpoint.of_query(theirs, reader.table, state.generation)
+        last = checkpoint.last_batch("commits")
+        first = state.inputs[name] + 1
+        if last is not None:
+            read = checkpoint.delta_versions(last).get(str(bronze.metadata().id), 0)
+            first = min(first, read)
+        note = f"{warehouse.places.other_readers}/{reader.pipeline}.{reader.table}.json"
+        yield TableReader(
+            f"the query of {reader.name}",
+            first,
+            _waiting(warehouse.bronze, first),
+            f"Run {reader.pipeline}, to its end. If that table is no more, remove {note}.",
+        )
 
 
 def _of_rejects(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableReader]:

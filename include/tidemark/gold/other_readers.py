@@ -1,0 +1,70 @@
+"""Which tables of other pipelines read a pipeline's bronze: a small file for each, beside it.
+
+A run writes it before its query first reads the other bronze, without the other pipeline's lease:
+no file holds two readers, and to write it again changes nothing. While there is one, no date of
+bronze is dropped, since a window of its may have to be computed from any row again; and maintenance
+keeps what it has yet to read.
+
+A table that is no longer in its pipeline's file still stands here: who removes it removes its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from tidemark.commit_point import commit_point
+from tidemark.errors import NoteUnreadable
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import write_bytes
+from tidemark.storage.result_file import Facts
+from tidemark.storage.warehouse import Warehouse
+
+_ENDING = ".json"
+
+
+class OtherReader(Facts):
+    """A table of another pipeline that reads this bronze, and where its file lies."""
+
+    pipeline: str
+    table: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.table} of {self.pipeline}"
+
+
+def other_readers(warehouse: Warehouse) -> tuple[OtherReader, ...]:
+    """Those of a pipeline's bronze; NoteUnreadable where a file tells none."""
+    return tuple(_read(warehouse.file_at(warehouse.places.other_readers)))
+
+
+def _read(folder: FilePlace) -> Iterator[OtherReader]:
+    for name in sorted(folder.names()):
+        if not name.endswith(_ENDING):
+            continue
+        try:
+            yield OtherReader.model_validate_json(folder.read(name))
+        except ValidationError as error:
+            raise NoteUnreadable(
+                f"{folder.below(name)} does not tell which table reads this bronze. Nothing was "
+                "written. Which one it is stands in the file's name; remove the file, and the next "
+                "run of that pipeline writes it again."
+            ) from error
+
+
+def note_reader(other: Warehouse, reader: OtherReader) -> None:
+    """Note in another pipeline's folder that a table reads its bronze."""
+    folder = other.file_at(other.places.other_readers)
+    name = f"{reader.pipeline}.{reader.table}{_ENDING}"
+    if name not in folder.names():
+        _write(folder, name, reader)
+
+
+@commit_point(
+    "reader of another bronze noted",
+    after_a_kill="before and after: the next run notes it where it is not there yet",
+)
+def _write(folder: FilePlace, name: str, reader: OtherReader) -> None:
+    write_bytes(folder.below(name), reader.model_dump_json().encode(), folder.options)

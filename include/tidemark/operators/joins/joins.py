@@ -1,0 +1,196 @@
+"""Joins as an operator: windows over the rows of this pipeline's bronze, the left side, with the
+matching rows of another one's.
+
+The engine drops a row of either side that lies at or before the watermark, though the windows that
+it belongs to are open: behind the join they close later, by the range. A row whose match was
+dropped comes out as unmatched. So all that is emitted, and all that closes, is held against both
+bronzes (`checks_emitted`, `checks_closing`), by `rows` and `matches`.
+
+The watermark is the least over both sides of (newest event time - delay): each run tells it to the
+engine by clock rows (`streaming/run/clocks.py`).
+
+Where rows fall follows from their own times, and rows only come: a window that has one never goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from tidemark.operators.joins.in_bronze import JoinIn, Side, windows_given, windows_starting
+from tidemark.operators.joins.new_rows import find_touched
+from tidemark.operators.operator import BRONZE, Covered, InputTable
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.touched import BatchRead, Touched
+from tidemark.operators.windows.in_duckdb import window_starts
+from tidemark.operators.windows.windows import Windows
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.join_rules import MATCHES
+from tidemark.pipeline.model import JoinTable, Pipeline, Table
+from tidemark.storage.delta.place import TablePlace
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def input_name(pipeline: str) -> str:
+    """What pins and gold's transactions call another pipeline's bronze."""
+    return f"{BRONZE}/{pipeline}"
+
+
+@dataclass(frozen=True)
+class Joins(Windows):
+    """Windows over bronze's column `event_time`, joined with another bronze's rows by the time
+    `other_event_time`. `others` has that one where it is read (`beside`)."""
+
+    table: JoinTable
+    other_event_time: str = ""
+    other_delay: timedelta = timedelta(0)
+    others: Mapping[str, InputTable] = field(default_factory=dict, compare=False)
+
+    checks_emitted: ClassVar[bool] = True
+    checks_closing: ClassVar[bool] = True
+    sets_aside: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, table: Table) -> Self:
+        assert isinstance(table, JoinTable)
+        other = pipeline.partners[table.join.other]
+        return cls(
+            pipeline.source.event_time.column,
+            table,
+            other.source.event_time.column,
+            other.watermark.delay,
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (BRONZE, self.other)
+
+    @property
+    def other(self) -> str:
+        """The name of the right side."""
+        return input_name(self.table.join.other)
+
+    def beside(self, others: Mapping[str, InputTable]) -> Self:
+        return replace(self, others=others)
+
+    @property
+    def located(self) -> tuple[str, ...]:
+        return (*self.identity, "window_end", MATCHES)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("window_end", *self.table.measures, MATCHES, "rows")
+
+    @property
+    def equation(self) -> None:
+        """None: what a row becomes depends on the rows that it matches, of any batch. All that is
+        emitted is held against bronze, one by one."""
+        return None
+
+    @property
+    def reach(self) -> timedelta:
+        """How far from a row's time the other side's may lie, before or after."""
+        within = self.table.join.within
+        return max(within.before, within.after)
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        """A millisecond more than the range behind the watermark: so the engine's window emits."""
+        return max(watermark_ms - self.reach // _MILLISECOND - 1, 0)
+
+    def seal_delay(self, delay: timedelta) -> timedelta:
+        """The longer delay of both, and the range: both bronzes are idle for so long then."""
+        return max(delay, self.other_delay) + self.reach
+
+    def most_emitted(self, rows: int) -> None:
+        return None
+
+    def first_needed_of_other(self, close_ms: int) -> int:
+        """No row of the right side before this matches a row of an open window."""
+        length, before = self.table.window.length, self.table.join.within.before
+        return close_ms - (length + before) // _MILLISECOND
+
+    def touched(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        joined = self._in(bronze)
+        other = self.others[self.other]
+        found = find_touched(joined, place, other, self.other, batches, frozen_before_ms, closed_ms)
+        return Touched(found.batches, self._located(found.closed))
+
+    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+        return self._located(windows_given(self._in(bronze, condition), rows))
+
+    def starts_in(self, known: str, row: str) -> str:
+        """The same window: known rows do not overlap."""
+        return " AND ".join(
+            f'{known}."{name}" IS NOT DISTINCT FROM {row}."{name}"' for name in self.identity
+        )
+
+    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
+        length = self.table.window.length
+        found = windows_starting(self._in(bronze), first_end - length, last_end - length)
+        return self._located(found)
+
+    def covered(self, closed: pa.Table) -> Covered:
+        """No known row goes; only the dates are told."""
+        days = sorted({start.date() for start in window_starts(closed)})
+        listed = ", ".join(f"DATE '{day}'" for day in days)
+        return Covered("false", closed, f"window_date IN ({listed})" if days else "false")
+
+    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
+        return _sum_of_rows(windows_given(self._in(bronze, condition), closed))
+
+    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
+        return _sum_of_rows(self.ending(bronze, first_end, last_end))
+
+    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
+        joined = self._in(bronze, condition)
+        return _sum_of_rows(rows.of(windows_starting(joined, rows.first_start, rows.last_start)))
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, JoinTable)
+        yield from super().definition_changes(query, asked)
+        before, after = _told(self.table), _told(asked)
+        for name, one in before.items():
+            if one != after[name]:
+                yield Difference(
+                    query,
+                    f"join.{name}",
+                    one,
+                    after[name],
+                    ChangeVerdict.NEW_GENERATION,
+                    "The state holds the rows that wait for a match as they were, and the engine "
+                    "does not notice",
+                )
+
+    def _in(self, bronze: DeltaTable, condition: str = "true") -> JoinIn:
+        other = self.others[self.other]
+        right = Side(other.table, self.other_event_time, other.condition)
+        return JoinIn(Side(bronze, self.event_time, condition), right, self.table)
+
+    def _located(self, found: pa.Table) -> pa.Table:
+        return found.select([*self.located, "rows"])
+
+
+def _told(table: JoinTable) -> dict[str, str]:
+    join = table.join
+    on = ", ".join(
+        name if name == other else f"{name} = {other}" for name, other in join.on.items()
+    )
+    return {"with": join.other, "on": on, "within": str(join.within), "type": join.type}
+
+
+def _sum_of_rows(windows: pa.Table) -> int:
+    return int(pc.sum(windows.column("rows")).as_py() or 0)

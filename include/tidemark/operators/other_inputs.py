@@ -1,0 +1,91 @@
+"""The inputs that an operator reads beside its own bronze: where they lie, at which versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import SourceNotFound
+from tidemark.operators.batches_read import OtherInput
+from tidemark.operators.operator import BRONZE, InputTable, Operator
+from tidemark.storage.delta.appended import first_append
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
+
+# Of an input beside bronze: the version to read, and the condition that its rows have to fulfil.
+ReadAt = Mapping[str, tuple[int, str]]
+
+
+def other_places(operator: Operator, warehouse: Warehouse) -> dict[str, TablePlace]:
+    """The places of an operator's inputs beside its own bronze, by their names."""
+    names = (name for name in operator.inputs if name != BRONZE)
+    return {name: warehouse.bronze_of(name.removeprefix(f"{BRONZE}/")) for name in names}
+
+
+def check_others_are_there(operator: Operator, warehouse: Warehouse) -> None:
+    """SourceNotFound where another pipeline has not made its bronze yet."""
+    for name, place in other_places(operator, warehouse).items():
+        if place.open() is None:
+            other = name.removeprefix(f"{BRONZE}/")
+            raise SourceNotFound(
+                f"There is no {place.uri} to join with: the pipeline {other} has not run yet below "
+                f"this root. Nothing was written. Run {other} first, then this one again."
+            )
+
+
+def reading(operator: Operator, warehouse: Warehouse, at: ReadAt | None = None) -> Operator:
+    """The operator with its other inputs, each at its version, or as it is now."""
+    places = other_places(operator, warehouse)
+    if not places:
+        return operator
+    others = {}
+    for name, place in places.items():
+        if at is None:
+            others[name] = InputTable(place.existing(), place)
+        else:
+            version, condition = at[name]
+            others[name] = InputTable(place.at_version(version), place, condition)
+    return operator.beside(others)
+
+
+def versions_read(
+    operator: Operator, warehouse: Warehouse, checkpoint: Checkpoint
+) -> dict[str, int]:
+    """Up to which versions a query has read its other inputs, by its own offsets; -1: nothing.
+
+    Their own pipelines go on writing, and a stream of Delta cannot be told where to end.
+    """
+    places = other_places(operator, warehouse)
+    last = checkpoint.last_batch("commits")
+    if not places or last is None:
+        return dict.fromkeys(places, -1)
+    ends = checkpoint.delta_versions(last)
+    ids = {name: str(place.existing().metadata().id) for name, place in places.items()}
+    return {name: ends.get(one, 0) - 1 for name, one in ids.items()}
+
+
+def read_at(operator: Operator, warehouse: Warehouse, checkpoint: Checkpoint) -> ReadAt:
+    """The versions by which a query's rows are computed again: what it has read, and what has only
+    moved rows since. Files of an older version may have been cleaned up."""
+    places = other_places(operator, warehouse)
+    read = versions_read(operator, warehouse, checkpoint)
+    return {name: (settled(places[name], version), "true") for name, version in read.items()}
+
+
+def settled(place: TablePlace, version: int) -> int:
+    """The newest version of a table that holds the rows of this one."""
+    for after in range(version + 1, place.existing().version() + 1):
+        if first_append(place, after, after) is not None:
+            break
+        version = after
+    return max(version, 0)
+
+
+def others_published(
+    operator: Operator, warehouse: Warehouse, published: Mapping[str, int]
+) -> tuple[OtherInput, ...]:
+    """The other inputs, as batches are told by them; `published` are gold's versions."""
+    return tuple(
+        OtherInput(name, str(place.existing().metadata().id), published.get(name, -1))
+        for name, place in other_places(operator, warehouse).items()
+    )

@@ -1,0 +1,178 @@
+"""Joins in Spark: the engine's own join of two streams with a window behind it, and the same in a
+batch over known windows.
+
+The other pipeline's columns are the fields of a struct that has its name; of a row that matches
+nothing it is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.operators.joins.joins import Joins
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.windows.in_duckdb import window_starts
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.expressions.sql import names_read
+from tidemark.pipeline.join_rules import MATCHES
+from tidemark.pipeline.model import JoinTable
+from tidemark.pipeline.names import same_column
+from tidemark.storage.delta.history import FAILURE
+from tidemark.streaming.arrow_rows import frame_of
+from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.operators.measures import measured
+from tidemark.streaming.operators.operator import StreamedOperator
+from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
+from tidemark.streaming.operators.windows import stretches_of
+
+_OTHER_TIME = "_other_time"
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class StreamedJoins(StreamedOperator):
+    """The windows of one table over joined rows."""
+
+    operator: Joins
+
+    @property
+    def table(self) -> JoinTable:
+        return self.operator.table
+
+    def left_columns(self, known: Iterable[str]) -> list[str]:
+        """Those of this pipeline's columns that the table needs: keys, what is joined on, and what
+        measures read."""
+        asked = {*self.table.group_by, *self.table.join.on}
+        asked |= {parts[0] for parts in self._read() if not self._is_of_other(parts)}
+        return [name for name in known if any(same_column(one, name) for one in asked)]
+
+    def right_columns(self, known: Iterable[str]) -> list[str]:
+        """The same of the other pipeline's."""
+        of_other = [parts for parts in self._read() if self._is_of_other(parts)]
+        asked = {*self.table.join.on.values(), *(parts[1] for parts in of_other if parts[1:])}
+        return [name for name in known if any(same_column(one, name) for one in asked)]
+
+    def _read(self) -> list[tuple[str, ...]]:
+        return [parts for sql in self.table.measures.values() for parts in names_read(sql) if parts]
+
+    def _is_of_other(self, parts: tuple[str, ...]) -> bool:
+        return same_column(parts[0], self.table.join.other)
+
+    def plan(self, inputs: Inputs) -> DataFrame:
+        """Without what is set aside: the engine has no state of windows before the join."""
+        if self.aside is not None and self.aside.num_rows:
+            return self._starting(inputs[BRONZE], inputs[self.operator.other], None)
+        both = self._joined(self._left(inputs[BRONZE]), self._right(inputs[self.operator.other]))
+        return self._measured(both, self._window())
+
+    def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
+        starts, length = window_starts(closed), self.table.window.length
+        stretches = stretches_of(starts, length)
+        left = self._assigned(rows_within(inputs[BRONZE], stretches))
+        wanted = self._in(left, closed, "left_semi")
+        right = rows_within(inputs[self.operator.other], self._reached(stretches))
+        return self._measured(self._joined(wanted, self._right(right)), F.col("_window"))
+
+    def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
+        length = self.table.window.length
+        rows = RowRange(first_end - length, last_end - length, last_end)
+        return self.starting_in(inputs, rows)
+
+    def starting_in(self, inputs: Inputs, rows: RowRange) -> DataFrame:
+        last = rows.last_start + self.table.window.length
+        stretches = [Stretch(rows.first_start, last)]
+        left = rows_within(inputs[BRONZE], stretches)
+        right = rows_within(inputs[self.operator.other], self._reached(stretches))
+        return self._starting(left, right, rows)
+
+    def _starting(self, left: DataFrame, right: DataFrame, rows: RowRange | None) -> DataFrame:
+        assigned = self._assigned(left)
+        if rows is not None:
+            start, end = F.col("_window.start"), F.col("_window.end")
+            assigned = assigned.where(
+                start.between(F.lit(rows.first_start), F.lit(rows.last_start))
+                & (end <= F.lit(rows.last_end))
+            )
+        if self.aside is not None and self.aside.num_rows:
+            assigned = self._in(assigned, self.aside, "left_anti")
+        return self._measured(self._joined(assigned, self._right(right)), F.col("_window"))
+
+    def _reached(self, stretches: list[Stretch]) -> list[Stretch]:
+        """Where the right side's rows lie that match left rows of these stretches."""
+        within = self.table.join.within
+        return joined(
+            Stretch(one.start - within.before, one.end + within.after + _MICROSECOND)
+            for one in stretches
+        )
+
+    def _left(self, rows: DataFrame) -> DataFrame:
+        return rows.select("_event_time", *map(_quoted, self.left_columns(rows.columns)))
+
+    def _right(self, rows: DataFrame) -> DataFrame:
+        """Its time, what it is joined on, and all columns that measures read as one struct."""
+        ons = [
+            _quoted(name).alias(f"_other_on_{number}")
+            for number, name in enumerate(self.table.join.on.values())
+        ]
+        columns = [_quoted(name) for name in self.right_columns(rows.columns)]
+        return rows.select(
+            F.col("_event_time").alias(_OTHER_TIME),
+            *ons,
+            F.struct(*columns).alias(self.table.join.other),
+        )
+
+    def _joined(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        within = self.table.join.within
+        time, other = F.col("_event_time"), F.col(_OTHER_TIME)
+        low = time - F.expr(f"interval {within.before // _MICROSECOND} microseconds")
+        high = time + F.expr(f"interval {within.after // _MICROSECOND} microseconds")
+        matches = (other >= low) & (other <= high)
+        for number, name in enumerate(self.table.join.on):
+            matches = matches & (_quoted(name) == F.col(f"_other_on_{number}"))
+        return left.join(right, matches, "inner" if self.table.join.type == "inner" else "left")
+
+    def _window(self) -> Column:
+        window = self.table.window
+        return F.window("_event_time", duration_text(window.length), duration_text(window.slide))
+
+    def _assigned(self, rows: DataFrame) -> DataFrame:
+        """Each left row once for each window that it is in: `_window`."""
+        return self._left(rows).withColumn("_window", self._window())
+
+    def _in(self, assigned: DataFrame, windows: pa.Table, how: str) -> DataFrame:
+        """The rows that are in these windows, or in none of them. Null keys are keys."""
+        identity = windows.select(list(self.operator.identity))
+        listed = F.broadcast(frame_of(assigned.sparkSession, identity).alias("listed"))
+        same = [
+            F.col("_window.start").eqNullSafe(F.col("listed.window_start")),
+            *[
+                F.col(f"assigned.`{key}`").eqNullSafe(F.col(f"listed.`{key}`"))
+                for key in self.table.group_by
+            ],
+        ]
+        return assigned.alias("assigned").join(listed, same, how)
+
+    def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
+        table = self.table
+        keys = [_quoted(key) for key in table.group_by]
+        grouped = rows.groupBy(window.alias("_window"), *keys)
+        measures = {**table.measures, MATCHES: f"count({_OTHER_TIME})"}
+        return measured(grouped, measures, rows.sparkSession).select(
+            F.col("_window.start").alias("window_start"),
+            F.col("_window.end").alias("window_end"),
+            *keys,
+            *[_quoted(name) for name in measures],
+            "rows",
+            FAILURE,
+        )
+
+
+def _quoted(name: str) -> Column:
+    return F.col(f"`{name}`")
