@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from tidemark.operators.folds.folds import Folds
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import Pipeline, SessionTable, Table, WindowTable
+from tidemark.pipeline.model import FoldTable, Pipeline, SessionTable, Table, WindowTable
 
-KINDS: dict[type[Table], type[Operator]] = {WindowTable: Windows, SessionTable: Sessions}
+KINDS: dict[type[Table], type[Operator]] = {
+    WindowTable: Windows,
+    SessionTable: Sessions,
+    FoldTable: Folds,
+}
 
 
 def operator_of(pipeline: Pipeline, table: str) -> Operator:

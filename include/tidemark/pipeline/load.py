@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tidemark.errors import PipelineNotFound
+from tidemark.pipeline.fold_rules import fold_code_of, with_fold_code
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem, nearest
 from tidemark.pipeline.rules import find_broken_rules
@@ -47,19 +48,20 @@ def _load(path: Path) -> Pipeline:
         if twin.is_file():
             message = f"shares its name, and so its tables, with {twin.name}: rename one of them"
             document.problems.append(document.problem((), message))
-    return _checked(document, path.stem)
+    return _checked(document, path.stem, path.parent)
 
 
 def pipeline_from_mapping(
-    name: str, content: Mapping[str, Any], file: str = "(no file)"
+    name: str, content: Mapping[str, Any], file: str = "(no file)", folder: Path | None = None
 ) -> Pipeline:
-    """A pipeline from values as a file would hold them, checked in the same way."""
-    return _checked(as_document(content, file), name)
+    """A pipeline from values as a file would hold them, checked in the same way; the code of its
+    folds lies below the folder."""
+    return _checked(as_document(content, file), name, folder)
 
 
 def pipeline_from_text(name: str, text: str, file: str) -> Pipeline:
     """The pipeline that a file of this name and text would be; `file` is for messages."""
-    return _checked(parse_document(text, Document(file)), name)
+    return _checked(parse_document(text, Document(file)), name, Path(file).parent)
 
 
 def load_pipelines(folder: Path) -> tuple[list[Pipeline], list[PipelineFileInvalid]]:
@@ -103,16 +105,18 @@ def pipeline_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith(".") and path.is_file())
 
 
-def _checked(document: Document, name: str) -> Pipeline:
+def _checked(document: Document, name: str, folder: Path | None) -> Pipeline:
     if document.problems and not document.content:
         raise PipelineFileInvalid(document.file, tuple(document.problems))
     structural, usable = structural_problems(document, name)
+    code, missing = fold_code_of(document, usable, folder)
     problems = [*document.problems, *structural, *find_broken_rules(document, name, usable)]
+    problems += missing
     if problems:
         by_place = sorted(problems, key=lambda found: (found.line or 0, found.column or 0))
         raise PipelineFileInvalid(document.file, tuple(by_place))
     try:
-        return Pipeline.model_validate({**document.content, "name": name})
+        return with_fold_code(Pipeline.model_validate({**document.content, "name": name}), code)
     except ValidationError as error:  # pragma: no cover - structural_problems saw none
         raise AssertionError(f"{document.file} changed between two checks") from error
 

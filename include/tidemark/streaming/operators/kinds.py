@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidemark.operators.folds.folds import Folds
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
+from tidemark.streaming.operators.folds import StreamedFolds
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.sessions import StreamedSessions
 from tidemark.streaming.operators.windows import StreamedWindows
@@ -14,9 +16,13 @@ from tidemark.streaming.operators.windows import StreamedWindows
 STREAMED: dict[type[Operator], type[StreamedOperator]] = {
     Windows: StreamedWindows,
     Sessions: StreamedSessions,
+    Folds: StreamedFolds,
 }
 
 
-def streamed_operator(operator: Operator, aside: pa.Table | None = None) -> StreamedOperator:
-    """The Spark half of an operator, of its kind, without what is set aside."""
-    return STREAMED[type(operator)](operator, aside)
+def streamed_operator(
+    operator: Operator, aside: pa.Table | None = None, up_to_ms: int | None = None
+) -> StreamedOperator:
+    """The Spark half of an operator, of its kind, without what is set aside; of what ends later
+    than a frontier, it may give anything."""
+    return STREAMED[type(operator)](operator, aside, up_to_ms)

@@ -11,6 +11,8 @@ out, but the batch still runs, because its tasks write the state that the next b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -74,7 +76,8 @@ class Aggregate:
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
     inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline, plan.since)}
-    writer = streamed_operator(plan.operator, plan.aside).plan(inputs).writeStream
+    streamed = streamed_operator(plan.operator, plan.aside)
+    writer = streamed.plan(inputs).writeStream
     writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
@@ -83,7 +86,25 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
         with progress.batch(plan.table_name, batch) as report:
             _write(plan, windows, batch, report)
 
-    return start_query(writer, write)
+    # A query keeps the settings that it starts with, and each other one has its own.
+    with settings_of(spark, streamed.settings):
+        return start_query(writer, write)
+
+
+@contextmanager
+def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings, and afterwards with its own again."""
+    before = {name: spark.conf.getAll.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, own)
 
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
