@@ -312,6 +312,11 @@ class Table(_Model, ABC):
         """What a row of the table is made of, for people."""
 
     @property
+    def columns_told(self) -> dict[str, str]:
+        """What a row says beside its start and its keys, for people: each with what makes it."""
+        return dict(self.measures)
+
+    @property
     def names_expectations(self) -> bool:
         """Do its checks need Great Expectations?"""
         return any(not isinstance(check.asked, str) for check in self.checks)
@@ -441,6 +446,10 @@ class FoldTable(GappedTable):
     @property
     def gap(self) -> timedelta:
         return self.fold.timeout
+
+    @property
+    def columns_told(self) -> dict[str, str]:
+        return {"number": "its place in the episode", **self.fold.emits}
 
     @property
     def rows_are(self) -> str:

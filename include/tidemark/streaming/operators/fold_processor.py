@@ -10,14 +10,14 @@ This module is imported by Python workers: it has no session at its top.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from tidemark.operators.folds.folding import Episode, Folding, FoldSpec, HeldRow, Output
+from tidemark.operators.folds.folding import Episode, Folding, FoldSpec, HeldRow
 from tidemark.operators.folds.values import plain
 
 # `state` is the JSON of the user's; `held` are the rows that wait, with their columns' names.
@@ -39,16 +39,17 @@ _NOTHING = _Saved(None, [], None)
 
 
 class FoldProcessor(StatefulProcessor):
-    """Folds one key's rows; `keys` is how many columns a key has."""
+    """Folds one key's rows. `columns` are those of its outputs: the engine takes these by name."""
 
-    def __init__(self, spec: FoldSpec, keys: int) -> None:
+    def __init__(self, spec: FoldSpec, columns: Sequence[str]) -> None:
         self.spec = spec
-        self.keys = keys
+        self.columns = columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
         self.state = handle.getValueState("fold", _STATE)
         self.folding = Folding(self.spec)
+        self.output = Row(*self.columns)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         saved = self._saved()
@@ -78,7 +79,9 @@ class FoldProcessor(StatefulProcessor):
         episode, outputs = self.folding.fold(saved.episode, passed, up_to)
         self._save(saved, episode, waiting)
         named = tuple(map(plain, key))
-        yield from (_row(named, output) for output in outputs)
+        for one in outputs:
+            values = (one.number, *one.values, one.rows, one.failure)
+            yield self.output(one.start, one.end, *named, *values)
 
     def _saved(self) -> _Saved:
         found = self.state.get() if self.state.exists() else None
@@ -126,12 +129,3 @@ class FoldProcessor(StatefulProcessor):
             HeldRow(time, tuple(values.get(name) for name in self.spec.columns))
             for time, values in named
         ]
-
-
-def _row(key: tuple[Any, ...], output: Output) -> Row:
-    values = (*key, output.number, *output.values, output.rows, output.failure)
-    # By position, as the schema has them: keys and emitted columns may have any names.
-    row: Row = Row(*(str(place) for place in range(len(values) + 2)))(
-        output.start, output.end, *values
-    )
-    return row

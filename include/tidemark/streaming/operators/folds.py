@@ -78,10 +78,10 @@ class StreamedFolds(StreamedOperator):
         if not rows.isStreaming:
             return self._folded(inputs, rows, self._frontier_us, folded_rows)
         spec = self._spec(rows)
-        processor = FoldProcessor(spec, len(self.table.group_by))
+        schema = self._output_schema(inputs)
         given = self._given(rows, spec, "_event_time")
         outputs = given.groupBy(*self._keys).transformWithState(
-            processor, self._output_schema(inputs), "append", "EventTime"
+            FoldProcessor(spec, schema.names), schema, "append", "EventTime"
         )
         return self._shown(outputs)
 
