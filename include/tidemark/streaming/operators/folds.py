@@ -127,9 +127,14 @@ class StreamedFolds(StreamedOperator):
         spec = self._spec(inputs[BRONZE])
         given = self._given(rows, spec)
         schema = self._output_schema(inputs)
-        folded = given.groupBy(*self._keys).applyInArrow(
-            _FoldedKey(spec, self.table.group_by, up_to, fold, to_arrow_schema(schema)), schema
-        )
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        one_key = _FoldedKey(spec, self.table.group_by, up_to, fold, arrow)
+
+        # The engine counts a function's arguments, and `self` among them.
+        def folded_key(rows: pa.Table) -> pa.Table:
+            return one_key.folded(rows)
+
+        folded = given.groupBy(*self._keys).applyInArrow(folded_key, schema)
         return self._shown(folded)
 
     def _output_schema(self, inputs: Inputs) -> T.StructType:
@@ -174,7 +179,7 @@ class _FoldedKey:
     fold: Fold
     schema: pa.Schema
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
+    def folded(self, rows: pa.Table) -> pa.Table:
         columns = [
             rows.column(name).to_pylist(maps_as_pydicts="strict") for name in self.spec.columns
         ]
