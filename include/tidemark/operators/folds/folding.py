@@ -35,6 +35,8 @@ from tidemark.pipeline.instants import instant_of
 
 # An output's number where it is the verdict on its episode.
 VERDICT = 0
+# What a verdict says of a class that comes to something else when it is asked again.
+NOT_DETERMINISTIC = "is not deterministic"
 
 _SHOWN = 200
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
@@ -290,7 +292,7 @@ def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> 
             continue
         last = (first or second)[-1]
         said = (
-            f"{spec.python} is not deterministic: the same rows were folded twice, and came to "
+            f"{spec.python} {NOT_DETERMINISTIC}: the same rows were folded twice, and came to "
             "different outputs (by a clock, by chance, by what an instance keeps beside the state?)"
         )
         outputs.append(Output(start, VERDICT, last.end, (None,) * len(spec.emits), last.rows, said))
