@@ -38,7 +38,7 @@ def print_runs(console: Console, title: str, runs: Sequence[tuple[DagRun, RunRes
 def print_gold(console: Console, pipeline: Pipeline, root: str) -> None:
     """The largest windows of each of the pipeline's tables, by its first measure."""
     for name, table in pipeline.tables.items():
-        measures = list(table.measures)
+        measures = list(table.columns_told)
         columns = [*table.group_by, *measures, "status"]
         order = measures[0] if measures else "window_start"
         ties = ", ".join(f'"{column}"' for column in ("window_start", *table.group_by))

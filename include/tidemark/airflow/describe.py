@@ -68,7 +68,7 @@ def _choices(pipeline: Pipeline) -> Iterator[str]:
 
 def _row(name: str, table: Table, places: Places) -> str:
     measures = ", ".join(
-        f"{_text(measure)} = {_code_in_cell(sql)}" for measure, sql in table.measures.items()
+        f"{_text(measure)} = {_code_in_cell(sql)}" for measure, sql in table.columns_told.items()
     )
     keys = ", ".join(_text(key) for key in table.group_by)
     gold = _code_in_cell(places.gold(name))

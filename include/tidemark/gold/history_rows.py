@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.errors import MigrationRefused
 from tidemark.gold.row_values import latest, time_literal
 from tidemark.operators.operator import Operator, listed
-from tidemark.operators.repaired import BACKFILL, FAILED, MIGRATION, SEAL
+from tidemark.operators.repaired import BACKFILL, MIGRATION, NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, VERSION, changes_between
@@ -61,6 +61,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
     """
     started = f"window_start < {time_literal(before_ms)}"
     same = listed(operator.identity)
+    others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
     with duckdb_in_utc() as connection:
         try:
             connection.register("found", changes_between(changes, -1, changes.version()))
@@ -76,7 +77,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
         ((unordered,),) = connection.execute(
             f"""
             SELECT count(*) FROM (
-                FROM ranked SELECT {same} WHERE _again AND cause <> '{FAILED}' GROUP BY {same}
+                FROM ranked SELECT {same} WHERE _again AND cause NOT IN ({others}) GROUP BY {same}
                 HAVING count(*) > 1 AND bool_or(cause = '{BACKFILL}' OR "rows" = 0)
             )
             """

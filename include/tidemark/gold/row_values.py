@@ -27,7 +27,7 @@ from tidemark.gold.pins import Published
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.state import PROVISIONAL
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import FAILED, SEAL
+from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -104,11 +104,13 @@ def _sealed_or_not_a_seal(plan: PublishPlan) -> str:
 def latest(operator: Operator, condition: str = "true") -> str:
     """Of the rows in `changes`, the last one of each row of gold, as the table `latest`.
 
-    One by which the stream leaves a window out says nothing of gold: a repair does.
+    One by which the stream leaves a window out, or which is computed apart from it, says nothing
+    of gold: a repair does.
     """
+    others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
     return f"""
         CREATE TEMP TABLE latest AS SELECT * FROM changes
-        WHERE cause <> '{FAILED}' AND ({condition})
+        WHERE cause NOT IN ({others}) AND ({condition})
         QUALIFY row_number() OVER (
             PARTITION BY {listed(operator.identity)} ORDER BY _commit_version DESC
         ) = 1

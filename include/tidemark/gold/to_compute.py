@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.gold.apart import apart_rows, to_note
 from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
@@ -53,11 +54,13 @@ class Frontiers:
 @dataclass(frozen=True)
 class ToCompute:
     """The counts of the batches; what is to be computed again, and of that `alone` what may fail a
-    query over others: both as `Touched.closed`."""
+    query over others: both as `Touched.closed`. `apart`: what is to be noted as apart from the
+    stream (`gold/apart.py`); None: nothing."""
 
     batches: tuple[BatchCounts, ...]
     rows: pa.Table
     alone: pa.Table
+    apart: pa.Table | None = None
 
 
 def to_compute(
@@ -73,8 +76,13 @@ def to_compute(
     nothing_new = not batches and changes.version() <= state.changes
     if operator.checks_emitted and not (nothing_new and at.after_ms <= at.before_ms):
         touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
-        found = _unlike_bronze(left_out, gold, changes, state, touched.closed, at)
-        return ToCompute(left_out.counted(touched.batches), found, found.slice(0, 0))
+        due, apart = touched.closed, None
+        if operator.keeps_apart:
+            noted = apart_rows(changes, operator, state.generation, at.before_ms)
+            due = pa.concat_tables([due, operator.as_in(bronze, noted).cast(due.schema)])
+            apart = to_note(due, noted, operator, at.open_after_ms)
+        found = _unlike_bronze(left_out, gold, changes, state, due, at)
+        return ToCompute(left_out.counted(touched.batches), found, found.slice(0, 0), apart)
     due = left_out.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
     if not batches:
         return ToCompute((), due.slice(0, 0), due)
@@ -118,6 +126,13 @@ def _unlike_bronze(
             return found
         failing_known(connection, changes, operator, state.generation)
         _known(connection, gold, operator, found)
+        known = pa.table(connection.sql("FROM known").to_arrow_table())
+        if (unlike := operator.unlike(bronze, known, found)) is not None:
+            connection.register("unlike", unlike)
+            columns = listed(names)
+            sql = f"SELECT {columns} FROM unlike UNION SELECT {columns} FROM touched_rows"
+            sql = f"{sql} WHERE {kept}"
+            return pa.table(connection.sql(sql).to_arrow_table())
         emitted_to = max(operator.emitted_to_ms(at.closed_ms), at.before_ms)
         return pa.table(connection.sql(_differing(operator, emitted_to)).to_arrow_table())
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from tidemark.operators.folds.folds import Folds
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import JoinTable, Pipeline, SessionTable, Table, WindowTable
+from tidemark.pipeline.model import (
+    FoldTable,
+    JoinTable,
+    Pipeline,
+    SessionTable,
+    Table,
+    WindowTable,
+)
 
 KINDS: dict[type[Table], type[Operator]] = {
     WindowTable: Windows,
     SessionTable: Sessions,
     JoinTable: Joins,
+    FoldTable: Folds,
 }
 
 

@@ -122,6 +122,25 @@ class Operator(ABC):
         in these."""
 
     @property
+    def counts_rows(self) -> bool:
+        """Is an input row in the `rows` of one row for each of its assignments, so that their sum
+        can be held against the inputs?"""
+        return True
+
+    @property
+    def fails_queries(self) -> bool:
+        """Can one row that fails keep others from being computed, so that it has to be computed
+        alone?"""
+        return True
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Is what the query emits of an open row wrong, or lacking, once a late row touched it?
+        Then that is kept apart from what the query emits, until it is closed (`gold/apart.py`).
+        Only where `checks_emitted`."""
+        return False
+
+    @property
     @abstractmethod
     def equation(self) -> Equation | None:
         """What the ledger holds each batch to; None: nothing."""
@@ -198,6 +217,12 @@ class Operator(ABC):
         """The condition in DuckDB's SQL that a known row of one relation starts within a row of
         another one, which bronze gives. Only where `checks_emitted`."""
         raise NotImplementedError
+
+    def unlike(self, bronze: DeltaTable, known: pa.Table, found: pa.Table) -> pa.Table | None:
+        """Those of `found`, which bronze gives, of which something else is known: `known` has
+        `located` and `rows`, and so has `found`. None where these tell it by themselves. Only where
+        `checks_emitted`."""
+        return None
 
     def ending(
         self, bronze: DeltaTable, first_end: datetime, last_end: datetime

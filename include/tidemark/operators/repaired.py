@@ -11,18 +11,22 @@ LATE, SEAL, BACKFILL = "late", "seal", "backfill"
 MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
 FAILED = "failed"
+# The cause of one by which a row is computed apart from the stream (`gold/apart.py`).
+APART = "apart"
+# The causes of rows that say nothing of gold.
+NOT_OF_GOLD = (FAILED, APART)
 
 
 @dataclass(frozen=True)
 class Recomputed:
     """Windows of one cause: how many were computed, their `rows` in sum, the assignments that
-    bronze holds of them, and how many differed and were appended. Of those, gold held `corrected`
-    as closed ones, and did not hold `first_seen`."""
+    bronze holds of them (None: their sum says nothing), and how many differed and were appended. Of
+    those, gold held `corrected` as closed ones, and did not hold `first_seen`."""
 
     cause: str
     windows: int
     rows: int
-    rows_in_bronze: int
+    rows_in_bronze: int | None
     appended: int
     corrected: int = 0
     first_seen: int = 0

@@ -56,10 +56,18 @@ def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str,
     if "join" in table:
         found[MATCHES] = KnownName(MATCHES, spark_type("bigint"))
         kinds[MATCHES] = kind_of_name(found[MATCHES])
+    for name, text in {**section(section(table, "fold"), "emits"), **_numbered(table)}.items():
+        found[folded(name)] = KnownName(name, spark_type(text) if isinstance(text, str) else None)
+        kinds[name] = kind_of_name(found[folded(name)])
     for name, expression in section(table, "measures").items():
         told, kinds[name] = measure_types(expression, scope)
         found[folded(name)] = KnownName(name, told)
     return found, kinds
+
+
+def _numbered(table: Section) -> dict[str, str]:
+    """What tells the outputs of a fold's episode apart."""
+    return {"number": "bigint"} if "fold" in table else {}
 
 
 def _row(

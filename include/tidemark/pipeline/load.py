@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tidemark.errors import PipelineNotFound
+from tidemark.pipeline.fold_rules import fold_code_of, with_fold_code
 from tidemark.pipeline.join_rules import FindPartner, NoPartner, joins_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem, nearest
@@ -49,7 +50,8 @@ def _load(path: Path) -> Pipeline:
         if twin.is_file():
             message = f"shares its name, and so its tables, with {twin.name}: rename one of them"
             document.problems.append(document.problem((), message))
-    return _checked(document, path.stem, partial(_partner_in, path.parent))
+    find = partial(_partner_in, path.parent)
+    return _checked(document, path.stem, find, path.parent)
 
 
 def pipeline_from_mapping(
@@ -57,15 +59,18 @@ def pipeline_from_mapping(
     content: Mapping[str, Any],
     file: str = "(no file)",
     partners: Mapping[str, Pipeline] | None = None,
+    folder: Path | None = None,
 ) -> Pipeline:
     """A pipeline from values as a file would hold them, checked in the same way. `partners` are the
-    other pipelines of its joins."""
-    return _checked(as_document(content, file), name, partial(_partner_among, partners or {}))
+    other pipelines of its joins; the code of its folds lies below the folder."""
+    find = partial(_partner_among, partners or {})
+    return _checked(as_document(content, file), name, find, folder)
 
 
 def pipeline_from_text(name: str, text: str, file: str) -> Pipeline:
     """The pipeline that a file of this name and text would be; `file` is for messages."""
-    return _checked(parse_document(text, Document(file)), name, partial(_partner_among, {}))
+    find = partial(_partner_among, {})
+    return _checked(parse_document(text, Document(file)), name, find, Path(file).parent)
 
 
 def load_pipelines(folder: Path) -> tuple[list[Pipeline], list[PipelineFileInvalid]]:
@@ -109,13 +114,14 @@ def pipeline_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith(".") and path.is_file())
 
 
-def _checked(document: Document, name: str, find: FindPartner) -> Pipeline:
+def _checked(document: Document, name: str, find: FindPartner, folder: Path | None) -> Pipeline:
     if document.problems and not document.content:
         raise PipelineFileInvalid(document.file, tuple(document.problems))
     structural, usable = structural_problems(document, name)
     partners = {other: _found(other, find) for other in joins_of(usable).values() if other != name}
+    code, missing = fold_code_of(document, usable, folder)
     broken = find_broken_rules(document, name, usable, partners)
-    problems = [*document.problems, *structural, *broken]
+    problems = [*document.problems, *structural, *broken, *missing]
     if problems:
         by_place = sorted(problems, key=lambda found: (found.line or 0, found.column or 0))
         raise PipelineFileInvalid(document.file, tuple(by_place))
@@ -124,7 +130,7 @@ def _checked(document: Document, name: str, find: FindPartner) -> Pipeline:
         known = {
             other: one.as_partner() for other, one in partners.items() if isinstance(one, Pipeline)
         }
-        return pipeline.model_copy(update={"partners": known})
+        return with_fold_code(pipeline.model_copy(update={"partners": known}), code)
     except ValidationError as error:  # pragma: no cover - structural_problems saw none
         raise AssertionError(f"{document.file} changed between two checks") from error
 
@@ -151,7 +157,7 @@ def _partner_in(folder: Path, name: str) -> Pipeline:
     try:
         document = read_document(files[name])
         document.content["tables"] = {"none": {"window": {"length": "1 hour"}}}
-        return _checked(document, name, partial(_partner_among, {}))
+        return _checked(document, name, partial(_partner_among, {}), folder)
     except PipelineFileInvalid as error:
         first = error.problems[0]
         raise NoPartner(f"has problems of its own in {files[name].name}: {first.text}") from error

@@ -26,13 +26,15 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from tidemark.pipeline import event_time_formats, names, schedules
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
+from tidemark.pipeline.fold_code import split_python
+from tidemark.pipeline.fold_types import emitted_type
 from tidemark.pipeline.settings import spark as spark_settings
 from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import split_files
@@ -51,6 +53,15 @@ def _table_name(name: str) -> str:
 def _files(pattern: str) -> str:
     split_files(pattern)
     return pattern
+
+
+def _python_class(text: str) -> str:
+    split_python(text)
+    return text
+
+
+def _emitted_type(text: str) -> str:
+    return emitted_type(text)
 
 
 def _schedule(text: str) -> str:
@@ -301,6 +312,11 @@ class Table(_Model, ABC):
         """What a row of the table is made of, for people."""
 
     @property
+    def columns_told(self) -> dict[str, str]:
+        """What a row says beside its start and its keys, for people: each with what makes it."""
+        return dict(self.measures)
+
+    @property
     def names_expectations(self) -> bool:
         """Do its checks need Great Expectations?"""
         return any(not isinstance(check.asked, str) for check in self.checks)
@@ -317,6 +333,16 @@ class WindowTable(Table):
         return length if length == slide else f"{length}, every {slide}"
 
 
+class GappedTable(Table, ABC):
+    """A table over stretches of a key's rows: those that lie no further apart than a gap, whatever
+    the length of all of them."""
+
+    @property
+    @abstractmethod
+    def gap(self) -> timedelta:
+        """How far apart two rows of a stretch lie at most."""
+
+
 class Session(_Model):
     """Rows of a key that lie no further apart than a gap, whatever the length of all of them."""
 
@@ -325,7 +351,7 @@ class Session(_Model):
     )
 
 
-class SessionTable(Table):
+class SessionTable(GappedTable):
     """One aggregate over the sessions of each key."""
 
     window: Session
@@ -351,6 +377,10 @@ class SessionTable(Table):
                 "sessions need `group_by`: Spark computes none over a stream as a whole"
             )
         return self
+
+    @property
+    def gap(self) -> timedelta:
+        return self.window.session
 
     @property
     def rows_are(self) -> str:
@@ -461,8 +491,79 @@ class Partner(_Model):
     watermark: Watermark
 
 
+class Fold(_Model):
+    """A Python class that folds a key's rows in the order of their event times."""
+
+    python: Annotated[str, AfterValidator(_python_class)] = Field(
+        description="FILE:Class; the file lies below the folder of the pipelines' files"
+    )
+    timeout: PositiveDuration = Field(
+        description="Rows of a key that lie at most this far apart are one episode; after it the "
+        "state starts anew"
+    )
+    order_by: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description="Columns by which rows of one event time are ordered, before all others",
+    )
+    emits: dict[ColumnName, Annotated[str, AfterValidator(_emitted_type)]] = Field(
+        min_length=1, description="What an output has, as columns with their types"
+    )
+
+
+class FoldTable(GappedTable):
+    """What a fold of each key's rows puts out."""
+
+    fold: Fold
+    measures: dict[ColumnName, Expression] = Field(
+        default_factory=dict, max_length=0, description="None: a fold has `emits`"
+    )
+    output_mode: Literal["append"] = Field(
+        default="append", description="append: an output once no row in time can change it"
+    )
+    # The class's module and those beside it that it imports, each by its path below the pipelines'
+    # folder. Loading a file reads them; the file does not say them.
+    code: SkipJsonSchema[dict[str, str]] = Field(default_factory=dict)
+
+    @field_validator("measures", mode="before")
+    @classmethod
+    def _has_no_measures(cls, value: object) -> object:
+        if value:
+            raise ValueError("are not for folds: what the class puts out stands in `fold.emits`")
+        return value
+
+    @field_validator("output_mode", mode="before")
+    @classmethod
+    def _mode_of_folds(cls, value: object) -> object:
+        if value in ("update", "complete"):
+            raise ValueError(
+                "is not possible for folds: an output is emitted once, when the watermark has "
+                "passed the row that made it; choose append, or leave it out"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _has_keys_of_its_own(self) -> Self:
+        if not self.group_by:
+            raise ValueError("folds need `group_by`: Spark keeps state by key")
+        return self
+
+    @property
+    def gap(self) -> timedelta:
+        return self.fold.timeout
+
+    @property
+    def columns_told(self) -> dict[str, str]:
+        return {"number": "its place in the episode", **self.fold.emits}
+
+    @property
+    def rows_are(self) -> str:
+        return f"outputs of {self.fold.python}, episodes {duration_text(self.gap)} apart"
+
+
+AnyTable = WindowTable | SessionTable | JoinTable | FoldTable
+
 # The kinds of tables that have a key which no other has; the others are told by their `window`.
-TABLE_KINDS: dict[str, type[Table]] = {"join": JoinTable}
+TABLE_KINDS: dict[str, type[Table]] = {"join": JoinTable, "fold": FoldTable}
 
 
 def table_kind(content: object) -> type[Table]:
@@ -554,9 +655,7 @@ class Pipeline(_Model):
         TableName,
         Annotated[
             SerializeAsAny[Table],
-            BeforeValidator(
-                _table_of_its_kind, json_schema_input_type=WindowTable | SessionTable | JoinTable
-            ),
+            BeforeValidator(_table_of_its_kind, json_schema_input_type=AnyTable),
         ],
     ] = Field(min_length=1)
     advanced: Advanced = Advanced()

@@ -20,6 +20,7 @@ from tidemark.pipeline.expressions.names import (
     spark_type,
 )
 from tidemark.pipeline.expressions.sql import check_derived, check_measure, names_read
+from tidemark.pipeline.fold_rules import find_broken_folds, in_use
 from tidemark.pipeline.join_rules import (
     NoPartner,
     find_broken_joins,
@@ -27,10 +28,10 @@ from tidemark.pipeline.join_rules import (
     scope_of,
     unjoinable_columns,
 )
-from tidemark.pipeline.model import Pipeline, SessionTable, table_kind
+from tidemark.pipeline.model import FoldTable, Pipeline, SessionTable, table_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
-from tidemark.pipeline.settings.state import PROVIDER
+from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.pipeline.source_files import own_place
 from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
@@ -132,6 +133,19 @@ def _state_store(document: Document, usable: Section) -> Iterator[Problem]:
     if "store" in section(advanced, "state") and PROVIDER in section(advanced, "spark"):
         message = "is said twice: `advanced.state.store` has it too; leave one of them out"
         yield document.problem(("advanced", "spark", PROVIDER), message, at_key=True)
+    folds = [name for name, table in section(usable, "tables").items()
+             if table_kind(table) is FoldTable]  # fmt: skip
+    if not folds:
+        return
+    kept = (
+        f"cannot keep the state of the fold `{folds[0]}`: Spark has timers in RocksDB only. Leave "
+        "it out: folds have RocksDB by themselves, and the other tables the store of their own"
+    )
+    if section(advanced, "state").get("store") == "memory":
+        yield document.problem(("advanced", "state", "store"), kept, value="memory")
+    provider = section(advanced, "spark").get(PROVIDER)
+    if isinstance(provider, str) and store_name(provider) != "rocksdb":
+        yield document.problem(("advanced", "spark", PROVIDER), kept, value=provider)
 
 
 def _table(
@@ -156,6 +170,10 @@ def _table(
         measured = joined_scope(scope, other, theirs)
         yield from _nested(document, (*path, "measures"), table, scope, other, theirs)
     yield from _measures(document, (*path, "measures"), table, keys, measured)
+    yield from find_broken_folds(document, path, table, keys)
+    for number, name in enumerate(section(table, "fold").get("order_by") or ()):
+        if isinstance(name, str):
+            yield from _compared(document, (*path, "fold", "order_by", number), name, scope)
     yield from find_broken_checks(document, path, table, measured)
 
 
@@ -184,7 +202,7 @@ def _key(
     document: Document, path: KeyPath, key: str, before: list[str], scope: Scope
 ) -> Iterator[Problem]:
     if names.folded(key) in names.COLUMNS_IN_USE:
-        yield document.problem(path, _in_use(), value=key)
+        yield document.problem(path, in_use(), value=key)
         return
     if names.folded(key) in map(names.folded, before):
         yield document.problem(path, "stands twice among the keys", value=key)
@@ -214,7 +232,7 @@ def _measures(
     taken = {names.folded(key): f"the key `{key}`" for key in keys}
     for name, expression in section(table, "measures").items():
         if names.folded(name) in names.COLUMNS_IN_USE:
-            yield document.problem((*path, name), _in_use(), value=name, at_key=True)
+            yield document.problem((*path, name), in_use(), value=name, at_key=True)
         if other := taken.get(names.folded(name)):
             message = f"has the same name as {other}"
             yield document.problem((*path, name), message, value=name, at_key=True)
@@ -234,10 +252,6 @@ def _nested(
                 f"`{other}.…`, or what is `derive`d from it"
             )
             yield document.problem((*path, name), message, value=expression)
-
-
-def _in_use() -> str:
-    return f"is kept for a column of the platform; kept: {', '.join(names.COLUMNS_IN_USE)}"
 
 
 def _fault(document: Document, path: KeyPath, expression: str, fault: Fault) -> Problem:

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from tests.kit.late_model import EPOCH
 from tests.kit.running import Place, clicks
+from tests.operators.contract.folded import SOURCE, folded, folds
 from tests.operators.contract.joins import (
     OTHER,
     PartnerPlace,
@@ -23,7 +25,15 @@ from tests.operators.contract.joins import (
 from tests.operators.contract.stretches import StretchTable
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
-from tidemark.pipeline.model import JoinTable, Pipeline, SessionTable, Table, WindowTable
+from tidemark.pipeline.model import (
+    FoldTable,
+    GappedTable,
+    JoinTable,
+    Pipeline,
+    SessionTable,
+    Table,
+    WindowTable,
+)
 
 Row = dict[str, Any]
 # A row of gold: its identity and its values, in the operator's order.
@@ -61,7 +71,14 @@ class Kind:
 
     @property
     def has_fixed_lengths(self) -> bool:
-        return not isinstance(self.table, SessionTable)
+        return not isinstance(self.table, GappedTable)
+
+    @property
+    def shows_closed_rows_only(self) -> bool:
+        """Does gold hold nothing that is open?"""
+        return isinstance(self.table, FoldTable) or (
+            self.has_fixed_lengths and not self.emits_open_rows
+        )
 
 
 @dataclass
@@ -262,6 +279,14 @@ def _kinds() -> Iterator[Kind]:
             join_table(other, before=1),
         ]
         yield Kind(f"joins-{how}", table, joins(table), others)
+    thirds = folds()
+    other_code = folds(source=SOURCE.replace("* 31", "* 37"))
+    yield Kind(
+        "folds",
+        thirds,
+        partial(folded, gap=thirds.gap),
+        [folds(7), folds(order_by=["amount"]), other_code],
+    )
     gaps = _stretches()
     yield Kind("stretches", gaps, stretches(gaps), [_stretches(gap=4), _stretches(length=20)])
 

@@ -117,9 +117,13 @@ def _tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
 def _show(pipeline: Pipeline, places: Places) -> int:
     """Print what there is; FAILED where no row was accepted."""
     # delta-rs, Arrow and DuckDB, which the other commands do without.
+    from tidemark.cli.trial.folds import fold_faults
     from tidemark.cli.trial.report import print_trial
 
     print_trial(pipeline, places)
+    if faults := fold_faults(pipeline, places):
+        print("\n".join(faults), file=sys.stderr)
+        return FAILED
     with suppress(ResultUnreadable):
         rows = read_result(RunResult, places.result(_RUN), {}).rows
         if rows.read and not rows.accepted:

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from tidemark.errors import SampleUnusable
+from tidemark.pipeline.fold_rules import write_fold_code
 from tidemark.pipeline.model import Pipeline, Source
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
@@ -55,7 +56,10 @@ def write_pipeline(pipeline: Pipeline, folder: Path) -> Path:
     shared = {key: value for key, value in content["source"].items() if key in Source.model_fields}
     content["source"] = {"files": f"{_landing(pipeline.name)}/**/*", **shared}
     file = folder / f"{pipeline.name}.yaml"
+    for table in content["tables"].values():
+        table.pop("code", None)
     file.parent.mkdir(parents=True)
+    write_fold_code(pipeline, file.parent)
     file.write_text(json.dumps(content), encoding="utf-8")
     return file
 

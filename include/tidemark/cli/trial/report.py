@@ -28,7 +28,7 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
     """Print what is there; a run that failed may have left less."""
     console = report_console()
     for name, table in pipeline.tables.items():
-        columns = ["window_start", *table.group_by, *table.measures, "status"]
+        columns = ["window_start", *table.group_by, *table.columns_told, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
     _print_rejects(console, places)
     report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)

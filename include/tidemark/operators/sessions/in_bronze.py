@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.pipeline.instants import epoch_us
-from tidemark.pipeline.model import SessionTable
+from tidemark.pipeline.model import GappedTable
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -35,12 +36,12 @@ class SessionsIn:
 
     bronze: DeltaTable
     event_time: str
-    table: SessionTable
+    table: GappedTable
     condition: str = "true"
 
     @property
     def gap(self) -> int:
-        return self.table.window.session // _MICROSECOND
+        return self.table.gap // _MICROSECOND
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ def _sessions(rows: SessionsIn) -> str:
 def first_start_of_those_ending(rows: SessionsIn, from_ms: int) -> datetime | None:
     """When the first of the sessions starts that end at this time or later; None where there are
     none. Of those that start after it, only that there are some counts: then the time itself."""
-    held, gap = rows.dates(), rows.table.window.session
+    held, gap = rows.dates(), rows.table.gap
     end = _EPOCH + timedelta(milliseconds=from_ms)
     days = [day for day in held if (end - gap).date() <= day <= end.date()]
     later = [day for day in held if day > end.date()]
@@ -227,3 +228,60 @@ def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
 
 def _day(microseconds: int) -> date:
     return (_EPOCH + microseconds * _MICROSECOND).date()
+
+
+def outputs_unlike(
+    rows: SessionsIn, known: pa.Table, found: pa.Table, number: str, verdict: int
+) -> pa.Table:
+    """Of the stretches `found`, as bronze gives them, those of which an output is known that is not
+    of them: it starts elsewhere, or counts other rows than the stretch has up to its end. So also
+    where something is known beside the verdict on a stretch, the output of that number."""
+    listed = ", ".join(f"DATE '{day}'" for day in _dates_of(rows, found))
+    with duckdb_in_utc() as connection:
+        connection.register("known", known)
+        connection.register("found", found)
+        where = f"_event_date IN ({listed})" if listed else "false"
+        connection.register("bronze", dataset_of(rows.bronze, where if listed else None))
+        unlike = connection.sql(
+            f"""
+            WITH times AS (
+                SELECT f.window_start, {rows.listed_keys("f")}, b._t, count(*) AS _rows
+                FROM found f JOIN (
+                    SELECT {rows.listed_keys()}, make_timestamptz(epoch_us("{rows.event_time}"))
+                        AS _t FROM bronze WHERE {rows.condition} AND {where}
+                ) b ON {rows.same_key("b", "f")} AND b._t BETWEEN f.window_start AND f.window_end
+                GROUP BY ALL
+            ), ends AS (
+                SELECT window_start, {rows.listed_keys()}, _t, sum(_rows) OVER (
+                    PARTITION BY window_start, {rows.listed_keys()} ORDER BY _t) AS _rows
+                FROM times
+                UNION ALL SELECT window_start, {rows.listed_keys()}, window_end, "rows" FROM found
+            ), judged AS (
+                SELECT f.window_start, {rows.listed_keys("f")}, k."{number}" AS _number,
+                    k.window_start = f.window_start AND e._rows IS NOT NULL AS _like
+                FROM known k JOIN found f ON {rows.same_key("k", "f")}
+                    AND k.window_start BETWEEN f.window_start AND f.window_end
+                LEFT JOIN ends e ON {rows.same_key("e", "f")} AND e.window_start = f.window_start
+                    AND e._t = k.window_end AND e._rows = k."rows"
+            ), wrong AS (
+                SELECT window_start, {rows.listed_keys()} FROM judged
+                GROUP BY ALL HAVING NOT bool_and(_like)
+                    OR (bool_or(_number = {verdict}) AND count(*) > 1)
+            )
+            SELECT f.* FROM found f SEMI JOIN wrong w
+            ON {rows.same_key("f", "w")} AND f.window_start = w.window_start
+            """
+        ).to_arrow_table()
+    return pa.table(unlike).cast(found.schema)
+
+
+def _dates_of(rows: SessionsIn, found: pa.Table) -> list[date]:
+    """Those of bronze on which these stretches lie."""
+    starts: list[Any] = found.column("window_start").to_pylist()
+    ends: list[Any] = found.column("window_end").to_pylist()
+    covered = {
+        start.date() + number * _DAY
+        for start, end in zip(starts, ends, strict=True)
+        for number in range((end.date() - start.date()).days + 1)
+    }
+    return [day for day in rows.dates() if day in covered]

@@ -35,7 +35,7 @@ from tidemark.operators.touched import NEVER_MS, BatchRead, Touched
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of, instant_text
-from tidemark.pipeline.model import SessionTable, Table
+from tidemark.pipeline.model import GappedTable, SessionTable, Table
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
@@ -50,13 +50,13 @@ class Sessions(Operator):
     """Sessions over bronze's column `event_time`. `Touched.closed` has the identity, `window_end`
     and `rows`, as bronze gives them."""
 
-    table: SessionTable
+    table: GappedTable
 
     checks_emitted: ClassVar[bool] = True
 
     @property
     def gap(self) -> timedelta:
-        return self.table.window.session
+        return self.table.gap
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -207,12 +207,12 @@ class Sessions(Operator):
 
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, SessionTable)
-        if asked.window.session != self.gap:
+        if asked.gap != self.gap:
             yield Difference(
                 query,
                 "window.session",
                 duration_text(self.gap),
-                duration_text(asked.window.session),
+                duration_text(asked.gap),
                 ChangeVerdict.NEW_GENERATION,
                 "The state and the table hold the sessions as they were, and the engine does not "
                 "notice",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
 from tidemark.pipeline.difference import Difference
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import FoldTable, Pipeline, Table
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
@@ -120,9 +120,14 @@ def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
         measures=tuple(
             MeasureColumn(name=name, expression=sql) for name, sql in table.measures.items()
         ),
-        settings=_fixed_settings(pipeline, settings),
+        settings={**_fixed_settings(pipeline, settings), **_of_kind(table)},
         pipeline=pipeline,
     )
+
+
+def _of_kind(table: Table) -> dict[str, str]:
+    """What a kind of table sets by itself."""
+    return {PROVIDER: provider_class("rocksdb")} if isinstance(table, FoldTable) else {}
 
 
 def read_contract(place: str, options: Options) -> Contract | None:

@@ -39,7 +39,11 @@ def predecessors(former: Operator, new: Operator) -> Predecessors:
         for name, old in measures.items()
         if same_expression(known[old], new.table.measures[name])
     }
-    own = {name: name for name in new.values if name not in new.table.measures}
+    own = {
+        name: name
+        for name in new.values
+        if name not in new.table.measures and name in former.values
+    }
     return Predecessors(
         identity=_identity(former, new, renamed),
         values=own | measures,

@@ -241,7 +241,9 @@ def _check_unique(found: Differences, name: str) -> None:
 def _recomputed(plan: Backfill) -> Recomputed:
     bronze = plan.run.warehouse.bronze.at_version(plan.bronze.version)
     operator = _reading(plan.run, plan.table_name, plan.state)
-    in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
+    in_bronze = None
+    if operator.counts_rows:
+        in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
     found = plan.found
     return Recomputed(
         BACKFILL, found.bronze_windows, found.bronze_rows, in_bronze, plan.differing.num_rows

@@ -67,7 +67,8 @@ def published_others(run: Run, name: str, state: GoldState) -> ReadAt:
 def _failed_before(run: Run, name: str) -> pa.Table:
     generation = generation_in_use(run.warehouse, name)
     changes = run.warehouse.changes(name, generation).existing()
-    return failing_when_computed(changes, run.operator(name), generation)
+    found = failing_when_computed(changes, run.operator(name), generation)
+    return found if run.operator(name).fails_queries else found.slice(0, 0)
 
 
 def _apart(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidemark.operators.folds.folds import Folds
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import Operator
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.windows.windows import Windows
+from tidemark.streaming.operators.folds import StreamedFolds
 from tidemark.streaming.operators.joins import StreamedJoins
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.sessions import StreamedSessions
@@ -17,9 +19,13 @@ STREAMED: dict[type[Operator], type[StreamedOperator]] = {
     Windows: StreamedWindows,
     Sessions: StreamedSessions,
     Joins: StreamedJoins,
+    Folds: StreamedFolds,
 }
 
 
-def streamed_operator(operator: Operator, aside: pa.Table | None = None) -> StreamedOperator:
-    """The Spark half of an operator, of its kind, without what is set aside."""
-    return STREAMED[type(operator)](operator, aside)
+def streamed_operator(
+    operator: Operator, aside: pa.Table | None = None, up_to_ms: int | None = None
+) -> StreamedOperator:
+    """The Spark half of an operator, of its kind, without what is set aside; of what ends later
+    than a frontier, it may give anything."""
+    return STREAMED[type(operator)](operator, aside, up_to_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,7 +24,8 @@ class StreamedOperator(ABC):
     All four give rows in the columns of its identity and values, and FAILURE; the last three are
     the same rows that `plan` gives in a batch, and read no more of the inputs than these need. A
     row without any input row is in none of them. `aside`, which has the columns of
-    `Touched.closed`, is left out of all but `recompute`: input rows go into none of it.
+    `Touched.closed`, is left out of all but `recompute`: input rows go into none of it. Rows that
+    end after `up_to_ms` are not wanted, and need not be right.
 
     What fails when a measure is evaluated is null, and FAILURE says so. What fails before that, on
     an input row or while values are put together, fails the query.
@@ -31,6 +33,12 @@ class StreamedOperator(ABC):
 
     operator: Operator
     aside: pa.Table | None = None
+    up_to_ms: int | None = None
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings of Spark that the streaming query has to start with."""
+        return {}
 
     def columns(self, inputs: Inputs) -> StructType:
         """Those of the identity and values, as Spark types them."""

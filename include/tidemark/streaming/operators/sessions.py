@@ -37,7 +37,9 @@ class StreamedSessions(StreamedOperator):
 
     @property
     def table(self) -> SessionTable:
-        return self.operator.table
+        table = self.operator.table
+        assert isinstance(table, SessionTable)
+        return table
 
     def plan(self, inputs: Inputs) -> DataFrame:
         return self._sessions(inputs[BRONZE])

@@ -11,6 +11,8 @@ out, but the batch still runs, because its tasks write the state that the next b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -91,7 +93,25 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
         with progress.batch(plan.table_name, batch) as report:
             _write(plan, windows, batch, report)
 
-    return start_query(writer, write)
+    # A query keeps the settings that it starts with, and each other one has its own.
+    with settings_of(spark, streamed.settings):
+        return start_query(writer, write)
+
+
+@contextmanager
+def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings, and afterwards with its own again."""
+    before = {name: spark.conf.getAll.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, own)
 
 
 def tick_clocks(plan: Aggregate) -> tuple[Tick, ...]:

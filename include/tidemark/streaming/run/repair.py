@@ -29,10 +29,12 @@ from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.other_inputs import ReadAt, reading
-from tidemark.operators.repaired import LATE, SEAL, Recomputed, Repaired
+from tidemark.operators.repaired import APART, LATE, SEAL, Recomputed, Repaired
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
+from tidemark.storage.delta.append import conformed
+from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
@@ -92,6 +94,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     gold = plan.tables.gold(plan.table_name).existing()
     found = to_compute(left_out, gold, changes, plan.gold, batches, at)
     done = []
+    _note_apart(plan, changes, found.apart)
     if found.rows.num_rows or found.alone.num_rows:
         done.append(_repair_late(spark, plan, found.rows, found.alone))
     if at.seal_ms > at.open_after_ms:
@@ -102,7 +105,7 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
     """What late rows touch, and what of the windows that are set aside is due."""
     operator, bronze = plan.operator, plan.bronze()
-    windows = _computed(spark, plan, late, due)
+    windows = _computed(spark, plan, late, due, plan.at.open_after_ms)
     closed = pa.concat_tables([late, due.cast(late.schema)])
     in_bronze = operator.count_touched(bronze, closed)
     return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
@@ -115,19 +118,35 @@ def _repair_sealed(spark: SparkSession, plan: Repair, left_out: LeftOut) -> Reco
     operator, aside = plan.operator, left_out.ending_in(open_after_ms, plan.seal_ms)
     ending = operator.ending(left_out.bronze, *ends)
     if ending is not None:
-        windows = _computed(spark, plan, ending, ending.slice(0, 0))
+        windows = _computed(spark, plan, ending, ending.slice(0, 0), plan.seal_ms)
     else:
         streamed = streamed_operator(operator, left_out.windows)
         windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
         if aside.num_rows:
-            windows = pa.concat_tables([windows, _computed(spark, plan, aside.slice(0, 0), aside)])
+            windows = pa.concat_tables(
+                [windows, _computed(spark, plan, aside.slice(0, 0), aside, plan.seal_ms)]
+            )
     in_bronze = operator.count_ending(plan.bronze(), *ends)
     return _append_differing(plan, windows, operator.covered_ending(*ends), SEAL, in_bronze)
 
 
-def _computed(spark: SparkSession, plan: Repair, closed: pa.Table, aside: pa.Table) -> pa.Table:
-    """These windows by bronze, what fails with its verdict; one by one those that are set aside."""
-    streamed, inputs = streamed_operator(plan.operator), _inputs(spark, plan)
+def _note_apart(plan: Repair, changes: DeltaTable, apart: pa.Table | None) -> None:
+    """Before anything else: what is published without it would go on with the stream's own."""
+    if apart is not None and apart.num_rows:
+        place = plan.tables.changes(plan.table_name, plan.gold.generation)
+        told = {*plan.operator.identity, *plan.operator.values, FAILURE}
+        columns = pa.schema([field for field in schema_of(changes) if field.name in told])
+        rows = conformed(apart, columns)
+        append_recomputed(place, rows, APART, plan.gold.generation, plan.run_id)
+
+
+def _computed(
+    spark: SparkSession, plan: Repair, closed: pa.Table, aside: pa.Table, up_to_ms: int
+) -> pa.Table:
+    """These windows by bronze, what fails with its verdict; one by one those that are set aside. Of
+    what ends after the frontier, anything."""
+    streamed = streamed_operator(plan.operator, up_to_ms=up_to_ms)
+    inputs = _inputs(spark, plan)
     found = recomputed_apart(lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, aside)
     failed = verdict_rows(found.failed, plan.operator, plan.bronze(), found.rows.schema)
     return pa.concat_tables([found.rows, failed])
@@ -150,11 +169,12 @@ def _append_differing(
     known = known_to_gold(gold.existing(), plan.gold, plan.operator, differing)
     append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id)
     rows = pc.sum(windows.column("rows")).as_py() or 0
+    expected = rows_in_bronze if plan.operator.counts_rows else None
     return Recomputed(
         cause,
         windows.num_rows,
         rows,
-        rows_in_bronze,
+        expected,
         appended=differing.num_rows,
         corrected=known.closed,
         first_seen=differing.num_rows - known.held,

@@ -1,0 +1,1 @@
+"""Folds: a user's Python class over a key's rows in the order of their event times."""

@@ -1,0 +1,326 @@
+"""A fold itself: a key's rows in, episodes and their outputs out. No Spark and no table in it.
+
+The life of an episode:
+1. a row that lies more than the timeout after the last one begins it: `start`;
+2. each row, in the order of event time, then `order_by`, then all columns, goes to `step`;
+3. a row that lies more than the timeout later, or the frontier that has passed the last one by
+   that, ends it: `on_timeout`.
+Where the class raises, the episode's outputs are taken back, and its one output is the verdict: its
+further rows belong to it and are not folded.
+
+Rows of one event time are folded together, and what they put out counts all of them, so that an
+output's `rows` is the number of the episode's rows up to its time. By that it is held against
+bronze (`folds.py`).
+
+Between two rows the state is what its JSON says, always: so it does not matter in which batches the
+rows come, and what the JSON does not hold is gone everywhere alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from tidemark.operators.folds.loaded import load_fold, state_type
+from tidemark.operators.folds.values import Unfit, converter, ordered
+from tidemark.pipeline.instants import instant_of
+
+# An output's number where it is the verdict on its episode.
+VERDICT = 0
+# What a verdict says of a class that comes to something else when it is asked again.
+NOT_DETERMINISTIC = "is not deterministic"
+
+_SHOWN = 200
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+
+
+@dataclass(frozen=True)
+class FoldSpec:
+    """All that a task needs to fold. `columns` are those of a row, those that it is ordered by
+    first; `emits` are an output's, with their types. Times are microseconds since 1970, UTC."""
+
+    python: str
+    code: Mapping[str, str]
+    timeout: int
+    columns: tuple[str, ...]
+    emits: Mapping[str, str]
+    # The class itself, where there is no code to make it of.
+    given: type[Any] | None = None
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """A row of bronze: its event time, and its values by column."""
+
+    time: int
+    values: tuple[Any, ...]
+
+    @property
+    def place(self) -> Any:
+        return self.time, *map(ordered, self.values)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Where an episode stands between two rows. `state` is JSON; None where the class failed.
+    `read` is the same, read; None: not yet."""
+
+    start: int
+    last: int
+    rows: int
+    number: int
+    state: str | None
+    read: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A row of gold: of the episode that starts at `start`, its `number`, determined at `end`.
+    With a failure it is the verdict, and has no values."""
+
+    start: int
+    number: int
+    end: int
+    values: tuple[Any, ...]
+    rows: int
+    failure: str | None = None
+
+
+class Failed(Exception):
+    """The class, or what it gave, failed; the message says where."""
+
+
+@dataclass(frozen=True)
+class Folding:
+    """One task's folding. `anew`: each call goes to a new instance of the class."""
+
+    spec: FoldSpec
+    anew: bool = False
+
+    def fold(
+        self, episode: Episode | None, rows: Iterable[HeldRow], up_to: int | None
+    ) -> tuple[Episode | None, list[Output]]:
+        """Fold rows of one key that come after those of the episode, all of them up to the
+        frontier `up_to` (None: whatever comes, is later). The episode that is left is open."""
+        outputs: list[Output] = []
+        in_order = sorted(rows, key=lambda row: row.place)
+        for time, together in groupby(in_order, key=lambda row: row.time):
+            if episode is not None and time > episode.last + self.spec.timeout:
+                outputs += self._ended(episode, outputs)
+                episode = None
+            episode = self._folded(episode, time, list(together), outputs)
+        if episode is not None and (up_to is None or episode.last + self.spec.timeout <= up_to):
+            outputs += self._ended(episode, outputs)
+            episode = None
+        return episode, outputs
+
+    @cached_property
+    def _class(self) -> type[Any]:
+        return self.spec.given or load_fold(self.spec.python, self.spec.code)
+
+    @cached_property
+    def _one(self) -> Any:
+        return self._class()
+
+    @property
+    def _instance(self) -> Any:
+        return self._class() if self.anew else self._one
+
+    @cached_property
+    def _states(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._state_type)
+
+    @cached_property
+    def _state_type(self) -> type[Any]:
+        return state_type(self._class)
+
+    @cached_property
+    def _converters(self) -> Mapping[str, Any]:
+        return {name: converter(kind) for name, kind in self.spec.emits.items()}
+
+    def _folded(
+        self, episode: Episode | None, time: int, rows: Sequence[HeldRow], outputs: list[Output]
+    ) -> Episode:
+        if episode is None:
+            now = Episode(time, time, len(rows), 0, "")
+            try:
+                now = self._with_state(now, 0, self._called("start"))
+            except Failed as failure:
+                return self._fails(now, time, f"{failure}, at the start", outputs)
+        else:
+            count = episode.rows + len(rows)
+            now = Episode(episode.start, time, count, episode.number, episode.state, episode.read)
+        for place, row in enumerate(rows, start=now.rows - len(rows) + 1):
+            if now.state is None:
+                return now
+            try:
+                now = self._stepped(now, row, outputs)
+            except Failed as failure:
+                shown = _ADDRESS.sub("0x…", repr(self._row(row)))[:_SHOWN]
+                said = f"{failure}, on row {place} of the episode, {_instant(time)}: {shown}"
+                return self._fails(now, time, said, outputs)
+        return now
+
+    def _stepped(self, episode: Episode, row: HeldRow, outputs: list[Output]) -> Episode:
+        state = self._state(episode)
+        given = self._called("step", state, self._row(row))
+        new = self._numbered(episode, given, row.time)
+        stepped = self._with_state(episode, episode.number + len(new), state)
+        outputs += new
+        return stepped
+
+    def _ended(self, episode: Episode, outputs: list[Output]) -> list[Output]:
+        if episode.state is None:
+            return []
+        end = episode.last + self.spec.timeout
+        try:
+            given = self._called("on_timeout", self._state(episode))
+            return self._numbered(episode, given, end)
+        except Failed as failure:
+            self._fails(episode, end, f"{failure}, at the timeout", outputs)
+            return []
+
+    def _fails(self, episode: Episode, end: int, said: str, outputs: list[Output]) -> Episode:
+        outputs[:] = [one for one in outputs if one.start != episode.start]
+        nothing = (None,) * len(self.spec.emits)
+        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, said))
+        return replace(episode, state=None, read=None)
+
+    def _row(self, row: HeldRow) -> dict[str, Any]:
+        return dict(zip(self.spec.columns, row.values, strict=True))
+
+    def _called(self, method: str, *arguments: Any) -> Any:
+        """What a method gives; of a generator all that it yields."""
+        try:
+            given = getattr(self._instance, method)(*arguments)
+            if method == "start" or given is None:
+                return given
+            if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+                kind = type(given).__name__
+                raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
+            return list(given)
+        except Exception as error:
+            raise Failed(self._said(error, method)) from error
+
+    def _said(self, error: Exception, method: str) -> str:
+        """The error, and the last line of the fold's own code that it passed."""
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        told = _ADDRESS.sub("0x…", " ".join(told.split()))[:_SHOWN]
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if frame.filename in self.spec.code and frame.lineno:
+                lines = self.spec.code[frame.filename].splitlines()
+                line = lines[frame.lineno - 1].strip()[:_SHOWN]
+                return f"{told}, {frame.filename}:{frame.lineno}: `{line}`"
+        return f"{told}, in `{method}` of {self.spec.python}"
+
+    def _state(self, episode: Episode) -> Any:
+        if episode.read is not None:
+            return episode.read
+        return self._states.validate_json(episode.state or "")
+
+    def _with_state(self, episode: Episode, number: int, state: Any) -> Episode:
+        kind = self._state_type
+        if not isinstance(state, kind):
+            raise Failed(
+                f"start returns a {type(state).__name__}, and says that it returns a "
+                f"{kind.__name__}, in {self.spec.python}"
+            )
+        try:
+            written = self._states.dump_json(state, warnings="error")
+            read = self._states.validate_json(written)
+        except Exception as error:
+            said = _ADDRESS.sub("0x…", " ".join(str(error).split()))[:_SHOWN]
+            raise Failed(
+                f"the state does not come back from JSON as a {kind.__name__}: {said}, in "
+                f"{self.spec.python}"
+            ) from error
+        # Built anew, as `replace` costs more than all else of a step.
+        return Episode(episode.start, episode.last, episode.rows, number, written.decode(), read)
+
+    def _numbered(self, episode: Episode, given: list[Any] | None, end: int) -> list[Output]:
+        return [
+            Output(episode.start, number, end, self._values(one), episode.rows)
+            for number, one in enumerate(given or (), start=episode.number + 1)
+        ]
+
+    def _values(self, given: Any) -> tuple[Any, ...]:
+        """An output's values in the order of the emitted columns; one that it lacks is null."""
+        values = _as_mapping(given)
+        if values is None:
+            raise Failed(
+                f"an output is a {type(given).__name__}, and neither a mapping, a dataclass nor a "
+                f"model of pydantic, in {self.spec.python}"
+            )
+        if unknown := [name for name in values if name not in self._converters]:
+            raise Failed(
+                f"an output has `{unknown[0]}`, which `emits` does not, in {self.spec.python}"
+            )
+        try:
+            return tuple(convert(values.get(name)) for name, convert in self._converters.items())
+        except Unfit as error:
+            said = f"an output does not fit `emits`: {error}, in {self.spec.python}"
+            raise Failed(said) from error
+
+
+def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
+    """All outputs of a key's rows, no later than the frontier: what the stream comes to when it has
+    read them, whatever the batches."""
+    within = [row for row in rows if up_to is None or row.time <= up_to]
+    return Folding(spec).fold(None, within, up_to)[1]
+
+
+def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
+    """The same; an episode whose outputs differ where the class is asked again, each time by a new
+    instance, has a verdict instead: then nothing true can be said of it."""
+    within = [row for row in rows if up_to is None or row.time <= up_to]
+    one, other = (Folding(spec, anew).fold(None, within, up_to)[1] for anew in (False, True))
+    both = [{start: list(of) for start, of in groupby(found, key=lambda output: output.start)}
+            for found in (one, other)]  # fmt: skip
+    outputs: list[Output] = []
+    for start in sorted({*both[0], *both[1]}):
+        first, second = (found.get(start, []) for found in both)
+        if repr(first) == repr(second):
+            outputs += first
+            continue
+        last = (first or second)[-1]
+        said = (
+            f"{spec.python} {NOT_DETERMINISTIC}: the same rows were folded twice, and came to "
+            "different outputs (by a clock, by chance, by what an instance keeps beside the state?)"
+        )
+        outputs.append(Output(start, VERDICT, last.end, (None,) * len(spec.emits), last.rows, said))
+    return outputs
+
+
+def episodes_of(rows: Iterable[HeldRow], timeout: int) -> Iterator[list[HeldRow]]:
+    """A key's rows by episodes."""
+    held: list[HeldRow] = []
+    for row in sorted(rows, key=lambda one: one.time):
+        if held and row.time > held[-1].time + timeout:
+            yield held
+            held = []
+        held.append(row)
+    if held:
+        yield held
+
+
+def _as_mapping(given: Any) -> Mapping[str, Any] | None:
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, BaseModel):
+        return {name: getattr(given, name) for name in type(given).model_fields}
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        return {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
+    return None
+
+
+def _instant(microseconds: int) -> str:
+    at = instant_of(microseconds // 1_000)
+    return at.replace(microsecond=microseconds % 1_000_000).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,159 @@
+"""Folds as an operator: what a user's class puts out of each episode of a key's rows.
+
+An episode is a session of its rows: the timeout is the gap. So all that tells where episodes lie in
+bronze, and which of them a late row touches, is that of sessions (`operators/sessions`). A row of
+gold is an output: its episode's start, the keys, and its number there. The number 0 stands for the
+episode as a whole: in `Touched.closed`, and in `changes` as the verdict of a class that failed.
+
+An output is determined by the rows up to its time (`window_end`): that of the row that made it, of
+`on_timeout` the end of the episode. A row in time lies behind the watermark, so that outputs are
+closed up to the watermark itself, and nothing is emitted that is not.
+
+The engine drops a row that is late by itself though its episode is open, and folds on without it.
+Of what it emits of such an episode later nothing is right, and what it does not emit nobody could
+see. So an open episode that a late row touches is *apart* from then on (`gold/apart.py`): until it
+has ended, each run computes it from bronze. All else that the engine emits is held against bronze,
+by each output's episode and the number of rows up to its time; so what it is folded of is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.operators.folds.folding import VERDICT, FoldSpec
+from tidemark.operators.sessions.in_bronze import (
+    first_start_of_those_ending,
+    outputs_unlike,
+    sessions_of,
+    times_between,
+)
+from tidemark.operators.sessions.sessions import Sessions
+from tidemark.operators.touched import BatchRead, Touched
+from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.fold_code import fingerprint, same_code
+from tidemark.pipeline.fold_rules import NUMBER
+from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of
+from tidemark.pipeline.model import FoldTable, Table
+from tidemark.storage.delta.place import TablePlace
+
+_TICK = timedelta(microseconds=1)
+_OTHER = "The state and the table hold what it came to as it was, and the engine does not notice"
+
+
+@dataclass(frozen=True)
+class Folds(Sessions):
+    """The outputs of one table. `Touched.closed` has whole episodes, with the number 0."""
+
+    table: FoldTable
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return ("window_start", *self.table.group_by, NUMBER)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("window_end", *self.table.fold.emits, "rows")
+
+    @property
+    def counts_rows(self) -> bool:
+        """No: each output of an episode counts its rows up to there."""
+        return False
+
+    @property
+    def fails_queries(self) -> bool:
+        return False
+
+    @property
+    def keeps_apart(self) -> bool:
+        return True
+
+    def spec(self, columns: Sequence[str]) -> FoldSpec:
+        """What a task needs, for rows of these columns."""
+        fold = self.table.fold
+        others = [name for name in columns if name not in fold.order_by]
+        return FoldSpec(
+            python=fold.python,
+            code=self.table.code,
+            timeout=self.gap // _TICK,
+            columns=(*fold.order_by, *others),
+            emits=fold.emits,
+        )
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        return watermark_ms
+
+    def emitted_to_ms(self, closed_to_ms: int) -> int:
+        return closed_to_ms
+
+    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
+        """Episodes that a row behind the frontier can still touch count as open."""
+        first = first_start_of_those_ending(self._in(bronze), close_ms)
+        return close_ms if first is None else min(close_ms, epoch_ms(first))
+
+    def touched(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        found = super().touched(bronze, place, batches, frozen_before_ms, closed_ms)
+        return Touched(found.batches, self._located(found.closed))
+
+    def unlike(self, bronze: DeltaTable, known: pa.Table, found: pa.Table) -> pa.Table:
+        return outputs_unlike(self._in(bronze), known, found, NUMBER, VERDICT)
+
+    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
+        """The episodes that can have an output which is determined then."""
+        rows = self._in(bronze)
+        times = epoch_us(first_end - self.gap), epoch_us(last_end)
+        return self._located(sessions_of(rows, times_between(rows, *times)))
+
+    def first_open_start(self, close_ms: int) -> datetime:
+        return instant_of(close_ms) + _TICK
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, FoldTable)
+        old, new = self.table.fold, asked.fold
+        told = [
+            ("fold.python", old.python, new.python),
+            ("fold.timeout", duration_text(old.timeout), duration_text(new.timeout)),
+            ("fold.order_by", _list(old.order_by), _list(new.order_by)),
+            ("fold.emits", _typed(old.emits), _typed(new.emits)),
+        ]
+        if old.python == new.python and not same_code(self.table.code, asked.code):
+            told.append(("the code of fold.python", *_changed(self.table.code, asked.code)))
+        for what, before, after in told:
+            if before != after:
+                yield Difference(query, what, before, after, ChangeVerdict.NEW_GENERATION, _OTHER)
+
+    def _located(self, found: pa.Table) -> pa.Table:
+        whole = pa.repeat(pa.scalar(VERDICT, pa.int64()), found.num_rows)
+        if NUMBER not in found.column_names:
+            found = found.append_column(NUMBER, whole)
+        return found.select([*self.located, "rows"])
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "none"
+
+
+def _typed(emits: dict[str, str]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in emits.items())
+
+
+def _changed(old: dict[str, str], new: dict[str, str]) -> tuple[str, str]:
+    """What each side has of the files that differ: their names, and a fingerprint of the source."""
+    files = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
+
+    def told(side: dict[str, str]) -> str:
+        return ", ".join(f"{path} {fingerprint(side[path])}" for path in files if path in side)
+
+    return told(old) or "none", told(new) or "none"

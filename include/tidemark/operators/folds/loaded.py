@@ -1,0 +1,132 @@
+"""A fold's class, made from the source that the pipeline's model carries.
+
+Tasks, tests and the driver all make it here, so that the same code runs everywhere. Its modules get
+names of their own, by what they hold: a Python worker that Spark keeps meets the code of several
+generations and pipelines, and two of them may have a module `visits`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import hashlib
+import sys
+import typing
+from collections.abc import Mapping
+from functools import cache
+from pathlib import PurePosixPath
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel
+
+from tidemark.errors import PipelineInvalid
+from tidemark.pipeline.fold_code import METHODS, split_python
+
+
+def load_fold(python: str, code: Mapping[str, str]) -> type[Any]:
+    """The class. PipelineInvalid where its module cannot be imported, or it is no fold."""
+    return _loaded(python, tuple(sorted(code.items())))
+
+
+def state_type(fold: type[Any]) -> type[Any]:
+    """What `start` says that it returns: a dataclass or a model of pydantic."""
+    try:
+        found = typing.get_type_hints(fold.start).get("return")
+    except Exception as error:
+        raise PipelineInvalid(
+            _said(fold, f"`start` has a return type that is unknown: {error}")
+        ) from error
+    if not isinstance(found, type) or not _is_record(found):
+        named = "nothing" if found is None else f"`{getattr(found, '__name__', found)}`"
+        raise PipelineInvalid(
+            _said(
+                fold,
+                f"`start` says that it returns {named}: say the type of the state, a dataclass or "
+                "a model of pydantic, as in `def start(self) -> Visit:`",
+            )
+        )
+    return found
+
+
+def _is_record(kind: type[Any]) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel)
+
+
+@cache
+def _loaded(python: str, code: tuple[tuple[str, str], ...]) -> type[Any]:
+    file, name = split_python(python)
+    sources = dict(code)
+    if file not in sources:
+        raise PipelineInvalid(
+            f"The fold {python} has no code: its pipeline was not loaded from a file."
+        )
+    try:
+        module = _Modules(sources, PurePosixPath(file).parent).load(file)
+        found = getattr(module, name, None)
+    except Exception as error:
+        raise PipelineInvalid(
+            f"The fold {python} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, type):
+        raise PipelineInvalid(f"The fold {python} has no class `{name}`.")
+    checked_fold(found)
+    return found
+
+
+def checked_fold(found: type[Any]) -> None:
+    """PipelineInvalid where a class is no fold."""
+    if lacking := [method for method in METHODS if not callable(getattr(found, method, None))]:
+        raise PipelineInvalid(_said(found, f"it lacks the method `{lacking[0]}`"))
+    try:
+        found()
+    except Exception as error:
+        raise PipelineInvalid(
+            _said(found, f"it cannot be made without arguments: {type(error).__name__}: {error}")
+        ) from error
+    state_type(found)
+
+
+def _said(fold: type[Any], what: str) -> str:
+    return f"The class {fold.__name__} is no fold: {what}."
+
+
+class _Modules:
+    """The modules of one version of the code. Each import in them that names another of them finds
+    that, whatever else has its name."""
+
+    def __init__(self, sources: Mapping[str, str], home: PurePosixPath) -> None:
+        self.sources = sources
+        self.home = home
+        text = "\0".join(f"{path}\0{source}" for path, source in sources.items())
+        self.prefix = f"_fold_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self.modules: dict[str, ModuleType] = {}
+
+    def load(self, path: str) -> ModuleType:
+        if path in self.modules:
+            return self.modules[path]
+        name = f"{self.prefix}_{PurePosixPath(path).stem}"
+        module = ModuleType(name)
+        module.__file__ = path
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import}
+        # Dataclasses and pydantic look a class's module up by its name.
+        self.modules[path] = sys.modules[name] = module
+        try:
+            exec(compile(self.sources[path], path, "exec"), module.__dict__)
+        except BaseException:
+            del self.modules[path], sys.modules[name]
+            raise
+        return module
+
+    def _import(
+        self,
+        name: str,
+        given_globals: Any = None,
+        given_locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:
+        path = str(self.home / f"{name}.py")
+        if level == 0 and path in self.sources:
+            return self.load(path)
+        return builtins.__import__(name, given_globals, given_locals, fromlist, level)

@@ -1,0 +1,175 @@
+"""Values as a fold sees them and puts them out: the same, whoever brings a row.
+
+The engine's state function, Arrow and tests each have values of their own: instants without a zone,
+`Row`, `bytearray`. Here all become one, so that a fold comes to the same everywhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation, localcontext
+from typing import Any
+
+from tidemark.pipeline.fold_types import element_of
+
+_WHOLE = {
+    **dict.fromkeys(("byte", "tinyint"), 8),
+    **dict.fromkeys(("short", "smallint"), 16),
+    **dict.fromkeys(("int", "integer"), 32),
+    **dict.fromkeys(("long", "bigint"), 64),
+}
+
+
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None), Decimal, bytes, date})
+
+
+class Unfit(Exception):
+    """A value that is none of its column's type; the message says what it is."""
+
+
+def plain(value: Any) -> Any:
+    """A column's value as a fold sees it: instants in UTC, structs and maps as dicts."""
+    if type(value) in _AS_THEY_ARE:
+        return value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, dict):
+        return {plain(name): plain(one) for name, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "__fields__"):
+        return {name: plain(one) for name, one in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def ordered(value: Any) -> Any:
+    """What any two values of a column are compared by, null first and NaN last."""
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        # A struct's fields in their order, a map's by their names.
+        return (1, *sorted((str(name), ordered(one)) for name, one in value.items()))
+    if isinstance(value, list):
+        return (1, *map(ordered, value))
+    if isinstance(value, float) and value != value:
+        return (2,)
+    return (1, value)
+
+
+def converter(kind: str) -> Callable[[Any], Any]:
+    """What makes a value of an emitted column out of what a class gives; it raises Unfit."""
+    if (element := element_of(kind)) is not None:
+        return _array(kind, converter(element))
+    if kind in _WHOLE:
+        return _whole(kind, _WHOLE[kind])
+    if kind.startswith(("decimal", "dec", "numeric")):
+        return _decimal(kind)
+    return _SIMPLE[kind]
+
+
+def _null_stays(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _array(kind: str, element: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise _unfit(value, kind)
+        return [element(one) for one in value]
+
+    return _null_stays(convert)
+
+
+def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
+    largest = 1 << (bits - 1)
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _unfit(value, kind)
+        if not -largest <= value < largest:
+            raise Unfit(f"{value} is too large for a column of type {kind}")
+        return int(value)
+
+    return _null_stays(convert)
+
+
+def _decimal(kind: str) -> Callable[[Any], Any]:
+    _, _, inside = kind.partition("(")
+    given = [int(part) for part in inside.rstrip(")").split(",") if part]
+    precision, scale = (given[0] if given else 10), (given[1] if len(given) > 1 else 0)
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise _unfit(value, kind)
+        with localcontext(prec=80):
+            try:
+                found = Decimal(value).quantize(Decimal(1).scaleb(-scale))
+            except InvalidOperation:
+                raise Unfit(f"{value} is no value of a column of type {kind}") from None
+        if found != value or len(found.as_tuple().digits) > precision:
+            raise Unfit(f"{value} does not fit into a column of type {kind}")
+        return found
+
+    return _null_stays(convert)
+
+
+def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, allowed):
+            raise _unfit(value, kind)
+        return value
+
+    return _null_stays(convert)
+
+
+def _number(kind: str) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _unfit(value, kind)
+        return float(value)
+
+    return _null_stays(convert)
+
+
+def _float(value: Any) -> Any:
+    wide = _number("float")(value)
+    if wide is None:
+        return None
+    try:
+        return struct.unpack("<f", struct.pack("<f", wide))[0]
+    except OverflowError:
+        raise Unfit(f"{wide} is too large for a column of type float") from None
+
+
+def _date(value: Any) -> Any:
+    if value is not None and (isinstance(value, datetime) or not isinstance(value, date)):
+        raise _unfit(value, "date")
+    return value
+
+
+def _timestamp(value: Any) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise _unfit(value, "timestamp")
+    if value.tzinfo is None:
+        raise Unfit(f"{value.isoformat()} has no zone, and the column is of type timestamp")
+    return value.astimezone(UTC)
+
+
+def _unfit(value: Any, kind: str) -> Unfit:
+    return Unfit(f"{type(value).__name__} is no value of a column of type {kind}")
+
+
+_SIMPLE: Mapping[str, Callable[[Any], Any]] = {
+    "string": _simple("string", str),
+    "boolean": _simple("boolean", bool),
+    "binary": _simple("binary", bytes),
+    "double": _number("double"),
+    "float": _float,
+    "real": _float,
+    "date": _date,
+    "timestamp": _timestamp,
+}

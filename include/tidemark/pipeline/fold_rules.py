@@ -1,0 +1,95 @@
+"""What a fold says together with the rest of its pipeline's file, and with its class's file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tidemark.pipeline import names
+from tidemark.pipeline.fold_code import read_fold_code, split_python
+from tidemark.pipeline.model import FoldTable, Pipeline
+from tidemark.pipeline.problems import Problem
+from tidemark.pipeline.sections import Section, section
+from tidemark.pipeline.yaml_file import Document, KeyPath
+
+# What tells the outputs of an episode apart, in gold and `changes`.
+NUMBER = "number"
+
+FoldCode = Mapping[str, dict[str, str]]
+
+
+def find_broken_folds(
+    document: Document, path: KeyPath, table: Section, keys: list[str]
+) -> Iterator[Problem]:
+    """The problems of the columns that a fold puts out; of a table of another kind none."""
+    if "fold" not in table:
+        return
+    if "code" in section(section(document.content, "tables"), str(path[-1])):
+        message = "is not a known key: the code of a fold stands in the file of `fold.python`"
+        yield document.problem((*path, "code"), message, at_key=True)
+    taken = {names.folded(key): f"the key `{key}`" for key in keys}
+    for place, key in enumerate(keys):
+        if names.folded(key) == NUMBER:
+            yield document.problem((*path, "group_by", place), _numbered(), value=key)
+    for name in section(section(table, "fold"), "emits"):
+        place_of = (*path, "fold", "emits", name)
+        if names.folded(name) == NUMBER:
+            yield document.problem(place_of, _numbered(), value=name, at_key=True)
+        elif names.folded(name) in names.COLUMNS_IN_USE:
+            yield document.problem(place_of, in_use(), value=name, at_key=True)
+        if other := taken.get(names.folded(name)):
+            message = f"has the same name as {other}"
+            yield document.problem(place_of, message, value=name, at_key=True)
+        taken[names.folded(name)] = f"the emitted column `{name}`"
+
+
+def fold_code_of(
+    document: Document, usable: Section, folder: Path | None
+) -> tuple[FoldCode, list[Problem]]:
+    """The code of each fold, by its table, and what is wrong with it. Without a folder none is
+    looked for."""
+    code: dict[str, dict[str, str]] = {}
+    problems: list[Problem] = []
+    for name, table in section(usable, "tables").items():
+        python = section(table, "fold").get("python")
+        if folder is None or not isinstance(python, str):
+            continue
+        try:
+            code[name] = read_fold_code(folder, python)
+        except ValueError as error:
+            path = ("tables", name, "fold", "python")
+            problems.append(document.problem(path, str(error), value=python))
+    return code, problems
+
+
+def with_fold_code(pipeline: Pipeline, code: FoldCode) -> Pipeline:
+    """The pipeline whose folds have their code."""
+    if not code:
+        return pipeline
+    tables = {
+        name: table.model_copy(update={"code": code[name]}) if name in code else table
+        for name, table in pipeline.tables.items()
+    }
+    return pipeline.model_copy(update={"tables": tables})
+
+
+def write_fold_code(pipeline: Pipeline, folder: Path) -> None:
+    """Write the code of the pipeline's folds below a folder, as it lay below that of its file."""
+    for table in pipeline.tables.values():
+        for path, source in table.code.items() if isinstance(table, FoldTable) else ():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(source, encoding="utf-8")
+
+
+def class_name(table: FoldTable) -> str:
+    """The name of the table's class."""
+    return split_python(table.fold.python)[1]
+
+
+def in_use() -> str:
+    """What is said of a column that the platform has itself."""
+    return f"is kept for a column of the platform; kept: {', '.join(names.COLUMNS_IN_USE)}"
+
+
+def _numbered() -> str:
+    return "is kept for a column of a fold's table: which of an episode's outputs a row is"

@@ -1,0 +1,205 @@
+"""Folds in Spark: the engine's own state and timers, and rows of bronze folded by key.
+
+The class runs in Python workers either way, and by the same code (`operators/folds/folding.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidemark.operators.folds.folding import (
+    FoldSpec,
+    HeldRow,
+    Output,
+    folded_rows,
+    folded_twice,
+)
+from tidemark.operators.folds.folds import Folds
+from tidemark.operators.folds.loaded import load_fold
+from tidemark.operators.folds.values import plain
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.row_range import RowRange
+from tidemark.operators.sessions.sessions import spans
+from tidemark.pipeline.fold_rules import NUMBER
+from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.model import FoldTable
+from tidemark.pipeline.settings.state import PROVIDER, provider_class
+from tidemark.storage.delta.history import FAILURE
+from tidemark.streaming.arrow_rows import frame_of
+from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.operators.fold_processor import FoldProcessor
+from tidemark.streaming.operators.operator import StreamedOperator
+from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
+
+_START, _END, _TIME = "_episode_start", "_episode_end", "_time"
+_TICK = timedelta(microseconds=1)
+
+# The fold of one key's rows, up to a frontier in microseconds.
+Fold = Callable[[FoldSpec, Sequence[HeldRow], int | None], list[Output]]
+
+
+@dataclass(frozen=True)
+class StreamedFolds(StreamedOperator):
+    """The outputs of one table. Nothing is set aside: what fails in the class fails no query."""
+
+    operator: Folds
+
+    @property
+    def table(self) -> FoldTable:
+        return self.operator.table
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {PROVIDER: provider_class("rocksdb")}
+
+    def columns(self, inputs: Inputs) -> T.StructType:
+        """Told without a plan; PipelineInvalid where the class is no fold."""
+        load_fold(self.table.fold.python, self.table.code)
+        keys = [inputs[BRONZE].schema[key] for key in self.table.group_by]
+        emitted = [
+            T.StructField(name, T.DataType.fromDDL(kind))
+            for name, kind in self.table.fold.emits.items()
+        ]
+        times = [T.StructField(name, T.TimestampType()) for name in ("window_start", "window_end")]
+        number, rows = (T.StructField(name, T.LongType()) for name in (NUMBER, "rows"))
+        return T.StructType([*times, *keys, number, *emitted, rows])
+
+    def plan(self, inputs: Inputs) -> DataFrame:
+        rows = inputs[BRONZE]
+        if not rows.isStreaming:
+            return self._folded(inputs, rows, self._frontier_us, folded_rows)
+        spec = self._spec(rows)
+        schema = self._output_schema(inputs)
+        given = self._given(rows, spec, "_event_time")
+        outputs = given.groupBy(*self._keys).transformWithState(
+            FoldProcessor(spec, schema.names), schema, "append", "EventTime"
+        )
+        return self._shown(outputs)
+
+    def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
+        whole = joined(Stretch(start, end) for start, end in spans(closed))
+        rows = self._in(rows_within(inputs[BRONZE], whole), closed)
+        return self._folded(inputs, rows, self._frontier_us, folded_rows)
+
+    def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
+        computed = self._folded(inputs, inputs[BRONZE], epoch_us(last_end), folded_rows)
+        return computed.where(F.col("window_end").between(F.lit(first_end), F.lit(last_end)))
+
+    def starting_in(self, inputs: Inputs, rows: RowRange) -> DataFrame:
+        """Folded twice: audits and backfills see a class that is not deterministic. A row a timeout
+        before the range tells that what follows it did not start there."""
+        stretch = Stretch(rows.first_start - self.operator.gap, rows.last_end + _TICK)
+        within = rows_within(inputs[BRONZE], [stretch])
+        computed = self._folded(inputs, within, epoch_us(rows.last_end), folded_twice)
+        start, end = F.col("window_start"), F.col("window_end")
+        return computed.where(
+            start.between(F.lit(rows.first_start), F.lit(rows.last_start))
+            & (end <= F.lit(rows.last_end))
+        )
+
+    @property
+    def _keys(self) -> list[str]:
+        return [f"`{key}`" for key in self.table.group_by]
+
+    @property
+    def _frontier_us(self) -> int | None:
+        return None if self.up_to_ms is None else self.up_to_ms * 1_000
+
+    def _spec(self, rows: DataFrame) -> FoldSpec:
+        """Columns by their names, as a table can have them in another order than its file."""
+        return self.operator.spec(sorted(name for name in rows.columns if not name.startswith("_")))
+
+    def _given(self, rows: DataFrame, spec: FoldSpec, *others: str) -> DataFrame:
+        """What a fold takes of rows: its columns in their order, and the time in microseconds."""
+        columns = [F.col(f"`{name}`") for name in spec.columns]
+        return rows.select(*columns, F.unix_micros("_event_time").alias(_TIME), *others)
+
+    def _folded(self, inputs: Inputs, rows: DataFrame, up_to: int | None, fold: Fold) -> DataFrame:
+        spec = self._spec(inputs[BRONZE])
+        given = self._given(rows, spec)
+        schema = self._output_schema(inputs)
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        one_key = _FoldedKey(spec, self.table.group_by, up_to, fold, arrow)
+
+        # The engine counts a function's arguments, and `self` among them.
+        def folded_key(rows: pa.Table) -> pa.Table:
+            return one_key.folded(rows)
+
+        folded = given.groupBy(*self._keys).applyInArrow(folded_key, schema)
+        return self._shown(folded)
+
+    def _output_schema(self, inputs: Inputs) -> T.StructType:
+        """As tasks give outputs: times in microseconds."""
+        told = self.columns(inputs)
+        fields = [
+            T.StructField(one.name, T.LongType()) if one.name in ("window_start", "window_end")
+            else one
+            for one in told.fields
+        ]  # fmt: skip
+        return T.StructType([*fields, T.StructField(FAILURE, T.StringType())])
+
+    def _shown(self, outputs: DataFrame) -> DataFrame:
+        times = {name: F.timestamp_micros(F.col(name)) for name in ("window_start", "window_end")}
+        return outputs.withColumns(times)
+
+    def _in(self, rows: DataFrame, episodes: pa.Table) -> DataFrame:
+        """The rows that lie in these episodes. Null keys are keys."""
+        keys = self.table.group_by
+        names = [f"_episode_key_{place}" for place in range(len(keys))]
+        given = [episodes.column(key) for key in keys]
+        listed = pa.table(
+            [episodes.column("window_start"), episodes.column("window_end"), *given],
+            names=[_START, _END, *names],
+        )
+        same = [
+            F.col(f"`{key}`").eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)
+        ]
+        within = F.col("_event_time").between(F.col(_START), F.col(_END))
+        return rows.join(
+            F.broadcast(frame_of(rows.sparkSession, listed)), [within, *same], "left_semi"
+        )
+
+
+@dataclass(frozen=True)
+class _FoldedKey:
+    """What a task does with all rows of one key."""
+
+    spec: FoldSpec
+    keys: tuple[str, ...]
+    up_to: int | None
+    fold: Fold
+    schema: pa.Schema
+
+    def folded(self, rows: pa.Table) -> pa.Table:
+        columns = [
+            rows.column(name).to_pylist(maps_as_pydicts="strict") for name in self.spec.columns
+        ]
+        times: list[Any] = rows.column(_TIME).to_pylist()
+        held = [
+            HeldRow(time, tuple(map(plain, values)))
+            for time, *values in zip(times, *columns, strict=True)
+        ]
+        outputs = self.fold(self.spec, held, self.up_to)
+        told: dict[str, list[Any]] = {
+            "window_start": [one.start for one in outputs],
+            "window_end": [one.end for one in outputs],
+            **{key: [rows.column(key)[0].as_py()] * len(outputs) for key in self.keys},
+            NUMBER: [one.number for one in outputs],
+            **{
+                name: [one.values[place] for one in outputs]
+                for place, name in enumerate(self.spec.emits)
+            },
+            "rows": [one.rows for one in outputs],
+            FAILURE: [one.failure for one in outputs],
+        }
+        columns_told = [pa.array(told[field.name], field.type) for field in self.schema]
+        return pa.table(columns_told, schema=self.schema)

@@ -1,0 +1,271 @@
+"""Folds in runs: what the engine alone gets wrong, verdicts, and changes of the class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.kit.running import Place, clicks, run_warm, succeed
+from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, Known, folded
+from tests.operators.contract.kinds import DAY, MINUTE, as_json, event, landings
+from tests.streaming.audits import audit
+from tidemark.gold.state import gold_state
+from tidemark.pipeline.instants import epoch_ms, instant_of
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.model import Pipeline
+from tidemark.runs.status.pipeline_status import pipeline_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+GAP = 6 * MINUTE
+FAILS = SOURCE.replace(
+    "        state.rows += 1\n",
+    "        state.rows += 1\n        state.mixed += 1 // row['amount']\n",
+)
+
+
+@dataclass
+class FoldPlace(Place):
+    """A root whose pipeline folds; the class lies in the pipelines' folder."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return pipeline_from_mapping(self.name, self.content, folder=self.root / "pipelines")
+
+    def write_class(self, source: str = SOURCE) -> None:
+        for path, text in ((FILE, source), ("folds/weights.py", WEIGHTS)):
+            (self.root / "pipelines" / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / "pipelines" / path).write_text(text)
+
+    def known(self) -> Known:
+        return {
+            (row["window_start"], row["key"], row["number"]): (
+                row["window_end"], row["what"], row["mixed"], row["since"], row["rows"],
+            )
+            for row in self.gold("thirds").to_pylist()
+        }  # fmt: skip
+
+    @property
+    def closed_to(self) -> Any:
+        return instant_of(gold_state(DeltaTable(self.places.gold("thirds"))).close_ms)
+
+
+def place_at(root: Path, source: str = SOURCE, timeout: str = "6 minutes") -> FoldPlace:
+    fold = {
+        "python": f"{FILE}:Thirds",
+        "timeout": timeout,
+        "emits": {"what": "string", "mixed": "long", "since": "timestamp"},
+    }
+    place = FoldPlace(root, clicks(tables={"thirds": {"fold": fold, "group_by": ["key"]}}))
+    place.write_class(source)
+    return place
+
+
+def ran(spark: SparkSession, place: FoldPlace, landed: Sequence[Sequence[Row]]) -> list[Row]:
+    """A run for each, and after each gold is the fold of all rows, as far as it is closed."""
+    rows: list[Row] = []
+    for number, new in enumerate(landed):
+        place.land(f"{number}.json", as_json(new))
+        rows += new
+        succeed(spark, place, f"run-{number}")
+        every, closed_to = folded(rows, GAP), place.closed_to
+        closed = {which: values for which, values in every.items() if values[0] <= closed_to}
+        assert place.known() == closed, f"after run {number}"
+    return rows
+
+
+def ticks(*minutes: float) -> list[Row]:
+    """Rows of a key of their own, by which the watermark moves."""
+    return [event(minute, "tick") for minute in minutes]
+
+
+def test_rows_are_folded_in_the_order_of_their_times_and_not_as_they_come(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    minutes = [0, 1, 1, 2.5, 3, 3, 3, 7, 8]
+    rows = [event(minute, "a", amount) for amount, minute in enumerate(minutes)]
+    Random(3).shuffle(rows)
+    ran(spark, place_at(tmp_path), [rows[:5], rows[5:] + ticks(8), ticks(40)])
+
+
+def test_a_late_row_into_an_open_episode_brings_outputs_that_the_engine_never_emits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The engine drops 21: of 22 and 27 it makes no third, and says nothing."""
+    place = place_at(tmp_path)
+    first = [event(22), *ticks(34)]
+    ran(spark, place, [first, [event(21)], [event(27)], ticks(40), ticks(80)])
+    causes = {row["cause"] for row in place.changes("thirds").to_pylist()}
+    assert {"apart", "late"} <= causes
+    assert audit(spark, place).outcome == "equal"
+
+
+def test_a_late_row_reopens_an_episode_that_had_ended(spark: SparkSession, tmp_path: Path) -> None:
+    """1 and 2 ended at 8, when the frontier was at 10; 7 is late, and 12 in time belongs to it."""
+    ran(spark, place_at(tmp_path), [
+        [event(1), event(2), *ticks(20)], [event(7)], [event(12)], ticks(60),
+    ])  # fmt: skip
+
+
+def test_two_episodes_that_a_late_row_joins_are_folded_as_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_at(tmp_path)
+    apart = [event(1), event(2), event(11), event(12), *ticks(60)]
+    ran(spark, place, [apart, [event(6.5)]])
+    gone = [row for row in place.changes("thirds").to_pylist() if not row["rows"]]
+    assert [(row["window_start"], row["number"]) for row in gone] == [(DAY + 11 * MINUTE, 1)]
+
+
+def test_a_closed_episode_and_an_open_one_that_a_late_row_joins_are_folded_as_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ran(spark, place_at(tmp_path), [
+        [event(1), event(2), event(11), event(12), *ticks(20.5)],
+        [event(6.5)], [event(13)], [event(14), *ticks(24)], ticks(60),
+    ])  # fmt: skip
+
+
+def test_a_timer_in_the_past_fires_in_the_batch_that_sets_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The second run's rows of `a` are in time for a batch that a killed run would repeat, and
+    their episode is long over for the watermark that the same run comes to."""
+    place = place_at(tmp_path)
+    ran(spark, place, [ticks(20), [event(15), event(16), *ticks(300)], ticks(301)])
+
+
+def test_random_landings_with_several_keys_and_microseconds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landed = [
+        [{**row, "amount": number % 3} for number, row in enumerate(rows)]
+        for rows in landings(seed=7, runs=6)
+    ]
+    ran(spark, place_at(tmp_path), landed)
+
+
+# A class that fails.
+
+
+def test_an_episode_that_fails_is_a_verdict_without_outputs_and_the_others_go_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_at(tmp_path, FAILS)
+    place.land("1.json", as_json([event(minute) for minute in (1, 2, 3)] + ticks(13)))
+    succeed(spark, place, "first")
+    assert {which[1:] for which in place.known()} == {("a", 1)}
+    # In time, after an output that is closed: the episode fails as a whole.
+    others = [event(4, "a", 0), *(event(minute, "b") for minute in (4, 5, 6))]
+    place.land("2.json", as_json([*others, event(30, "a"), event(31, "a"), *ticks(100)]))
+    succeed(spark, place, "second")
+    found = {which[1:]: values[1] for which, values in place.known().items()}
+    assert found == {("b", 1): "third", ("b", 2): "left", ("a", 1): "left"}
+    (verdict,) = [row for row in place.changes("thirds").to_pylist() if row["_failure"]]
+    assert (verdict["key"], verdict["number"], verdict["rows"]) == ("a", 0, 4)
+    said = "ZeroDivisionError: integer division or modulo by zero, folds/thirds.py:26: `state."
+    assert verdict["_failure"].startswith(said)
+    assert "on row 4 of the episode, 2026-07-01T00:04:00Z" in verdict["_failure"]
+    assert audit(spark, place).outcome == "equal"
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
+    assert "1 windows of thirds fail" in status.next_step
+
+
+def test_a_verdict_goes_with_the_rows_that_made_it_another_episode(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A late row before the failing one makes the episode begin earlier: it fails there."""
+    place = place_at(tmp_path, FAILS)
+    place.land("1.json", as_json([event(10, "a", 0), event(11), *ticks(60)]))
+    succeed(spark, place, "first")
+    place.land("2.json", as_json([event(5)]))
+    succeed(spark, place, "late")
+    rows = place.changes("thirds").to_pylist()
+    verdicts = sorted(row["window_start"] for row in rows if row["_failure"])
+    gone = [row["window_start"] for row in rows if not row["rows"]]
+    assert verdicts == [DAY + 5 * MINUTE, DAY + 10 * MINUTE]
+    assert gone == [DAY + 10 * MINUTE]
+
+
+# Changes of the class.
+
+
+def refusal(spark: SparkSession, place: FoldPlace) -> str:
+    error = run_warm(spark, place, "changed").error
+    assert error is not None
+    return error.message
+
+
+@pytest.fixture(scope="module")
+def started(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FoldPlace:
+    place = place_at(tmp_path_factory.mktemp("folds"))
+    place.land("1.json", as_json([event(1), event(2), *ticks(40)]))
+    succeed(spark, place, "first")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("source", "timeout", "said"),
+    [
+        (SOURCE.replace("* 31", "* 37"), "6 minutes", "the code of fold.python"),
+        (SOURCE.replace("rows: int = 0", "rows: float = 0"), "6 minutes", "the code of"),
+        (SOURCE, "7 minutes", "fold.timeout: 6 minutes → 7 minutes"),
+    ],
+)
+def test_other_code_another_state_or_timeout_is_a_new_generation_before_anything_runs(
+    spark: SparkSession, started: FoldPlace, source: str, timeout: str, said: str
+) -> None:
+    started.write_class(source)
+    (table,) = started.content["tables"].values()
+    changed = {"thirds": {**table, "fold": {**table["fold"], "timeout": timeout}}}
+    try:
+        found = refusal(spark, replace(started, content={**started.content, "tables": changed}))
+    finally:
+        started.write_class()
+    assert said in found
+    assert "tidemark migrate" in found
+
+
+def test_a_comment_and_another_layout_are_no_change(
+    spark: SparkSession, started: FoldPlace
+) -> None:
+    started.write_class(SOURCE.replace("class Thirds:", "# A comment.\nclass  Thirds:"))
+    assert run_warm(spark, started, "commented").error is None
+    started.write_class()
+
+
+def test_the_state_lies_in_rocksdb_and_other_tables_keep_their_store(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_at(tmp_path)
+    both = {**place.content["tables"], **clicks()["tables"]}
+    place = replace(place, content={**place.content, "tables": both})
+    place.land("1.json", as_json([event(1), event(2), *ticks(40)]))
+    succeed(spark, place, "first")
+    stores = {}
+    for name in both:
+        place_of = place.warehouse.places.query_checkpoint(name, 1)
+        offsets = (Path(place_of) / "offsets" / "0").read_text()
+        stores[name] = "RocksDB" in offsets
+    assert stores == {"thirds": True, "per_10m": False}
+    assert place.warehouse.gold("per_10m").existing().version() >= 1
+
+
+def test_closed_rows_are_as_old_as_their_last_row(spark: SparkSession, tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    place.land("1.json", as_json([event(1), event(2), event(3), *ticks(13)]))
+    succeed(spark, place, "first")
+    (row,) = place.gold("thirds").to_pylist()
+    assert (row["window_end"] - row["window_start"], row["status"]) == (
+        timedelta(minutes=2), "final",
+    )  # fmt: skip
+    assert epoch_ms(row["window_end"]) == epoch_ms(place.closed_to)

@@ -1,0 +1,351 @@
+"""Folds without Spark: order, episodes, batches, and what a class does wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, folded, folds
+from tidemark.errors import PipelineInvalid
+from tidemark.operators.folds.folding import (
+    Folding,
+    FoldSpec,
+    HeldRow,
+    Output,
+    folded_rows,
+    folded_twice,
+)
+from tidemark.operators.folds.loaded import load_fold
+from tidemark.operators.folds.values import ordered, plain
+from tidemark.pipeline.instants import epoch_us
+from tidemark.testing import FoldFailed, fold
+
+Row = dict[str, Any]
+DAY = datetime(2026, 7, 1, tzinfo=UTC)
+GAP = timedelta(minutes=6)
+THIRDS = {"what": "string", "mixed": "long", "since": "timestamp"}
+
+
+def at(minute: float) -> datetime:
+    return DAY + timedelta(minutes=minute)
+
+
+def row(minute: float, amount: int = 1) -> Row:
+    return {"at": at(minute), "key": "a", "amount": amount}
+
+
+def spec(**changes: Any) -> FoldSpec:
+    table = folds()
+    columns = ("amount", "at", "key")
+    made = FoldSpec(table.fold.python, table.code, GAP // timedelta(microseconds=1), columns,
+                    table.fold.emits)  # fmt: skip
+    return replace(made, **changes)
+
+
+def held(rows: Sequence[Row]) -> list[HeldRow]:
+    return [HeldRow(epoch_us(one["at"]), (one["amount"], one["at"], "a")) for one in rows]
+
+
+def shown(outputs: Sequence[Output]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    instant = timedelta(microseconds=1)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return {
+        (epoch + one.start * instant, "a", one.number): (
+            epoch + one.end * instant,
+            *one.values,
+            one.rows,
+        )
+        for one in outputs
+    }
+
+
+rows_of_a_key = st.lists(
+    st.builds(row, st.sampled_from([n / 2 for n in range(120)]), st.integers(0, 3)), max_size=30
+)
+
+
+@given(rows_of_a_key, st.randoms(use_true_random=False))
+def test_a_fold_of_rows_in_any_order_is_the_one_by_hand(
+    rows: list[Row], draw: random.Random
+) -> None:
+    draw.shuffle(rows)
+    assert shown(folded_rows(spec(), held(rows), None)) == folded(rows, GAP)
+
+
+@given(rows_of_a_key, st.lists(st.integers(0, 80), max_size=6))
+def test_frontiers_in_between_change_nothing(rows: list[Row], stops: list[int]) -> None:
+    """Rows come to a frontier at a time, in a new task each, whose state was JSON meanwhile."""
+    frontiers = [None, *(epoch_us(at(stop)) for stop in sorted(set(stops))), None]
+    episode, outputs = None, []
+    for after, up_to in pairwise(frontiers):
+        new = [one for one in held(rows) if (after is None or one.time > after)
+               and (up_to is None or one.time <= up_to)]  # fmt: skip
+        kept = replace(episode, read=None) if episode else None
+        episode, found = Folding(spec()).fold(kept, new, up_to)
+        outputs += found
+    assert episode is None
+    assert shown(outputs) == folded(rows, GAP)
+
+
+@given(rows_of_a_key, st.integers(0, 80))
+def test_up_to_a_frontier_come_the_outputs_that_nothing_behind_it_changes(
+    rows: list[Row], minute: int
+) -> None:
+    up_to = at(minute)
+    found = shown(folded_rows(spec(), held(rows), epoch_us(up_to)))
+    every = folded(rows, GAP)
+    assert found == {which: values for which, values in every.items() if values[0] <= up_to}
+
+
+def test_touching_ends_are_one_episode_and_a_microsecond_more_is_another() -> None:
+    one = folded_rows(spec(), held([row(0), row(6)]), None)
+    assert [(output.number, output.rows) for output in one] == [(1, 2)]
+    later = {**row(6), "at": at(6) + timedelta(microseconds=1)}
+    assert folded_rows(spec(), held([row(0), later]), None) == []
+
+
+# What a class does wrong.
+
+
+@dataclass
+class Tally:
+    rows: int = 0
+    seen: list[int] = field(default_factory=list)
+
+
+class Dividing:
+    """Puts out each row, and fails on an amount of zero."""
+
+    def start(self) -> Tally:
+        return Tally()
+
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+        state.rows += 1
+        yield {"share": 12 / row["amount"]}
+
+    def on_timeout(self, state: Tally) -> list[Row]:
+        return [{"share": float(state.rows)}]
+
+
+SHARE = {"share": "double"}
+
+
+def of(kind: type[Any], rows: Sequence[Row], emits: Mapping[str, str] = SHARE, **more: Any) -> Any:
+    return fold(kind, rows, time="at", timeout="6 minutes", emits=emits, **more)
+
+
+def test_a_row_on_which_the_class_raises_takes_its_episode_and_no_other() -> None:
+    rows = [row(0), row(1, 0), row(2), row(20, 2)]
+    found = of(Dividing, rows, verdicts=True)
+    assert [(one["window_start"], one["number"], one["share"], one["rows"]) for one in found] == [
+        (at(0), 0, None, 2),
+        (at(20), 1, 6.0, 1),
+        (at(20), 2, 1.0, 1),
+    ]
+    assert found[0]["failure"].startswith("ZeroDivisionError: division by zero, in `step` of")
+    assert "on row 2 of the episode, 2026-07-01T00:01:00Z" in found[0]["failure"]
+    with pytest.raises(FoldFailed, match="division by zero"):
+        of(Dividing, rows)
+
+
+def test_before_the_frontier_has_passed_the_row_that_fails_the_outputs_are_there() -> None:
+    found = of(Dividing, [row(0), row(3, 0)], up_to=at(2))
+    assert [(one["number"], one["share"]) for one in found] == [(1, 12.0)]
+
+
+def test_the_verdict_names_the_line_of_the_class_file() -> None:
+    code = {FILE: SOURCE, "folds/weights.py": WEIGHTS.replace('row["amount"]', 'row["price"]')}
+    (verdict,) = folded_rows(spec(code=code), held([row(0), row(1)]), None)
+    assert verdict.failure is not None
+    assert verdict.failure.startswith("KeyError: 'price', folds/weights.py:3: `return")
+    assert (verdict.number, verdict.rows) == (0, 1)
+
+
+class Forgetful(Dividing):
+    """Counts in the instance, which is no state."""
+
+    count = 0
+
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+        self.count += 1
+        yield {"share": float(self.count)}
+
+
+class Lucky(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+        yield {"share": random.random()}
+
+
+@pytest.mark.parametrize("kind", [Forgetful, Lucky])
+def test_a_class_that_is_not_deterministic_is_found(kind: type[Any]) -> None:
+    with pytest.raises(FoldFailed, match="is not deterministic"):
+        of(kind, [row(0), row(1), row(2)])
+
+
+class WronglyTyped(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+        state.rows = "three"  # type: ignore[assignment]
+        return []
+
+
+class Unknown(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+        return [{"shares": 1}]
+
+
+class Unfitting(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+        return [{"share": "much"}]
+
+
+class OneOutput(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Row:  # type: ignore[override]
+        return {"share": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (WronglyTyped, "does not come back from JSON as a Tally"),
+        (Unknown, "`shares`, which `emits` does not"),
+        (Unfitting, "str is no value of a column of type double"),
+        (OneOutput, "step returns a dict; it yields outputs, or returns a list"),
+    ],
+)
+def test_what_a_class_gives_wrongly_is_a_verdict_that_says_it(kind: type[Any], said: str) -> None:
+    with pytest.raises(FoldFailed, match=said):
+        of(kind, [row(0)])
+
+
+class Beside(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+        count = getattr(state, "beside", 0) + 1
+        state.beside = count  # type: ignore[attr-defined]
+        return [{"share": float(count)}]
+
+
+def test_what_the_state_holds_beside_its_fields_is_gone_after_each_row_wherever_it_is_folded() -> (
+    None
+):
+    found = of(Beside, [row(0), row(1)])
+    assert [one["share"] for one in found[:2]] == [1.0, 1.0]
+
+
+class Model(BaseModel):
+    total: Decimal = Decimal(0)
+    last: datetime | None = None
+
+
+class OfAModel:
+    """A state that is a model, outputs that are a dataclass."""
+
+    def start(self) -> Model:
+        return Model()
+
+    def step(self, state: Model, row: Mapping[str, Any]) -> None:
+        state.total += Decimal(row["amount"]) / 4
+        state.last = row["at"]
+
+    def on_timeout(self, state: Model) -> Iterator[Ended]:
+        yield Ended(state.total, state.last)
+
+
+@dataclass
+class Ended:
+    total: Decimal
+    last: datetime | None
+
+
+def test_a_state_may_be_a_model_and_an_output_a_dataclass() -> None:
+    emits = {"total": "decimal(10,2)", "last": "timestamp"}
+    (found,) = of(OfAModel, [row(0, 1), row(2, 2)], emits)
+    assert (found["total"], found["last"], found["rows"]) == (Decimal("0.75"), at(2), 2)
+
+
+def test_the_declared_order_decides_among_rows_of_one_time_and_then_all_columns() -> None:
+    class Order(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+            state.seen.append(row["amount"])
+            return []
+
+        def on_timeout(self, state: Tally) -> list[Row]:
+            return [{"seen": state.seen}]
+
+    rows = [{**row(0, n), "rank": -n} for n in (2, 1, 3)]
+    emits = {"seen": "array<long>"}
+    (by_amount,) = of(Order, rows, emits)
+    (by_rank,) = of(Order, rows, emits, order_by=["rank"])
+    assert (by_amount["seen"], by_rank["seen"]) == ([1, 2, 3], [3, 2, 1])
+    assert by_amount["rows"] == 3
+
+
+# Classes that are no folds, and modules.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("def on_timeout", "def at_timeout", "lacks the method `on_timeout`"),
+        (") -> Seen:", "):", "says that it returns nothing"),
+        (") -> Seen:", ") -> int:", "says that it returns `int`"),
+        ("from weights", "from no_such_module", "cannot be imported: ModuleNotFoundError"),
+        ("class Thirds:", "class Other:", "has no class `Thirds`"),
+    ],
+)
+def test_what_is_no_fold_is_said_in_plain_words(before: str, after: str, said: str) -> None:
+    code = {FILE: SOURCE.replace(before, after), "folds/weights.py": WEIGHTS}
+    with pytest.raises(PipelineInvalid, match=said):
+        load_fold(f"{FILE}:Thirds", code)
+
+
+def test_two_versions_of_a_module_of_one_name_live_beside_each_other() -> None:
+    one = load_fold(f"{FILE}:Thirds", {FILE: SOURCE, "folds/weights.py": WEIGHTS})
+    other_weights = "def weight(row):\n    return 0\n"
+    other = load_fold(f"{FILE}:Thirds", {FILE: SOURCE, "folds/weights.py": other_weights})
+    results = []
+    for kind in (one, other):
+        state = kind().start()
+        list(kind().step(state, row(5)))
+        results.append(state.mixed)
+    assert results == [6, 0]
+
+
+# Values.
+
+
+def test_values_are_the_same_whoever_brings_them() -> None:
+    naive = datetime(2026, 7, 1, 12)
+    assert plain(naive) == naive.replace(tzinfo=UTC)
+    assert plain([bytearray(b"x"), {"a": naive}]) == [b"x", {"a": naive.replace(tzinfo=UTC)}]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats()), min_size=2))
+def test_any_values_of_a_column_can_be_ordered(values: list[float | None]) -> None:
+    found = sorted(values, key=ordered)
+    assert found[: values.count(None)] == [None] * values.count(None)
+
+
+def test_an_episode_whose_second_fold_differs_is_a_verdict_and_the_others_stand() -> None:
+    source = SOURCE.replace(
+        "        state.rows += 1\n",
+        "        state.rows += 1\n"
+        "        if row['amount'] == 9:\n"
+        "            import random\n"
+        "            state.mixed = random.randrange(10**6)\n",
+    )
+    code = {FILE: source, "folds/weights.py": WEIGHTS}
+    rows = [row(0), row(1), row(20, 9), row(21)]
+    first, second = folded_twice(spec(code=code), held(rows), None)
+    assert (first.number, first.failure) == (1, None)
+    assert second.number == 0
+    assert "is not deterministic" in str(second.failure)
