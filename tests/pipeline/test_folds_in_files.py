@@ -24,7 +24,7 @@ def load(folder: Path, fold: dict[str, Any] | None = None, **changes: Any) -> Pi
     table = {"fold": {**FOLD, **(fold or {})}, "group_by": ["key"], **changes}
     advanced = table.pop("advanced", {})
     content = clicks(tables={"thirds": table}, advanced=advanced)
-    return pipeline_from_mapping("clicks", content, "clicks.yaml", folder)
+    return pipeline_from_mapping("clicks", content, "clicks.yaml", folder=folder)
 
 
 def written(folder: Path, source: str = SOURCE) -> Path:

@@ -58,6 +58,7 @@ def pipeline_from_mapping(
     name: str,
     content: Mapping[str, Any],
     file: str = "(no file)",
+    *,
     partners: Mapping[str, Pipeline] | None = None,
     folder: Path | None = None,
 ) -> Pipeline:
