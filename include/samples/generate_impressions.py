@@ -13,7 +13,7 @@ from pathlib import Path
 # Run as a script, Python looks for modules in this folder only, not in the one above it.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from samples.impressions import Spec, generate
+from samples.impressions import Clicks, Spec, generate
 from samples.impressions.spec import SHARES
 
 
@@ -21,11 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0: all files and the manifest are written. 1: the reason is on stderr."""
     given = _parser().parse_args(arguments)
     try:
-        made = generate(_spec(given), given.out, given.manifest)
+        clicks = Clicks(given.click_share, given.late_clicks)
+        made = generate(_spec(given), given.out, given.manifest, clicks, given.clicks)
     except (ValueError, OverflowError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps(made["total"], indent=2))
+    told = {**made["total"], "clicks": made["clicks"]} if given.clicks else made["total"]
+    print(json.dumps(told, indent=2))
     return 0
 
 
@@ -43,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--spots", type=int, default=100, help="number of different spots")
     for share in SHARES:
         add(f"--{share}", type=float, default=0.0, metavar="SHARE", help="of all rows, 0 to 1")
+    add("--clicks", type=Path, help="folder for clicks on the impressions; if none: no clicks")
+    add("--click-share", type=float, default=0.1, metavar="SHARE", help="of good rows, 0 to 1")
+    add("--late-clicks", type=float, default=0.05, metavar="SHARE", help="of clicks, 0 to 1")
     add("--delay-minutes", type=float, default=10.0, help="the watermark's delay")
     add("--span-minutes", type=float, default=60.0, help="length of the on-time event times")
     add("--start", type=iso, help="first event time, ISO 8601 with zone; if none: now - span")

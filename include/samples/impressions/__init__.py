@@ -9,12 +9,15 @@ the seed and the row's number, so a seed gives the same lines everywhere. Each r
 - duplicate: the same line as an on-time row before it, in this file or an earlier one;
 - future: event time at least a day after `now`;
 - malformed: broken JSON, a missing field or a wrong type, in equal parts.
+
+`Clicks` asks for clicks on the good rows beside them, in files of their own.
 """
 
 from __future__ import annotations
 
+from samples.impressions.clicks import Clicks
 from samples.impressions.rows import Chunk, rows
 from samples.impressions.spec import Plan, Spec, plan
 from samples.impressions.write import generate
 
-__all__ = ["Chunk", "Plan", "Spec", "generate", "plan", "rows"]
+__all__ = ["Chunk", "Clicks", "Plan", "Spec", "generate", "plan", "rows"]

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
-ID, SPOT, AGENT, DISORDER, LATENESS, ORIGINAL, COIN = range(1, 8)  # what a draw is for
+# What a draw is for.
+ID, SPOT, AGENT, DISORDER, LATENESS, ORIGINAL, COIN = range(1, 8)
+CLICKED, WAITED, LATE_CLICK, COST = range(8, 12)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -14,10 +14,11 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from samples.impressions.clicks import Clicks, clicks_of
 from samples.impressions.draw import Ints
 from samples.impressions.kinds import BROKEN_JSON, KINDS, LATE
 from samples.impressions.rows import Chunk, rows
-from samples.impressions.spec import Spec, plan
+from samples.impressions.spec import Plan, Spec, plan
 
 Json = dict[str, Any]
 
@@ -38,34 +39,48 @@ class _Made:
     newest: int | None
 
 
-def generate(spec: Spec, out: Path, manifest: Path) -> Json:
-    """Writes the files into `out`, then the manifest, and returns what the manifest says.
+def generate(
+    spec: Spec,
+    out: Path,
+    manifest: Path,
+    clicks: Clicks | None = None,
+    clicks_out: Path | None = None,
+) -> Json:
+    """Writes the files into `out`, then the manifest, and returns what the manifest says; with
+    `clicks` also files of clicks on the impressions, into `clicks_out`.
 
     A file gets its name only when it is whole (until then it is hidden, and not found by
     `*.json*`). Raises ValueError for an impossible spec or a manifest inside `out`, where a
     pipeline would read it, and FileExistsError for files of an earlier call, which a stream
     may have read.
     """
-    if manifest.resolve().is_relative_to(out.resolve()):
-        raise ValueError(f"the manifest {manifest} would be read as input: put it outside {out}")
+    for folder in (out, clicks_out or out):
+        if manifest.resolve().is_relative_to(folder.resolve()):
+            message = f"the manifest {manifest} would be read as input: put it outside {folder}"
+            raise ValueError(message)
     planned = plan(spec)
     names = [file_name(spec, file) for file in range(spec.files)]
     _refuse_existing(out, names)
     out.mkdir(parents=True, exist_ok=True)
+    clicked = None
+    if clicks is not None and clicks_out is not None:
+        clicked = _write_clicks(spec, clicks, planned, clicks_out)
     made = [
         _write_file(out / names[file], chunks, spec.gzip)
         for file, chunks in groupby(rows(planned), key=lambda chunk: chunk.file)
     ]
     written = _manifest(spec, names, made)
+    if clicked is not None:
+        written["clicks"] = clicked
     manifest.parent.mkdir(parents=True, exist_ok=True)
     with _whole(manifest) as stream:
         stream.write(json.dumps(written, indent=2).encode() + b"\n")
     return written
 
 
-def file_name(spec: Spec, file: int) -> str:
+def file_name(spec: Spec, file: int, what: str = "impressions") -> str:
     """Files of one seed sort in the order in which they are written."""
-    return f"impressions-{spec.seed}-{file:06d}.json" + (".gz" if spec.gzip else "")
+    return f"{what}-{spec.seed}-{file:06d}.json" + (".gz" if spec.gzip else "")
 
 
 def _refuse_existing(out: Path, names: Sequence[str]) -> None:
@@ -86,6 +101,21 @@ def _write_file(path: Path, chunks: Iterable[Chunk], zipped: bool) -> _Made:
             times = chunk.times[chunk.kinds <= LATE]
             good += [int(times.min()), int(times.max())] if len(times) else []
     return _Made(counts, min(good, default=None), max(good, default=None))
+
+
+def _write_clicks(spec: Spec, clicks: Clicks, planned: Plan, out: Path) -> Json:
+    names = [file_name(spec, file, "clicks") for file in range(spec.files)]
+    _refuse_existing(out, names)
+    out.mkdir(parents=True, exist_ok=True)
+    rows_written = late = 0
+    for made in clicks_of(spec, clicks, rows(planned)):
+        with (
+            _whole(out / names[made.file]) as target,
+            _zipped(target) if spec.gzip else nullcontext(target) as stream,
+        ):
+            stream.write("".join(f"{line}\n" for line in made.lines).encode())
+        rows_written, late = rows_written + len(made.lines), late + made.late
+    return {"rows": rows_written, "late": late, "files": names}
 
 
 def _zipped(target: IO[bytes]) -> IO[bytes]:

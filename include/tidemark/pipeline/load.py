@@ -161,7 +161,8 @@ def _partner_in(folder: Path, name: str) -> Pipeline:
         return _checked(document, name, partial(_partner_among, {}), folder)
     except PipelineFileInvalid as error:
         first = error.problems[0]
-        raise NoPartner(f"has problems of its own in {files[name].name}: {first.text}") from error
+        said = first.text.rstrip(".")
+        raise NoPartner(f"has problems of its own in {files[name].name}: {said}") from error
 
 
 def _not_found(name: str, known: list[str], folder: str) -> str:
