@@ -153,3 +153,10 @@ def test_the_pins_name_the_other_pipeline() -> None:
     operator = Joins("at", join_table("left"), "ordered")
     assert operator.inputs == ("bronze", f"bronze/{OTHER}")
     assert isinstance(DAY, datetime)
+
+
+def test_a_key_is_found_in_any_letter_case_and_called_as_the_file_calls_it() -> None:
+    table = join_table("left", group_by=["KEY"])
+    with both_bronzes([row(1, "a", right=False)]) as (left, _, other):
+        found = operator_of(table, other).ending(left, DAY, DAY + 60 * MINUTE)
+    assert found.column("KEY").to_pylist() == ["a"]

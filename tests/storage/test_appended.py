@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from tidemark.storage.delta.appended import appended_rows
+from tidemark.storage.delta.appended import appended_rows, entry_mark
 from tidemark.storage.delta.place import TablePlace
 
 
@@ -43,3 +43,28 @@ def test_rows_that_a_compaction_moved_are_not_appended(tmp_path: Path) -> None:
     append(uri, 2)
     DeltaTable(uri).optimize.compact()
     assert appended(uri, 2, DeltaTable(uri).version()) == []
+
+
+def test_from_the_first_version_on_packed_files_and_cleaned_log_entries_do_no_harm(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "t")
+    append(uri, 1)
+    append(uri, 2)
+    table = DeltaTable(uri)
+    table.optimize.compact()
+    table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+    last = append(uri, 3)
+    DeltaTable(uri).create_checkpoint()
+    for version in range(last):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    assert appended(uri, 0, last) == [1, 2, 3]
+
+
+def test_a_log_entry_is_told_from_another_one_of_the_same_version(tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    append(one, 1)
+    append(other, 2)
+    assert entry_mark(TablePlace(one), 0) == entry_mark(TablePlace(one), 0)
+    assert entry_mark(TablePlace(one), 0) != entry_mark(TablePlace(other), 0)
+    assert entry_mark(TablePlace(one), 1) is None

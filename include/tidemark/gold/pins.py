@@ -41,10 +41,14 @@ class Published(Facts):
 
 class Support(Facts):
     """A table or a query that a publish rests on: Delta's id of the table and its version, or the
-    id in the checkpoint's `metadata` and the last committed batch (-1: none)."""
+    id in the checkpoint's `metadata` and the last committed batch (-1: none).
+
+    `entry` tells the log's entry of that version from any other (`entry_mark`), for a table of
+    another pipeline: that can be restored and written to again before anybody here looks."""
 
     id: str
     at: int
+    entry: int | None = None
 
 
 class TableResult(Facts):

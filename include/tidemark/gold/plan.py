@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.errors import NotPublishable
-from tidemark.gold.pins import TableResult
+from tidemark.gold.pins import Support, TableResult
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
 from tidemark.storage.generation import GENERATION
@@ -96,6 +96,29 @@ def noted_name(name: str, identity: str) -> str:
     return f"{name}/{identity}"
 
 
+def entry_name(name: str, identity: str) -> str:
+    """The app transaction that notes which log entry the version of `noted_name` has."""
+    return f"{name}/{identity}/entry"
+
+
+def accepted_name(name: str, identity: str) -> str:
+    """The app transaction that notes up to which version of another pipeline's bronze changes by
+    hand are accepted."""
+    return f"{name}/{identity}/accepted"
+
+
+def noted_of(rests_on: Mapping[str, Support], known: Mapping[str, int]) -> dict[str, int]:
+    """The app transactions that note these, none of them behind what gold notes already."""
+    noted = {}
+    for name, one in rests_on.items():
+        told = noted_name(name, one.id)
+        before = known.get(told, one.at)
+        noted[told] = max(one.at, before)
+        if one.entry is not None and one.at >= before:
+            noted[entry_name(name, one.id)] = one.entry
+    return noted
+
+
 def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
     """The plan for a run's pins. The close frontier never goes back.
 
@@ -129,14 +152,9 @@ def plan_publish(gold: GoldState, pinned: TableResult) -> PublishPlan:
         close_before_ms=gold.close_ms,
         close_after_ms=gold.close_ms if is_older else max(gold.close_ms, pinned.close_after_ms),
         generation=pinned.generation,
-        rests_on=_rests_on(gold, pinned),
+        rests_on=noted_of(pinned.rests_on, gold.noted),
         noted=_is_noted(gold, pinned),
     )
-
-
-def _rests_on(gold: GoldState, pinned: TableResult) -> dict[str, int]:
-    names = {noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()}
-    return {name: max(at, gold.noted.get(name, at)) for name, at in names.items()}
 
 
 def _is_noted(gold: GoldState, pinned: TableResult) -> bool:

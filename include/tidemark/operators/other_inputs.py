@@ -16,17 +16,22 @@ from tidemark.storage.warehouse import Warehouse
 ReadAt = Mapping[str, tuple[int, str]]
 
 
+def other_pipeline(name: str) -> str:
+    """The pipeline that an input beside bronze belongs to."""
+    return name.removeprefix(f"{BRONZE}/")
+
+
 def other_places(operator: Operator, warehouse: Warehouse) -> dict[str, TablePlace]:
     """The places of an operator's inputs beside its own bronze, by their names."""
     names = (name for name in operator.inputs if name != BRONZE)
-    return {name: warehouse.bronze_of(name.removeprefix(f"{BRONZE}/")) for name in names}
+    return {name: warehouse.bronze_of(other_pipeline(name)) for name in names}
 
 
 def check_others_are_there(operator: Operator, warehouse: Warehouse) -> None:
     """SourceNotFound where another pipeline has not made its bronze yet."""
     for name, place in other_places(operator, warehouse).items():
         if place.open() is None:
-            other = name.removeprefix(f"{BRONZE}/")
+            other = other_pipeline(name)
             raise SourceNotFound(
                 f"There is no {place.uri} to join with: the pipeline {other} has not run yet below "
                 f"this root. Nothing was written. Run {other} first, then this one again."

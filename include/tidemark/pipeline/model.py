@@ -387,6 +387,10 @@ class SessionTable(GappedTable):
         return f"sessions, gap {duration_text(self.window.session)}"
 
 
+# State and what a late row touches grow with it; and times of the years that there are stay times.
+_LONGEST_RANGE = timedelta(days=3_650)
+
+
 class Range(_Model):
     """From how long before a row's time to how long after it the other row's time may lie."""
 
@@ -402,6 +406,8 @@ class Range(_Model):
     def _is_a_range(self) -> Self:
         if not self.before and not self.after:
             raise ValueError("must be longer than zero, before or after")
+        if max(self.before, self.after) > _LONGEST_RANGE:
+            raise ValueError(f"is longer than {duration_text(_LONGEST_RANGE)}")
         return self
 
     def __str__(self) -> str:

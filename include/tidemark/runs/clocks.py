@@ -23,11 +23,15 @@ from deltalake import DeltaTable
 from tidemark.commit_point import commit_point
 from tidemark.errors import EngineChanged
 from tidemark.operators.joins.in_bronze import Side, newest_us
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 
 # Both are read as streams, so all columns are nullable; `nothing` always is null (a null that is
 # written out in the query lets the optimizer drop rows of the other side).
@@ -62,6 +66,36 @@ class Clock:
         return f"clock_{self.name}"
 
 
+def clocks_of(
+    pipeline: Pipeline, warehouse: Warehouse, table: str, generation: int
+) -> tuple[Clock, ...]:
+    """Those of a join's sides, in the order of its inputs; none of another kind's table."""
+    others = other_places(operator_of(pipeline, table), warehouse)
+    if not others:
+        return ()
+    bronzes = [(warehouse.bronze, pipeline.source, pipeline.watermark)]
+    for name, place in others.items():
+        partner = pipeline.partner(other_pipeline(name))
+        bronzes.append((place, partner.source, partner.watermark))
+    return tuple(
+        Clock(
+            side,
+            warehouse.clock(table, generation, side),
+            place,
+            source.event_time.column,
+            watermark.delay,
+        )
+        for side, (place, source, watermark) in zip(SIDES, bronzes, strict=True)
+    )
+
+
+def watermark_due_ms(clocks: tuple[Clock, ...]) -> int:
+    """Where the watermark is at least once a run has read all that is there; 0: nowhere yet."""
+    newest = (newest_us(Side(one.bronze.existing(), one.event_time)) for one in clocks)
+    ticks = (Tick(one, at_us) for one, at_us in zip(clocks, newest, strict=True))
+    return min((one.watermark_ms for one in ticks), default=0)
+
+
 @dataclass(frozen=True)
 class Tick:
     """A clock row: its time in microseconds since 1970, UTC; None where the side has no row."""
@@ -87,9 +121,16 @@ def tick(clock: Clock, closed_ms: int, run_id: str) -> Tick:
         at_us = max(newest, closed_ms * 1_000 + clock.delay // timedelta(microseconds=1))
     if at_us is not None:
         _append(clock.place, table, at_us, run_id)
-        if table.version() % _OFTEN == 0:
-            _remove_old(clock.place, run_id)
     return Tick(clock, at_us)
+
+
+def remove_old_ticks(ticks: tuple[Tick, ...], run_id: str) -> None:
+    """Remove the clock rows of former runs where many lie there. Only once the run's own were read:
+    what a killed run left unread may be older than a log keeps."""
+    for one in ticks:
+        place = one.clock.place
+        if one.at_us is not None and len(place.existing().file_uris()) >= _OFTEN:
+            _remove_old(place, run_id)
 
 
 @commit_point(

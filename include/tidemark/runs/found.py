@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
@@ -17,6 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.generations import generations
+from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
@@ -105,12 +106,19 @@ class Found:
     def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
         return (self.changes, self.bronze, *self.others, self.rejects, self.ingest, self.query)
 
-    @property
-    def rests_on(self) -> dict[str, Support]:
-        """What is there, as pins hold it."""
-        return {
-            one.name: Support(id=one.id, at=one.at) for one in self.supports if one.id is not None
+    def rests_on(self, at: Mapping[str, int] | None = None) -> dict[str, Support]:
+        """What is there, as pins hold it: as it is now, or where `at` says."""
+        known = at or {}
+        found = {
+            one.name: Support(id=one.id, at=known.get(one.name, one.at))
+            for one in self.supports
+            if one.id is not None
         }
+        for other in self.others:
+            if other.name in found:
+                mark = entry_mark(other.place, found[other.name].at)
+                found[other.name] = found[other.name].model_copy(update={"entry": mark})
+        return found
 
 
 def found_tables(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[Found]:

@@ -25,13 +25,14 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, source_offset
 from tidemark.errors import TableLost
 from tidemark.gold.pins import TableResult
-from tidemark.gold.plan import CHANGES, IDENTITIES, noted_name
+from tidemark.gold.plan import CHANGES, IDENTITIES, accepted_name, entry_name, noted_name
 from tidemark.gold.state import is_published
-from tidemark.operators.operator import BRONZE
+from tidemark.operators.other_inputs import other_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
+from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
 from tidemark.storage.generation import generation_of
@@ -220,9 +221,42 @@ def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
             _way_out(table, one),
         )
     elif noted is not None:
-        by_hand = commits_by_hand(one.table, one.place, noted)
+        if _has_another_history(table, one, noted):
+            yield _another_history(table, one, noted)
+        # What the other pipeline has accepted is its own: who joins with it has to audit too.
+        is_other = one in table.others
+        after = max(noted, _accepted(table, one)) if is_other else noted
+        by_hand = commits_by_hand(one.table, one.place, after, accepted=not is_other)
         if by_hand:
             yield _by_hand(table, one, by_hand, f"gold of {table.name} was published from it")
+
+
+def _has_another_history(table: Found, one: FoundTable, version: int) -> bool:
+    """Is this version not the one that gold was published from? Not told where the log has it no
+    longer."""
+    gold = table.gold.table
+    noted = None if gold is None else gold.transaction_version(entry_name(one.name, str(one.id)))
+    found = None if noted is None else entry_mark(one.place, version)
+    return found is not None and found != noted
+
+
+def _another_history(table: Found, one: FoundTable, version: int) -> Loss:
+    return Loss(
+        one.name,
+        one.uri,
+        f"Version {version} of {one.uri} is not the one that gold of {table.name} was published "
+        f"from ({table.gold.uri}): it was put back to an older version, and written to since.",
+        "Lost at most: what it held before; and what came since, up to that version, is not in "
+        "gold.",
+        _way_out(table, one),
+    )
+
+
+def _accepted(table: Found, one: FoundTable) -> int:
+    """Up to which version changes by hand of another pipeline's bronze are accepted here."""
+    gold = table.gold.table
+    found = None if gold is None else gold.transaction_version(accepted_name(one.name, str(one.id)))
+    return -1 if found is None else found
 
 
 def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
@@ -547,11 +581,11 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
 
 def _way_out_of_a_change(table: Found, one: FoundTable) -> str:
     if one in table.others:
-        other = one.name.removeprefix(f"{BRONZE}/")
+        other = other_pipeline(one.name)
         return (
             f"Was it a mistake? Then put {one.uri} back from a backup. Was it meant? Then "
-            f'`tidemark accept {other} --reason "…"`, and audit {table.pipeline} too: a backfill '
-            "mends the windows that are closed."
+            f'`tidemark accept {other} --reason "…"` for that pipeline, the same for '
+            f"{table.pipeline}, and audit both: a backfill mends the windows that are closed."
         )
     if one.place == table.gold.place:
         undo = f"move {one.uri} away: the next run builds it again from {table.changes.uri}"

@@ -77,8 +77,5 @@ def _late(repaired: Repaired) -> Late:
 
 def _rests_on(run: Run, before: Before, outcome: Outcome) -> dict[str, Support]:
     """Of bronze and rejects as far as the run has noted them: what came since is not its own."""
-    found = found_of(run.pipeline, run.warehouse, before.table).rests_on
-    noted = {**outcome.versions, **_inputs(run, before, outcome)}
-    return {
-        name: one.model_copy(update={"at": noted.get(name, one.at)}) for name, one in found.items()
-    }
+    found = found_of(run.pipeline, run.warehouse, before.table)
+    return found.rests_on({**outcome.versions, **_inputs(run, before, outcome)})

@@ -20,6 +20,7 @@ from tidemark.operators.operator import BRONZE
 from tidemark.operators.other_inputs import other_places, versions_read
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
+from tidemark.runs.clocks import clocks_of, watermark_due_ms
 from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
 from tidemark.runs.run import GoldStates, Outcome, Run
@@ -80,9 +81,18 @@ def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
         return because
     others = other_places(operator, run.warehouse)
     read = versions_read(operator, run.warehouse, checkpoint)
-    return _why_unread(BRONZE, run.warehouse.bronze, checkpoint.delta_version(last)) or next(
+    unread = _why_unread(BRONZE, run.warehouse.bronze, checkpoint.delta_version(last)) or next(
         (found for one in others if (found := _why_unread(one, others[one], read[one] + 1))), None
     )
+    return unread or _why_behind(run, name, gold, after)
+
+
+def _why_behind(run: Run, name: str, gold: GoldState, watermark_ms: int) -> str | None:
+    """A join whose clock rows did not arrive has read all, and stands still (`check_ticks`)."""
+    due = watermark_due_ms(clocks_of(run.pipeline, run.warehouse, name, gold.generation))
+    if watermark_ms >= due:
+        return None
+    return f"its watermark is {instant_text(watermark_ms)}, and due at {instant_text(due)}"
 
 
 def _why_unread(name: str, place: TablePlace, first: int) -> str | None:

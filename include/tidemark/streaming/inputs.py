@@ -8,8 +8,8 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.operators.operator import BRONZE, Operator
-from tidemark.operators.other_inputs import ReadAt, other_places
+from tidemark.operators.operator import Operator
+from tidemark.operators.other_inputs import ReadAt, other_pipeline, other_places
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -91,7 +91,7 @@ def others_at(
     found = {}
     for name, place in other_places(operator, warehouse).items():
         version, condition = at[name]
-        partner = pipeline.partner(name.removeprefix(f"{BRONZE}/"))
+        partner = pipeline.partner(other_pipeline(name))
         found[name] = input_at(spark, place, partner, version).where(condition)
     return found
 

@@ -11,14 +11,15 @@ Killed between two of these, what is not accepted yet is still found; repeat it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from deltalake import CommitProperties
+from deltalake import CommitProperties, Transaction
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import AcceptanceRefused
+from tidemark.gold.plan import accepted_name
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.difference import Difference
@@ -40,12 +41,7 @@ _PROPERTY = "tidemark.accepted"
 def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
     """What can be accepted; nothing is written. Raises AcceptanceRefused."""
     warehouse = Warehouse.of(pipeline.name, settings)
-    # What was changed in another pipeline's bronze, that pipeline accepts.
-    found = tuple(
-        loss
-        for loss in find_losses(pipeline, warehouse)
-        if loss.by_hand and not loss.name.startswith(f"{BRONZE}/")
-    )
+    found = tuple(loss for loss in find_losses(pipeline, warehouse) if loss.by_hand)
     for loss in found:
         if loss.name == BRONZE:
             _check_judged(pipeline, warehouse, loss)
@@ -66,23 +62,42 @@ def accept_changes(
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         for loss in found:
             note = AcceptedNote(up_to=loss.by_hand[-1].version, reason=reason, by=by)
-            _accept(warehouse.table_at(loss.place), note)
+            if loss.name.startswith(f"{BRONZE}/"):
+                _accept_of_other(pipeline, warehouse, loss, note)
+            else:
+                _accept(warehouse.table_at(loss.place), note)
         now = datetime.now(UTC)
         of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
     return found, of_file
+
+
+def _accept_of_other(
+    pipeline: Pipeline, warehouse: Warehouse, loss: Loss, note: AcceptedNote
+) -> None:
+    """Noted in gold of each table that reads it: the other pipeline's tables are its own."""
+    for found in found_tables(pipeline, warehouse):
+        for other in found.others:
+            if other.uri == loss.place and found.gold.table is not None:
+                name = accepted_name(other.name, str(other.id))
+                _accept(found.gold.place, note, {name: note.up_to})
 
 
 @commit_point(
     "changes by hand accepted",
     after_a_kill="before: runs stop as before; after: they go on",
 )
-def _accept(place: TablePlace, note: AcceptedNote) -> None:
+def _accept(
+    place: TablePlace, note: AcceptedNote, transactions: Mapping[str, int] | None = None
+) -> None:
     table = place.existing()
     place.fence()
+    told = [Transaction(name, version) for name, version in (transactions or {}).items()]
     table.alter.set_table_properties(
         {_PROPERTY: str(note.up_to)},
         raise_if_not_exists=False,
-        commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
+        commit_properties=CommitProperties(
+            custom_metadata=as_metadata(note), app_transactions=told
+        ),
     )
 
 

@@ -24,6 +24,7 @@ from deltalake import DeltaTable
 from tidemark.operators.windows.in_duckdb import each_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import JoinTable
+from tidemark.pipeline.names import same_column
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -118,12 +119,18 @@ class JoinIn:
         schema = schema_of(self.left.bronze)
         fields = [
             pa.field("window_start", pa.timestamp("us", "UTC")),
-            *(schema.field(key).with_nullable(True) for key in self.keys),
+            *(_key_field(schema, key) for key in self.keys),
             pa.field("window_end", pa.timestamp("us", "UTC")),
             pa.field("matches", pa.int64()),
             pa.field("rows", pa.int64()),
         ]
         return pa.schema(fields).empty_table()
+
+
+def _key_field(schema: pa.Schema, key: str) -> pa.Field[Any]:
+    """A key as the table's file calls it: Spark and DuckDB find a column in any letter case."""
+    (found,) = (field for field in schema if same_column(field.name, key))
+    return found.with_name(key).with_nullable(True)
 
 
 def windows_given(joined: JoinIn, asked: pa.Table) -> pa.Table:
@@ -202,7 +209,8 @@ def _windows(
         ) GROUP BY ALL HAVING "rows" > 0
         """
     ).to_arrow_table()
-    return pa.table(found).cast(joined.empty().schema)
+    schema = joined.empty().schema
+    return pa.table(found).rename_columns(schema.names).cast(schema)
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

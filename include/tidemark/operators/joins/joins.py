@@ -7,7 +7,7 @@ dropped comes out as unmatched. So all that is emitted, and all that closes, is 
 bronzes (`checks_emitted`, `checks_closing`), by `rows` and `matches`.
 
 The watermark is the least over both sides of (newest event time - delay): each run tells it to the
-engine by clock rows (`streaming/run/clocks.py`).
+engine by clock rows (`runs/clocks.py`).
 
 Where rows fall follows from their own times, and rows only come: a window that has one never goes.
 """

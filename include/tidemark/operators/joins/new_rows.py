@@ -117,6 +117,9 @@ def _touching(joined: JoinIn, batch: BatchRead, frontier_ms: int) -> str:
     windows closed."""
     watermark = f"make_timestamptz({batch.watermark_ms * 1_000})"
     start, keys = each_start("_at", joined.table.window), joined.listed_keys()
+    # A query's first batch drops nothing, and nothing is closed: no match is looked for.
+    nothing = not frontier_ms and not batch.watermark_ms
+    asked = "false" if nothing else f"_late OR _start + {joined.length} <= {frontier_ms * 1_000}"
     return f"""
         CREATE TEMP TABLE touching AS SELECT DISTINCT * FROM (
             SELECT {start} AS _start{keys}, _at <= {watermark} AS _late FROM new_left
@@ -126,5 +129,5 @@ def _touching(joined: JoinIn, batch: BatchRead, frontier_ms: int) -> str:
                 FROM (SELECT {joined.left_columns()} FROM left_bronze) l
                 JOIN new_right r ON {joined.matches("l", "r")}
             )
-        ) WHERE _late OR _start + {joined.length} <= {frontier_ms * 1_000}
+        ) WHERE {asked}
     """

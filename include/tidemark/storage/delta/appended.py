@@ -6,6 +6,7 @@ opened that were appended. Format: `add` actions of `_delta_log/N.json` (PROTOCO
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -13,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
@@ -20,19 +22,25 @@ from pyarrow.fs import PyFileSystem
 
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.instants import instant_of
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, read_bytes
 
 
-def appended_rows(table: DeltaTable, place: TablePlace, first: int, last: int) -> FileSystemDataset:
+def appended_rows(table: DeltaTable, place: TablePlace, first: int, last: int) -> ds.Dataset:
     """A dataset of the rows that the versions first..last (both included) appended to `table`.
 
-    Its columns are the table's, without the partition's. Files that only moved rows
+    It has the table's columns, but for the partition's. Files that only moved rows
     (`dataChange` false) are left out, and so are all files of a commit that removed rows: the
     streams skip those too (`skipChangeCommits`), for what they add are the rows that stayed.
     StorageUnavailable where a commit's log entry is gone.
+
+    From version 0 on these are the rows of the table as it is at `last`, as they are for a stream
+    that begins: files of its first versions may have been packed, and their log entries be gone.
     """
+    if first == 0 and last > 0:
+        return dataset_of(place.at_version(last))
     sizes = dict(_added_files(place, first, last))
     handler = DeltaStorageHandler.from_table(table._table, dict(place.options), sizes)
     store, parquet = PyFileSystem(handler), ParquetFileFormat()  # type: ignore[arg-type]  # it is one
@@ -84,8 +92,25 @@ def commit_actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _commit(place, version).splitlines()]
 
 
+def entry_mark(place: TablePlace, version: int) -> int | None:
+    """A number by which the log's entry of a version is told from any other, in 63 bits as app
+    transactions have them; None where the log has it no longer. A RESTORE keeps the entries; where
+    a folder was put back from a backup and written to again, they are others."""
+    if version < 0:
+        return None
+    try:
+        entry = read_bytes(_entry(place, version), place.options)
+    except FileMissing:
+        return None
+    return int.from_bytes(hashlib.sha256(entry).digest()[:8]) >> 1
+
+
+def _entry(place: TablePlace, version: int) -> str:
+    return f"{place.uri}/_delta_log/{version:020}.json"
+
+
 def _commit(place: TablePlace, version: int) -> bytes:
-    name = f"{place.uri}/_delta_log/{version:020}.json"
+    name = _entry(place, version)
     try:
         return read_bytes(name, place.options)
     except FileMissing as error:

@@ -42,9 +42,11 @@ class HandCommit:
         )
 
 
-def commits_by_hand(table: DeltaTable, place: TablePlace, after: int) -> list[HandCommit]:
-    """Those of the versions behind `after`, oldest first, that nobody has accepted. Entries that
-    the log no longer has are not told."""
+def commits_by_hand(
+    table: DeltaTable, place: TablePlace, after: int, accepted: bool = True
+) -> list[HandCommit]:
+    """Those of the versions behind `after`, oldest first, that nobody has accepted; all of them
+    where `accepted` is False. Entries that the log no longer has are not told."""
     newer = table.version() - after
     found: list[HandCommit] = []
     for commit in table.history(newer) if newer > 0 else []:
@@ -52,7 +54,7 @@ def commits_by_hand(table: DeltaTable, place: TablePlace, after: int) -> list[Ha
         if commit["version"] <= after:
             break
         if isinstance(note, AcceptedNote):
-            after = max(after, note.up_to)
+            after = max(after, note.up_to) if accepted else after
         elif note is None and (by_hand := _by_hand(commit, place)) is not None:
             found.append(by_hand)
     return found[::-1]

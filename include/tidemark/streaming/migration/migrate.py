@@ -41,7 +41,7 @@ from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
 from tidemark.gold.pins import Published, Support, TableResult
-from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_name
+from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_of
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
 from tidemark.ledger.ledger import check_balance, write_ledger
@@ -323,7 +323,7 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
 
 def _pins(plan: Migration, generation: int, changes: Support, query: str) -> TableResult:
     run, state = plan.run, plan.state
-    found = found_of(run.pipeline, run.warehouse, plan.name).rests_on
+    found = found_of(run.pipeline, run.warehouse, plan.name).rests_on()
     found |= {CHANGES: changes, QUERY: Support(id=query, at=_SEED_BATCH)}
     return TableResult(
         generation=generation,
@@ -350,7 +350,7 @@ def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> Table
         plan.plan,
         changes=pinned.changes,
         generation=pinned.generation,
-        rests_on={noted_name(name, one.id): one.at for name, one in pinned.rests_on.items()},
+        rests_on=noted_of(pinned.rests_on, {}),
     )
     # Of gold that is gone an empty one is made first: killed here, it is told as one of before.
     gold = plan.gold or ensure_table(place, gold_spec(plan.operator.table, plan.schema_json))

@@ -16,13 +16,13 @@ from tidemark.gold.failing import failing_of_run
 from tidemark.gold.other_readers import OtherReader, note_reader
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
-from tidemark.operators.operator import BRONZE, Equation, Operator
-from tidemark.operators.other_inputs import check_others_are_there, other_places
+from tidemark.operators.operator import Equation, Operator
+from tidemark.operators.other_inputs import check_others_are_there
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
-from tidemark.runs.clocks import SIDES, Clock, check_ticks
+from tidemark.runs.clocks import check_ticks, clocks_of, remove_old_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.contract.recorded import seed_of
 from tidemark.runs.pins import pins_of, state_before
@@ -146,6 +146,7 @@ def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progre
             if of_plan and plan.table_name not in names:
                 watermark = run.watermark_ms(plan.table_name, plan.generation)
                 check_ticks(of_plan, clocks_observed(running), watermark, plan.table_name)
+                remove_old_ticks(of_plan, run.run_id)
 
 
 def _mended(
@@ -178,27 +179,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         close_ms=gold.close_ms,
         since=_since(run, run.operator(table), gold) if begins else None,
         seed=seed_of(table, run.warehouse) if begins else None,
-        clocks=_clocks(run, table, gold),
-    )
-
-
-def _clocks(run: Run, table: str, gold: GoldState) -> tuple[Clock, ...]:
-    """Those of a join's sides, in the order of its inputs; none of another kind's table."""
-    others = other_places(run.operator(table), run.warehouse)
-    if not others:
-        return ()
-    bronzes = [(run.warehouse.bronze, run.pipeline)]
-    for name, place in others.items():
-        bronzes.append((place, run.pipeline.partner(name.removeprefix(f"{BRONZE}/"))))
-    return tuple(
-        Clock(
-            side,
-            run.warehouse.clock(table, gold.generation, side),
-            place,
-            pipeline.source.event_time.column,
-            pipeline.watermark.delay,
-        )
-        for side, (place, pipeline) in zip(SIDES, bronzes, strict=True)
+        clocks=clocks_of(run.pipeline, run.warehouse, table, gold.generation),
     )
 
 
