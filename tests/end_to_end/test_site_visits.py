@@ -1,8 +1,13 @@
-"""The visits of the access log: gold's sessions are those that DuckDB finds in the same files."""
+"""The visits of the access log: gold's sessions are those that DuckDB finds in the same files, and
+what follows each error is what a plain loop finds."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +19,7 @@ from tests.end_to_end.test_access_log import FILES, land, texts
 from tests.kit.running import REPOSITORY, SamplePlace, query, succeed
 from tests.streaming.audits import audit
 from tidemark.gold.state import gold_state
+from tidemark.pipeline.instants import epoch_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +64,9 @@ def test_gold_has_the_visits_that_duckdb_finds(
         landed += [land(place, path, len(landed) + n) for n, path in enumerate(files)]
         succeed(spark, place, f"run-{number}")
         check_gold(place, landed)
+        check_after_errors(place, landed)
     assert place.gold("visits").num_rows > 2_000
+    assert place.gold("after_errors").num_rows > 100
     assert audit(spark, place).outcome == "equal"
 
 
@@ -73,3 +81,48 @@ def check_gold(place: SamplePlace, landed: list[Path]) -> None:
     # The newest ones go on, or have only just ended.
     hour = timedelta(hours=1) // timedelta(microseconds=1)
     assert all(visit[1] > max(v[1] for v in expected) - 2 * hour for visit in expected - closed)
+
+
+def check_after_errors(place: SamplePlace, landed: list[Path]) -> None:
+    expected = set(after_errors(landed))
+    found: list[tuple[Any, ...]] = query(
+        """
+        SELECT client, epoch_us(window_start), epoch_us(window_end), outcome, path, tries, waited
+        FROM gold
+        """,
+        gold=place.gold("after_errors"),
+    )
+    assert len(found) == len(set(found))
+    close = gold_state(DeltaTable(place.places.gold("after_errors"))).close_ms * 1_000
+    assert set(found) == {one for one in expected if one[2] <= close}
+
+
+def after_errors(landed: list[Path]) -> Iterator[tuple[Any, ...]]:
+    """What becomes of each error, by a loop over each client's requests."""
+    requests: defaultdict[str, list[tuple[int, str, str, int]]] = defaultdict(list)
+    for path in landed:
+        for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+            row = json.loads(line)
+            at = epoch_us(datetime.fromisoformat(row["timestamp"]))
+            told = (at, row["request_id"], row["path"], row["status"])
+            requests[row["client"]].append(told)
+    timeout = 30 * 60 * 1_000_000
+    for client, some in requests.items():
+        visits: list[list[tuple[int, str, str, int]]] = []
+        for one in sorted(some):
+            if not visits or one[0] - visits[-1][-1][0] > timeout:
+                visits.append([])
+            visits[-1].append(one)
+        for visit in visits:
+            failed: list[tuple[int, str]] = []
+            for at, _, asked, status in visit:
+                if status >= 400:
+                    failed.append((at, asked))
+                elif failed:
+                    first, where = failed[0]
+                    told = ("came back", where, len(failed), (at - first) / 1_000_000)
+                    yield (client, visit[0][0], at, *told)
+                    failed = []
+            if failed:
+                left = ("left", failed[0][1], len(failed), None)
+                yield (client, visit[0][0], visit[-1][0] + timeout, *left)
