@@ -124,6 +124,10 @@ class ConditionInvalid(TidemarkError):
     """A condition on the keys of state cannot be used; the message says which columns there are."""
 
 
+class NoSuchSide(TidemarkError):
+    """A side of a join was asked for in the state of a table that joins nothing."""
+
+
 class CompactionRefused(TidemarkError):
     """Due state may not be compacted as it is; the message says why, and what helps."""
 

@@ -34,7 +34,7 @@ from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.known import CALLED, Called, check_engine
 from tidemark.streaming.engine.snapshots import write_snapshots
 from tidemark.streaming.state.compact import compact_state
-from tidemark.streaming.state.stored import digest, stored_rows
+from tidemark.streaming.state.stored import StateOf, digest, stored_rows
 
 # The slice of the matrix that every test run takes.
 FAST = {("HDFS-backed", "aggregation"), ("changelog", "deduplication")}
@@ -79,7 +79,7 @@ def test_a_compacted_query_goes_on_as_one_that_was_left_alone(
     figures = compact_state(spark, plan, FilePlace(plan.uri))
     assert (figures.before.longest, figures.after.longest) == (8, 0)
     assert (figures.before.changes, figures.after.changes) == (16, 0)
-    assert figures.rows == stored_rows(spark, str(control), plan.batch, 0).count()
+    assert figures.rows == stored_rows(spark, str(control), plan.batch, StateOf()).count()
     ending = "snapshot" if provider == "HDFS-backed" else "zip"
     new = {name for name in names(compacted) - names(control) if not name.endswith(".crc")}
     shared = {name for name in new if "/SSTs/" in name}
@@ -90,7 +90,9 @@ def test_a_compacted_query_goes_on_as_one_that_was_left_alone(
 
     last = last_batch(control)
     for batch in (last - 3, last):
-        read = [digest(stored_rows(spark, str(one), batch, 0)) for one in (compacted, control)]
+        read = [
+            digest(stored_rows(spark, str(one), batch, StateOf())) for one in (compacted, control)
+        ]
         assert read[0] == read[1], batch
     rewound = [
         rewind(one, tmp_path / f"{one.name} rewound", last - 3) for one in (compacted, control)

@@ -47,7 +47,10 @@ def compact(spark: SparkSession, place: Place, every: bool = False) -> Compactio
 
 
 def read(spark: SparkSession, place: Place, **asked: Any) -> StateRows:
-    told = dict.fromkeys(("batch", "since", "where", "delta")) | {"table": "per_10m", "limit": 100}
+    told = dict.fromkeys(("batch", "since", "where", "side", "delta")) | {
+        "table": "per_10m",
+        "limit": 100,
+    }
     session = lambda *_: spark  # noqa: E731
     return read_once(place.pipeline, place.settings, Namespace(**told | asked), quiet(), session)
 

@@ -7,12 +7,21 @@ and 75 as everywhere: it could not be told. The other commands exit as jobs do.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.checkpoint.commands import Json, Place
 from tidemark.cli.options import Master, PipelineName, SettingsFile
+
+
+class Side(StrEnum):
+    """A side of a join."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
 
 state = typer.Typer(
     help="State stores of Spark Structured Streaming, ours or not: sizes, chains, verdicts.",
@@ -84,6 +93,13 @@ def read_state_rows(
             help="Spark SQL on the key's columns, as in `spotId = 111`; the window is `window`.",
         ),
     ] = None,
+    side: Annotated[
+        Side | None,
+        typer.Option(
+            show_default=False,
+            help="Of a join: the rows of this side that may match yet, not its windows.",
+        ),
+    ] = None,
     delta: Annotated[
         str | None,
         typer.Option(
@@ -102,5 +118,5 @@ def read_state_rows(
     """Show what a table's query remembers, key by key. Starts Spark, and changes nothing."""
     from tidemark.cli.state.read import StateRequest, read_state
 
-    request = StateRequest(pipeline, table, batch, since, where, delta, limit)
+    request = StateRequest(pipeline, table, batch, since, where, side, delta, limit)
     raise typer.Exit(read_state(request, json, settings, master))

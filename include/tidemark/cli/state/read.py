@@ -31,6 +31,7 @@ class StateRequest:
     batch: int | None
     since: int | None
     where: str | None
+    side: str | None
     delta: str | None
     limit: int
 
@@ -42,6 +43,7 @@ class StateRequest:
             "batch": self.batch,
             "since": self.since,
             "where": self.where,
+            "side": self.side,
             "delta": self.delta and absolute(self.delta),
         }
         return words + [f"--{name}={value}" for name, value in given.items() if value is not None]

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.kept import check_kept
-from tidemark.errors import TableExists
+from tidemark.errors import NoSuchSide, TableExists
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import spark_uri
@@ -32,14 +33,12 @@ from tidemark.streaming.jobs.entry import (
     job_parser,
     reported,
 )
+from tidemark.streaming.operators.kinds import STREAMED
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import start_session
 from tidemark.streaming.state.remembered import difference, ordered, remembered
-from tidemark.streaming.state.stored import stored_rows
+from tidemark.streaming.state.stored import StateOf, stored_rows
 from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
-
-# A table's query has one stateful operator.
-_OPERATOR = 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,6 +65,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--batch", type=int, help="after this batch; default: the last one")
     parser.add_argument("--since", type=int, help="only what differs from after this batch")
     parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `window`")
+    parser.add_argument("--side", choices=("left", "right"), help="of a join: rows of this side")
     parser.add_argument("--delta", help="write all rows to a new Delta table here: a path or URI")
     parser.add_argument("--limit", type=int, default=100, help="of more rows, the first by key")
     return parser.parse_args(argv)
@@ -99,14 +99,15 @@ def _read(
     facts, uri = read_checkpoint(place), place.uri
     batch = check_kept(facts, asked.batch)
     since = None if asked.since is None else check_kept(facts, asked.since)
+    of = _state_of(pipeline, asked.table, asked.side)
     if asked.delta:
         _check_new(warehouse.table_at(asked.delta))
     with progress.stage("session"):
         spark = session(pipeline, settings)
     with progress.stage("reading"), progress.tasks_of(spark):
-        rows = remembered(stored_rows(spark, uri, batch, _OPERATOR), asked.where)
+        rows = remembered(stored_rows(spark, uri, batch, of), asked.where)
         if since is not None:
-            earlier = remembered(stored_rows(spark, uri, since, _OPERATOR), asked.where)
+            earlier = remembered(stored_rows(spark, uri, since, of), asked.where)
             rows = difference(earlier, rows)
         if asked.delta:
             _write_table(rows, asked.delta)
@@ -121,6 +122,16 @@ def _read(
             rows=_first(rows, asked.limit),
             delta=asked.delta,
         )
+
+
+def _state_of(pipeline: Pipeline, table: str, side: str | None) -> StateOf:
+    found = STREAMED[type(operator_of(pipeline, table))].state(side)
+    if found is None:
+        raise NoSuchSide(
+            f"{table} joins nothing, so its state has no side `{side}`. Nothing was read: leave "
+            "--side out."
+        )
+    return found
 
 
 def _write_table(rows: DataFrame, place: str) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from tidemark.operators.folds.folding import Episode, Folding, FoldSpec, HeldRow
 from tidemark.operators.folds.values import plain
 
+VARIABLE = "fold"
 # `state` is the JSON of the user's; `held` are the rows that wait, with their columns' names.
 _STATE = (
     "start bigint, last bigint, rows bigint, number bigint, state string, held binary, due bigint"
@@ -47,7 +48,7 @@ class FoldProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
-        self.state = handle.getValueState("fold", _STATE)
+        self.state = handle.getValueState(VARIABLE, _STATE)
         self.folding = Folding(self.spec)
         self.output = Row(*self.columns)
 

@@ -36,9 +36,10 @@ from tidemark.pipeline.settings.state import PROVIDER, provider_class
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
-from tidemark.streaming.operators.fold_processor import FoldProcessor
+from tidemark.streaming.operators.fold_processor import VARIABLE, FoldProcessor
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
+from tidemark.streaming.state.stored import StateOf
 
 _START, _END, _TIME = "_episode_start", "_episode_end", "_time"
 _TICK = timedelta(microseconds=1)
@@ -60,6 +61,10 @@ class StreamedFolds(StreamedOperator):
     @property
     def settings(self) -> Mapping[str, str]:
         return {PROVIDER: provider_class("rocksdb")}
+
+    @classmethod
+    def state(cls, side: str | None) -> StateOf | None:
+        return StateOf(named=(("stateVarName", VARIABLE),)) if side is None else None
 
     def columns(self, inputs: Inputs) -> T.StructType:
         """Told without a plan; PipelineInvalid where the class is no fold."""

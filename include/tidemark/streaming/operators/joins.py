@@ -31,6 +31,7 @@ from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
 from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
 from tidemark.streaming.operators.windows import stretches_of
+from tidemark.streaming.state.stored import StateOf
 
 _OTHER_TIME = "_other_time"
 _MICROSECOND = timedelta(microseconds=1)
@@ -64,6 +65,14 @@ class StreamedJoins(StreamedOperator):
 
     def _is_of_other(self, parts: tuple[str, ...]) -> bool:
         return same_column(parts[0], self.table.join.other)
+
+    @classmethod
+    def state(cls, side: str | None) -> StateOf:
+        """The windows, or the rows of a side that may match yet, with whether they have matched:
+        of format 2 the store that has both."""
+        if side is None:
+            return StateOf()
+        return StateOf(1, (("storeName", f"{side}-keyWithIndexToValue"),))
 
     def plan(self, inputs: Inputs) -> DataFrame:
         """Without what is set aside: the engine has no state of windows before the join."""

@@ -15,6 +15,7 @@ from tidemark.operators.operator import Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
+from tidemark.streaming.state.stored import StateOf
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class StreamedOperator(ABC):
     def settings(self) -> Mapping[str, str]:
         """Settings of Spark that the streaming query has to start with."""
         return {}
+
+    @classmethod
+    def state(cls, side: str | None) -> StateOf | None:
+        """Where the query keeps what it remembers of each key, or of a side of a join (`left`,
+        `right`); None where it has no sides."""
+        return StateOf() if side is None else None
 
     def columns(self, inputs: Inputs) -> StructType:
         """Those of the identity and values, as Spark types them."""

@@ -29,7 +29,7 @@ from tidemark.pipeline.model import StateLimits
 from tidemark.runs.results.compaction_result import QueryCompaction, StateSize
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.snapshots import write_snapshots
-from tidemark.streaming.state.stored import Digest, digest, stored_rows
+from tidemark.streaming.state.stored import Digest, StateOf, digest, stored_rows
 from tidemark.upkeep.housekeep import carry_out_housekeeping
 from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
 from tidemark.upkeep.plan_compaction import CompactionPlan
@@ -78,7 +78,7 @@ def _digests(spark: SparkSession, plan: CompactionPlan) -> States:
     """By operator, those whose stores get a snapshot."""
     read = partial(stored_rows, spark, plan.uri, plan.batch)
     operators = sorted({store.operator for store in plan.stores})
-    return {operator: digest(read(operator)) for operator in operators}
+    return {operator: digest(read(StateOf(operator))) for operator in operators}
 
 
 def _checked(plan: CompactionPlan, checkpoint: FilePlace) -> StateCheck:

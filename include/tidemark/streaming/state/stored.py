@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -12,17 +14,24 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 Digest = dict[int, tuple[int, int]]
 
 
-def stored_rows(
-    spark: SparkSession, checkpoint: str, batch: int, operator: int, store: str = DEFAULT_STORE
-) -> DataFrame:
-    """The rows that a store holds after a committed batch: key, value (structs), partition_id.
+@dataclass(frozen=True)
+class StateOf:
+    """Whose state: of an operator by its number in the query, and the options of the engine's
+    reader that name the store or the variable (`stateVarName`)."""
+
+    operator: int = 0
+    named: tuple[tuple[str, str], ...] = (("storeName", DEFAULT_STORE),)
+
+
+def stored_rows(spark: SparkSession, checkpoint: str, batch: int, of: StateOf) -> DataFrame:
+    """The rows that are held after a committed batch: key, value (structs), partition_id.
 
     The engine loads the version that the batch left, as a start after it would; nothing is changed.
     """
     # The engine's coordinator of stores, which the reader asks, starts with this list.
     assert spark.streams.active is not None
     reader = spark.read.format("statestore").option("batchId", batch)
-    options = {"operatorId": str(operator), "storeName": store}
+    options = {"operatorId": str(of.operator), **dict(of.named)}
     return reader.options(**options).load(spark_uri(checkpoint))
 
 
