@@ -5,7 +5,8 @@ no file holds two readers, and to write it again changes nothing. While there is
 bronze is dropped, since a window of its may have to be computed from any row again; and maintenance
 keeps what it has yet to read.
 
-A table that is no longer in its pipeline's file still stands here: who removes it removes its file.
+A new generation that joins with it no more takes the file back. A table that is no longer in its
+pipeline's file still stands here: who removes it removes its file.
 """
 
 from __future__ import annotations
@@ -57,9 +58,23 @@ def _read(folder: FilePlace) -> Iterator[OtherReader]:
 def note_reader(other: Warehouse, reader: OtherReader) -> None:
     """Note in another pipeline's folder that a table reads its bronze."""
     folder = other.file_at(other.places.other_readers)
-    name = f"{reader.pipeline}.{reader.table}{_ENDING}"
-    if name not in folder.names():
-        _write(folder, name, reader)
+    if _file(reader) not in folder.names():
+        _write(folder, _file(reader), reader)
+
+
+@commit_point(
+    "reader of another bronze forgotten",
+    after_a_kill="before: the note is left over, and keeps what nobody reads until it is removed; "
+    "after: it is gone",
+)
+def forget_reader(other: Warehouse, reader: OtherReader) -> None:
+    """Take that back; no error where it is gone."""
+    folder = other.file_at(other.places.other_readers)
+    folder.remove_files([folder.below(_file(reader))])
+
+
+def _file(reader: OtherReader) -> str:
+    return f"{reader.pipeline}.{reader.table}{_ENDING}"
 
 
 @commit_point(

@@ -163,6 +163,11 @@ class Operator(ABC):
         """The earliest event time that a new checkpoint is seeded with: the start of the first row
         that can be open at this frontier."""
 
+    def seeded_of(self, name: str, since: datetime) -> datetime:
+        """The earliest event time that it is seeded with of one of its inputs, where rows that
+        start at `since` can be open."""
+        return since
+
     def frozen_before_ms(self, frozen_ms: int, bronze: DeltaTable) -> int:
         """Rows that start before this are frozen, where input rows older than `frozen_ms` are not
         taken any more (`keep`)."""

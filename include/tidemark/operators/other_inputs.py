@@ -16,10 +16,16 @@ from tidemark.storage.warehouse import Warehouse
 ReadAt = Mapping[str, tuple[int, str]]
 
 
+def other_pipelines(operator: Operator) -> dict[str, str]:
+    """The pipelines whose bronze an operator reads beside its own, as its inputs call them."""
+    return {name.removeprefix(f"{BRONZE}/"): name for name in operator.inputs if name != BRONZE}
+
+
 def other_places(operator: Operator, warehouse: Warehouse) -> dict[str, TablePlace]:
     """The places of an operator's inputs beside its own bronze, by their names."""
-    names = (name for name in operator.inputs if name != BRONZE)
-    return {name: warehouse.bronze_of(name.removeprefix(f"{BRONZE}/")) for name in names}
+    return {
+        name: warehouse.bronze_of(pipeline) for pipeline, name in other_pipelines(operator).items()
+    }
 
 
 def check_others_are_there(operator: Operator, warehouse: Warehouse) -> None:

@@ -116,6 +116,10 @@ class Joins(Windows):
         length, before = self.table.window.length, self.table.join.within.before
         return close_ms - (length + before) // _MILLISECOND
 
+    def seeded_of(self, name: str, since: datetime) -> datetime:
+        """A row of the right side may lie before the one that it matches."""
+        return since if name == BRONZE else since - self.table.join.within.before
+
     def touched(
         self,
         bronze: DeltaTable,

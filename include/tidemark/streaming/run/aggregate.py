@@ -44,7 +44,7 @@ class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
     `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
-    of an earlier event time than `since` is read; None: any. `seed`, before the
+    is read that only what starts before `since` can need; None: any. `seed`, before the
     first batch of a later generation, is the version of bronze that it was computed from.
     `clocks` are those of a join's sides, by the order of its inputs.
     """
@@ -104,7 +104,8 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
     sides = (streamed.left_columns, streamed.right_columns)
     for name, clock, needed in zip(plan.operator.inputs, plan.clocks, sides, strict=True):
         known = [one.name for one in clock.bronze.existing().schema().fields]
-        found[name] = clocked_stream(spark, clock, needed(known), plan.since)
+        since = None if plan.since is None else plan.operator.seeded_of(name, plan.since)
+        found[name] = clocked_stream(spark, clock, needed(known), since)
     return found
 
 
