@@ -168,6 +168,10 @@ class Operator(ABC):
         start at `since` can be open."""
         return since
 
+    def complete_from(self, name: str, first: datetime) -> datetime:
+        """Rows that start from then on need no input row of one of its inputs before `first`."""
+        return first
+
     def frozen_before_ms(self, frozen_ms: int, bronze: DeltaTable) -> int:
         """Rows that start before this are frozen, where input rows older than `frozen_ms` are not
         taken any more (`keep`)."""

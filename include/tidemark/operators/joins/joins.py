@@ -120,6 +120,9 @@ class Joins(Windows):
         """A row of the right side may lie before the one that it matches."""
         return since if name == BRONZE else since - self.table.join.within.before
 
+    def complete_from(self, name: str, first: datetime) -> datetime:
+        return first if name == BRONZE else first + self.table.join.within.before
+
     def touched(
         self,
         bronze: DeltaTable,

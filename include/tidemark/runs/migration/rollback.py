@@ -20,12 +20,13 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
+from tidemark.gold.retention import given_up_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
@@ -129,11 +130,14 @@ def _missing(
     else:
         first = min(checkpoint.delta_version(last), before.bronze + 1)
         yield from _unread_files(warehouse.bronze, first)
+        given_up = given_up_ms(warehouse, table, operator)
         for name, place in other_places(operator, warehouse).items():
             other = place.open()
             if other is None:
                 yield f"there is no {place.uri} any more"
                 continue
+            if epoch_ms(operator.first_open_start(before.close_ms)) < given_up:
+                yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
 
