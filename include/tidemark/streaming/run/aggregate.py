@@ -27,9 +27,11 @@ from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.clocks import Clock, Tick, tick
+from tidemark.runs.contract.contract import Seed
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, clocked_stream, input_stream
 from tidemark.streaming.operators.joins import StreamedJoins
@@ -45,12 +47,13 @@ class Aggregate:
 
     `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
     is read that only what starts before `since` can need; None: any. `seed`, before the
-    first batch of a later generation, is the version of bronze that it was computed from.
+    first batch of a later generation, is what that was computed from.
     `clocks` are those of a join's sides, by the order of its inputs.
     """
 
     pipeline: Pipeline
     table_name: str
+    warehouse: Warehouse
     bronze: TablePlace
     changes: TablePlace
     checkpoint: Checkpoint
@@ -58,7 +61,7 @@ class Aggregate:
     run_id: str
     close_ms: int
     since: datetime | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     clocks: tuple[Clock, ...] = ()
 
     @property

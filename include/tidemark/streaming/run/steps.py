@@ -22,7 +22,7 @@ from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
 from tidemark.runs.clocks import SIDES, Clock, check_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
-from tidemark.runs.contract.recorded import seed_of
+from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
@@ -160,6 +160,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
     return Aggregate(
         pipeline=run.pipeline,
         table_name=table,
+        warehouse=run.warehouse,
         bronze=run.warehouse.bronze,
         changes=run.warehouse.changes(table, gold.generation),
         checkpoint=checkpoint,
@@ -167,7 +168,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         run_id=run.run_id,
         close_ms=gold.close_ms,
         since=_since(run, run.operator(table), gold) if begins else None,
-        seed=seed_of(table, run.warehouse) if begins else None,
+        seed=begun_from(table, run.warehouse) if begins else None,
         clocks=_clocks(run, table, gold),
     )
 
