@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.end_to_end.test_generations_of_joins import migrate
+from tests.end_to_end.test_generations_of_joins import PLAIN_KIND, migrate
 from tests.kit.running import Place, accept_changed_file, run_warm, succeed
 from tests.operators.contract.joins import OTHER, join_table, joins, partner_pipeline
 from tests.operators.contract.kinds import TABLE, Kind, KindPlace
@@ -23,6 +23,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.migration.change import change_of
 from tidemark.runs.migration.gold_before import gold_before
+from tidemark.runs.migration.rollback import plan_rollback
 from tidemark.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -157,6 +158,29 @@ def test_a_late_row_of_the_other_side_for_a_frozen_window_is_counted_and_changes
     assert audit(spark, place).outcome == "equal"
 
 
+def test_a_window_that_is_open_is_mended_though_keep_has_passed_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The other side stood still, so nothing closed; its rows are all there."""
+    place, other = Kept(tmp_path), OtherKept(tmp_path)
+    other.land("1.json", [right(10, 20)], "landing_orders")
+    succeed(spark, other, "first")
+    place.land("1.json", [left(10), left(1)])
+    succeed(spark, place, "first")
+    place = shorter(place, 5)
+    # The engine drops this row for its time, and emits its match as unmatched later on.
+    other.land("2.json", [right(10, 2, cost=7)], "landing_orders")
+    succeed(spark, other, "late")
+    succeed(spark, place, "late")
+    assert window(place, 10) is None
+    other.land("3.json", [right(1)], "landing_orders")
+    succeed(spark, other, "on")
+    succeed(spark, place, "on")
+    found = window(place, 10)
+    assert found is not None
+    assert (found["cost"], found["matches"], found["status"]) == (7, 1, "final")
+
+
 def test_what_is_needed_is_noted_behind_the_publish_and_a_kill_keeps_more(
     spark: SparkSession, both: tuple[Kept, OtherKept], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +229,22 @@ def test_what_was_given_up_stays_so_whatever_the_next_generation_reaches_for(
     change = change_of(place.pipeline, place.settings, TABLE, rebuild=True)
     with pytest.raises(MigrationRefused, match="needs no row of the other bronze"):
         gold_before(place.run("look"), TABLE, place.kind.operator, change)
+
+
+def test_there_is_no_way_back_to_a_join_whose_rows_were_dropped_meanwhile(
+    spark: SparkSession, both: tuple[Kept, OtherKept]
+) -> None:
+    """Without its note nothing kept them."""
+    place, other = both
+    plain = replace(place, kind=PLAIN_KIND)
+    result = migrate(spark, plain)
+    assert result.error is None, result.error
+    assert other_readers(other.warehouse) == ()
+    assert plan_rollback(plain.pipeline, plain.warehouse, TABLE)
+    other = shorter(other, 5)
+    succeed(spark, other, "drops")
+    with pytest.raises(MigrationRefused, match="were dropped since"):
+        plan_rollback(plain.pipeline, plain.warehouse, TABLE)
 
 
 def test_a_note_never_goes_back(tmp_path: Path) -> None:

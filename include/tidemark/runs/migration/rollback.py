@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -20,20 +20,20 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
-from tidemark.gold.retention import given_up_ms
+from tidemark.gold.retention import frozen_before_ms, given_up_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.appended import commit_actions
-from tidemark.storage.delta.notes import PublishedNote, as_metadata, note_of
+from tidemark.storage.delta.notes import PublishedNote, RetentionNote, as_metadata, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
 from tidemark.storage.generation import GENERATION, generation_of
@@ -83,7 +83,7 @@ def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollb
     former = warehouse.gold(table).at_version(began - 1)
     operator = _started(pipeline, warehouse, table, generation_of(former))
     before = gold_state(former, operator.inputs)
-    missing = next(_missing(warehouse, table, operator, before), None)
+    missing = next(_missing(pipeline, warehouse, table, operator, before), None)
     if missing is not None:
         raise MigrationRefused(
             f"{table} of {pipeline.name} cannot go back to generation {before.generation}: "
@@ -115,7 +115,7 @@ def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) 
 
 
 def _missing(
-    warehouse: Warehouse, table: str, operator: Operator, before: GoldState
+    pipeline: Pipeline, warehouse: Warehouse, table: str, operator: Operator, before: GoldState
 ) -> Iterator[str]:
     """What the former generation needs and is not there any more."""
     generation = before.generation
@@ -140,6 +140,20 @@ def _missing(
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
+            frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+            first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
+            needed = operator.seeded_of(name, first_start).date()
+            if any(day >= needed for day in _dropped(place, before.inputs[name] + 1)):
+                yield f"dates of {place.uri} from {needed} on were dropped since (`keep`)"
+
+
+def _dropped(place: TablePlace, first: int) -> Iterator[date]:
+    """The dates that retention has dropped of a bronze since a version."""
+    for version in range(first, place.existing().version() + 1):
+        for action in commit_actions(place, version):
+            note = note_of(action["commitInfo"]) if "commitInfo" in action else None
+            if isinstance(note, RetentionNote):
+                yield from note.dates
 
 
 def _unread_files(place: TablePlace, first: int) -> Iterator[str]:
