@@ -16,8 +16,10 @@ from typer.testing import CliRunner, Result
 from tests.end_to_end.pages import examples_under
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.kit.shipped import FILES
+from tests.operators.contract.joins import OTHER, partner_pipeline
 from tidemark.cli.main import app
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.errors import SampleUnusable
 from tidemark.pipeline.load import load_pipeline
 
 README = (REPOSITORY / "README.md").read_text()
@@ -172,6 +174,15 @@ def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path
         assert copy.source.told == f"{own.name}_source/**/*"
         source = copy.source.model_copy(update={"files": own.source.told})
         assert copy.model_copy(update={"source": source}) == own
+
+
+def test_a_pipeline_that_joins_is_not_tried_by_its_own_rows_alone(tmp_path: Path) -> None:
+    pipeline = Place(tmp_path).pipeline.model_copy(
+        update={"partners": {OTHER: partner_pipeline().as_partner()}}
+    )
+    settings = Place(tmp_path).settings
+    with pytest.raises(SampleUnusable, match=f"joins with {OTHER}"):
+        take_first_rows(pipeline, settings, 4, tmp_path / "copy")
 
 
 def test_a_pipeline_that_is_named_like_its_copied_source_can_be_tried(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.test_generations import KILLS as MIGRATIONS
+from tests.end_to_end.test_generations_of_joins import KILLS as MIGRATIONS_OF_JOINS
 from tests.end_to_end.test_killed_runs import KILLS
 from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
@@ -220,7 +221,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
     killed = {(kill.point, kill.when) for kill in KILLS}
     killed |= {(step, when) for when, step in MIGRATIONS}
     killed |= {("gold of the former generation", when) for when in ("before", "after")}
-    killed |= set(JOINS)
+    killed |= {*JOINS, *MIGRATIONS_OF_JOINS}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -124,11 +125,12 @@ def test_what_a_table_cannot_have_is_said_in_words(
     assert said in problems(tmp_path, impressions(**table))
 
 
-def test_keep_on_either_side_is_not_possible_yet(tmp_path: Path) -> None:
+def test_the_other_pipeline_has_keep_only_where_this_one_has_it_too(tmp_path: Path) -> None:
     said = problems(tmp_path, impressions(), clicks(keep="30 days"))
-    assert "has `keep`, and would drop rows" in said
-    own = {**impressions(), "keep": "30 days"}
-    assert "keep: is not possible yet" in problems(tmp_path, own)
+    assert "has `keep`, and this pipeline has none" in said
+    own = {**impressions(), "keep": "7 days"}
+    assert load(tmp_path, own, clicks(keep="30 days")).keep == timedelta(days=7)
+    assert load(tmp_path, own).keep == timedelta(days=7)
 
 
 def test_the_other_file_has_to_be_good_itself(tmp_path: Path) -> None:

@@ -67,4 +67,4 @@ def test_a_log_entry_is_told_from_another_one_of_the_same_version(tmp_path: Path
     append(other, 2)
     assert entry_mark(TablePlace(one), 0) == entry_mark(TablePlace(one), 0)
     assert entry_mark(TablePlace(one), 0) != entry_mark(TablePlace(other), 0)
-    assert entry_mark(TablePlace(one), 1) is None
+    assert entry_mark(TablePlace(one), 1) == -1

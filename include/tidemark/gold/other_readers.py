@@ -2,10 +2,14 @@
 
 A run writes it before its query first reads the other bronze, without the other pipeline's lease:
 no file holds two readers, and to write it again changes nothing. While there is one, no date of
-bronze is dropped, since a window of its may have to be computed from any row again; and maintenance
-keeps what it has yet to read.
+bronze is dropped that it may need, and maintenance keeps what it has yet to read.
 
-A table that is no longer in its pipeline's file still stands here: who removes it removes its file.
+What it needs: a window of its may have to be computed again until it is frozen (`keep` of its own
+pipeline). So each publish of its notes from which event time on it still needs rows (`needed`),
+which never goes back: the rows before may be gone. What it computes later keeps to that.
+
+A new generation that joins with it no more takes the file back. A table that is no longer in its
+pipeline's file still stands here: who removes it removes its file.
 """
 
 from __future__ import annotations
@@ -25,10 +29,12 @@ _ENDING = ".json"
 
 
 class OtherReader(Facts):
-    """A table of another pipeline that reads this bronze, and where its file lies."""
+    """A table of another pipeline that reads this bronze. It needs no row of an event time before
+    `from_ms` (milliseconds since 1970, UTC) any more; None: it may need any."""
 
     pipeline: str
     table: str
+    from_ms: int | None = None
 
     @property
     def name(self) -> str:
@@ -55,16 +61,39 @@ def _read(folder: FilePlace) -> Iterator[OtherReader]:
 
 
 def note_reader(other: Warehouse, reader: OtherReader) -> None:
-    """Note in another pipeline's folder that a table reads its bronze."""
+    """Note in another pipeline's folder that a table reads its bronze, and from when on: later than
+    what is noted, never earlier."""
     folder = other.file_at(other.places.other_readers)
-    name = f"{reader.pipeline}.{reader.table}{_ENDING}"
-    if name not in folder.names():
-        _write(folder, name, reader)
+    noted = noted_reader(other, reader.pipeline, reader.table)
+    if noted is None or (reader.from_ms or 0) > (noted.from_ms or 0):
+        _write(folder, _file(reader), reader)
+
+
+def noted_reader(other: Warehouse, pipeline: str, table: str) -> OtherReader | None:
+    """What is noted of a table; None where nothing is."""
+    read = (one for one in other_readers(other) if (one.pipeline, one.table) == (pipeline, table))
+    return next(read, None)
+
+
+@commit_point(
+    "reader of another bronze forgotten",
+    after_a_kill="before: the note is left over, and keeps what nobody reads until it is removed; "
+    "after: it is gone",
+)
+def forget_reader(other: Warehouse, reader: OtherReader) -> None:
+    """Take that back; no error where it is gone."""
+    folder = other.file_at(other.places.other_readers)
+    folder.remove_files([folder.below(_file(reader))])
+
+
+def _file(reader: OtherReader) -> str:
+    return f"{reader.pipeline}.{reader.table}{_ENDING}"
 
 
 @commit_point(
     "reader of another bronze noted",
-    after_a_kill="before and after: the next run notes it where it is not there yet",
+    after_a_kill="before and after: the next run notes it where it is not there yet, and the next "
+    "publish from when on; until then more is kept",
 )
 def _write(folder: FilePlace, name: str, reader: OtherReader) -> None:
     write_bytes(folder.below(name), reader.model_dump_json().encode(), folder.options)

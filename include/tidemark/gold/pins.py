@@ -43,8 +43,9 @@ class Support(Facts):
     """A table or a query that a publish rests on: Delta's id of the table and its version, or the
     id in the checkpoint's `metadata` and the last committed batch (-1: none).
 
-    `entry` tells the log's entry of that version from any other (`entry_mark`), for a table of
-    another pipeline: that can be restored and written to again before anybody here looks."""
+    `entry` tells the log's entry of that version from any other (`entry_mark`; -1: the log has it
+    no longer), for a table of another pipeline: that can be put back and written to again before
+    anybody here looks."""
 
     id: str
     at: int

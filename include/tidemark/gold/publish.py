@@ -20,7 +20,7 @@ from tidemark.errors import StorageUnavailable
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import PublishPlan
 from tidemark.gold.published import published_before, published_note
-from tidemark.gold.retention import drop_expired_dates
+from tidemark.gold.retention import drop_expired_dates, note_needed
 from tidemark.gold.row_values import GoldChange, changed_windows, dates_predicate
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
@@ -41,8 +41,9 @@ def publish_tables(
 
     Tables are published one after the other, each in a commit of its own, with `note`
     (`publish_note`) and what it changed. Safe to repeat: what is published already is left alone,
-    and a later run publishes what this one did not. Then the dates of bronze go that `keep` no
-    longer keeps. Raises LeaseLost, before a commit, where another run has taken the lease over.
+    and a later run publishes what this one did not. Then other pipelines are told which rows of
+    theirs are needed no more, and the dates of bronze go that `keep` no longer keeps. Raises
+    LeaseLost, before a commit, where another run has taken the lease over.
     """
     published = {
         name: publish_table(
@@ -54,6 +55,7 @@ def publish_tables(
         )
         for name, pins in pinned.items()
     }
+    note_needed(pipeline, warehouse)
     drop_expired_dates(pipeline, warehouse)
     return published
 

@@ -2,13 +2,15 @@
 
 A row older than `keep` is rejected, and a closed window that starts before that is frozen, so
 nothing is computed from those dates again. Dates of windows that are still open stay, however
-old, and those in which a duplicate of a new row can stand. The tables' streams read on: they
-skip commits that only remove (`skipChangeCommits`).
+old, those in which a duplicate of a new row can stand, and those that tables of other pipelines
+may need (`gold/other_readers.py`). The tables' streams read on: they skip commits that only remove
+(`skipChangeCommits`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
@@ -18,10 +20,16 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
-from tidemark.gold.other_readers import other_readers
+from tidemark.gold.other_readers import (
+    OtherReader,
+    note_reader,
+    noted_reader,
+    other_readers,
+)
 from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
+from tidemark.operators.other_inputs import other_pipelines
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.notes import RetentionNote, as_metadata
@@ -46,11 +54,47 @@ def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
 
 
 def table_frozen_before_ms(
-    pipeline: Pipeline, ingest: Checkpoint, operator: Operator, bronze: DeltaTable
+    pipeline: Pipeline, warehouse: Warehouse, name: str, operator: Operator, bronze: DeltaTable
 ) -> int | None:
-    """The same for the rows of a table, by its kind."""
-    frozen = frozen_before_ms(pipeline, ingest)
-    return None if frozen is None else operator.frozen_before_ms(frozen, bronze)
+    """The same for the rows of a table, by its kind, and by what other pipelines may have dropped
+    of what it joins."""
+    frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+    if frozen is None:
+        return None
+    return max(operator.frozen_before_ms(frozen, bronze), given_up_ms(warehouse, name, operator))
+
+
+def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int:
+    """Rows of a table that start before this may lack rows of other pipelines: their table has
+    noted that it needs these no more. 0 where it needs all."""
+    found = [0]
+    for pipeline, name in other_pipelines(operator).items():
+        noted = noted_reader(_of(warehouse, pipeline), warehouse.places.pipeline, table)
+        if noted is not None and noted.from_ms is not None:
+            found.append(epoch_ms(operator.complete_from(name, instant_of(noted.from_ms))))
+    return max(found)
+
+
+def note_needed(pipeline: Pipeline, warehouse: Warehouse) -> None:
+    """Note beside the bronzes of others from when on the tables that join need their rows, by what
+    is published: what is open and what is not frozen. Safe to repeat."""
+    frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+    if frozen is None:
+        return
+    for table in pipeline.tables:
+        operator = operator_of(pipeline, table)
+        for other, name in other_pipelines(operator).items():
+            closed = gold_state(warehouse.gold(table).existing()).close_ms
+            first = min(instant_of(max(frozen, 0)), operator.first_open_start(closed))
+            needed = max(epoch_ms(operator.seeded_of(name, first)), 0)
+            reader = OtherReader(pipeline=pipeline.name, table=table, from_ms=needed)
+            warehouse.fence()
+            note_reader(_of(warehouse, other), reader)
+
+
+def _of(warehouse: Warehouse, pipeline: str) -> Warehouse:
+    """The places of another pipeline below the same root."""
+    return Warehouse(replace(warehouse.places, pipeline=pipeline), warehouse.options)
 
 
 def frozen_rows_before_ms(
@@ -93,17 +137,18 @@ def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, 
 
 
 def expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, ...]:
-    """Bronze's dates that nothing needs any more by what is published, oldest first; none while
-    another pipeline reads bronze."""
+    """Bronze's dates that nothing needs any more by what is published here, and by what the tables
+    of other pipelines have noted; oldest first."""
     ingest = Checkpoint(warehouse.places.ingest_checkpoint, warehouse.options)
     frozen = frozen_before_ms(pipeline, ingest)
-    # Windows of other pipelines' tables may have to be computed from any row again.
-    if frozen is None or other_readers(warehouse):
+    if frozen is None:
         return ()
     golds = {name: warehouse.gold(name).existing() for name in pipeline.tables}
     closed = {name: gold_state(gold).close_ms for name, gold in golds.items()}
     bronze = warehouse.bronze.existing()
+    of_others = [reader.from_ms or 0 for reader in other_readers(warehouse)]
     first_kept = first_kept_date(pipeline, frozen, closed, bronze)
+    first_kept = min([first_kept, *(instant_of(needed).date() for needed in of_others)])
     held = [date.fromisoformat(part[_DATE]) for part in bronze.partitions()]
     return tuple(sorted(day for day in held if day < first_kept))
 

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from tidemark.operators.touched import NEVER_MS
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 
 if TYPE_CHECKING:
@@ -182,6 +183,15 @@ class Operator(ABC):
         """The earliest event time that a new checkpoint is seeded with: the start of the first row
         that can be open at this frontier."""
 
+    def seeded_of(self, name: str, since: datetime) -> datetime:
+        """The earliest event time that it is seeded with of one of its inputs, where rows that
+        start at `since` can be open."""
+        return since
+
+    def complete_from(self, name: str, first: datetime) -> datetime:
+        """Rows that start from then on need no input row of one of its inputs before `first`."""
+        return first
+
     def frozen_before_ms(self, frozen_ms: int, bronze: DeltaTable) -> int:
         """Rows that start before this are frozen, where input rows older than `frozen_ms` are not
         taken any more (`keep`)."""
@@ -206,6 +216,13 @@ class Operator(ABC):
         that a batch ran under, its rows were not late, but what they touch is closed all the same.
         Only reads.
         """
+
+    def evaluated(
+        self, bronze: DeltaTable, place: TablePlace, batch: BatchRead, before_ms: int
+    ) -> pa.Table:
+        """The rows for which a batch of the query evaluates measures on input rows, and maybe more;
+        as `Touched.closed`. `before_ms` is the watermark that the batch before ran by."""
+        return self.touched(bronze, place, [batch], None, NEVER_MS).closed
 
     def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
         """The rows that bronze gives where these are, which the query emitted or gold holds; as

@@ -21,10 +21,16 @@ def other_pipeline(name: str) -> str:
     return name.removeprefix(f"{BRONZE}/")
 
 
+def other_pipelines(operator: Operator) -> dict[str, str]:
+    """The pipelines whose bronze an operator reads beside its own, as its inputs call them."""
+    return {other_pipeline(name): name for name in operator.inputs if name != BRONZE}
+
+
 def other_places(operator: Operator, warehouse: Warehouse) -> dict[str, TablePlace]:
     """The places of an operator's inputs beside its own bronze, by their names."""
-    names = (name for name in operator.inputs if name != BRONZE)
-    return {name: warehouse.bronze_of(other_pipeline(name)) for name in names}
+    return {
+        name: warehouse.bronze_of(pipeline) for pipeline, name in other_pipelines(operator).items()
+    }
 
 
 def check_others_are_there(operator: Operator, warehouse: Warehouse) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # A frontier that all rows end before: with it, what a batch touches is all that its rows are in.
 NEVER_MS = 253_402_300_799_000

@@ -77,9 +77,6 @@ def find_broken_joins(
         written = section(section(document.content, "tables"), table_name)
         if isinstance(table, dict) and table_kind(written) is JoinTable:
             path: KeyPath = ("tables", table_name)
-            if "keep" in document.content:
-                message = "is not possible yet in a pipeline with `join`: leave one of them out"
-                yield document.problem(("keep",), message, at_key=True)
             yield from _names(document, path, table)
             yield from _join(document, path, name, table, scope, partners)
 
@@ -119,10 +116,10 @@ def _join(
         near = nearest(other, known)
         yield document.problem(place, message, value=other, nearest=near)
         return
-    if partner.keep is not None:
+    if partner.keep is not None and "keep" not in document.content:
         message = (
-            "has `keep`, and would drop rows that a window may have to be computed from again; "
-            "a join with it is not possible yet"
+            "has `keep`, and this pipeline has none: its windows could be computed again from any "
+            f"row, so that none of {other} would ever go; give this pipeline `keep` too"
         )
         yield document.problem(place, message, value=other)
     keys = {names.folded(key) for key in table.get("group_by") or () if isinstance(key, str)}

@@ -98,9 +98,7 @@ class Found:
     @property
     def operator(self) -> Operator:
         """That of the query as it was started: the file may have changed since."""
-        place = self.warehouse.places.contract(self.name, self.generation)
-        started = read_contract(place, self.warehouse.options)
-        return operator_of(self.content if started is None else started.pipeline, self.name)
+        return _started(self.content, self.warehouse, self.name, self.generation)
 
     @property
     def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
@@ -150,7 +148,7 @@ class _Shared:
 def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
     gold = _table("gold", warehouse.gold(name))
     generation = generation_of(gold.table)
-    others = other_places(operator_of(pipeline, name), warehouse)
+    others = other_places(_started(pipeline, warehouse, name, generation), warehouse)
     return Found(
         pipeline=pipeline.name,
         name=name,
@@ -166,6 +164,12 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
         query=FoundQuery.of(QUERY, Checkpoint.of_query(warehouse, name, generation)),
         others=tuple(_table(other, place) for other, place in others.items()),
     )
+
+
+def _started(content: Pipeline, warehouse: Warehouse, name: str, generation: int) -> Operator:
+    place = warehouse.places.contract(name, generation)
+    started = read_contract(place, warehouse.options)
+    return operator_of(content if started is None else started.pipeline, name)
 
 
 def _table(name: str, place: TablePlace) -> FoundTable:

@@ -27,7 +27,8 @@ from tidemark.errors import TableLost
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, accepted_name, entry_name, noted_name
 from tidemark.gold.state import is_published
-from tidemark.operators.other_inputs import other_pipeline
+from tidemark.operators.kinds import operator_of
+from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
@@ -82,9 +83,10 @@ def check_losses(
 
     `pinned` are what a held run found, by table. `by_hand` False: what was changed by hand is no
     obstacle, as to what computes again from bronze as it is. Nor is what was lost of the query and
-    the history of the table `rebuilt`, or gold of it that is gone.
+    the history of the table `rebuilt`, of the other bronze that it joins with, or gold of it that
+    is gone.
     """
-    mended = () if rebuilt is None else _rebuilt_places(warehouse, rebuilt)
+    mended = () if rebuilt is None else _rebuilt_places(pipeline, warehouse, rebuilt)
     found = [
         loss
         for loss in find_losses(pipeline, warehouse, pinned)
@@ -97,13 +99,16 @@ def check_losses(
         raise TableLost("\n".join(lines))
 
 
-def _rebuilt_places(warehouse: Warehouse, table: str) -> tuple[str, ...]:
-    """The history and the checkpoint of a table, and gold where it is gone."""
+def _rebuilt_places(pipeline: Pipeline, warehouse: Warehouse, table: str) -> tuple[str, ...]:
+    """The history and the checkpoint of a table, its clock rows among it, the bronzes of others
+    that it reads as they are now, and gold where it is gone."""
     gold = warehouse.gold(table)
     found = gold.open()
     generation = generation_of(found)
     checkpoint = Checkpoint.of_query(warehouse, table, generation)
-    query = (warehouse.changes(table, generation).uri, checkpoint.uri)
+    clocks = (warehouse.clock(table, generation, side).uri for side in SIDES)
+    others = (place.uri for place in other_places(operator_of(pipeline, table), warehouse).values())
+    query = (warehouse.changes(table, generation).uri, checkpoint.uri, *clocks, *others)
     return query if found is not None and is_published(found) else (*query, gold.uri)
 
 
@@ -236,8 +241,10 @@ def _has_another_history(table: Found, one: FoundTable, version: int) -> bool:
     longer."""
     gold = table.gold.table
     noted = None if gold is None else gold.transaction_version(entry_name(one.name, str(one.id)))
-    found = None if noted is None else entry_mark(one.place, version)
-    return found is not None and found != noted
+    if noted is None or noted < 0:
+        return False
+    found = entry_mark(one.place, version)
+    return found >= 0 and found != noted
 
 
 def _another_history(table: Found, one: FoundTable, version: int) -> Loss:
@@ -565,12 +572,13 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
     if isinstance(one, FoundTable) and one.name.startswith("clock/"):
         return (
             f"Restore {one.uri} together with {table.query.uri}, from one backup. Where there is "
-            f"none: give {table.name} another name in the pipeline's file, so that it begins anew."
+            f"none: `tidemark migrate {table.pipeline} --rebuild {table.name}` begins a new query."
         )
     if one in table.others:
         return (
-            f"Restore {one.uri} as it was. Where there is no backup: the other pipeline begins "
-            f"anew, and so does {table.name}: give it another name in the pipeline's file."
+            f"Restore {one.uri} as it was. Where there is no backup, and the other pipeline has "
+            f"begun anew: `tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold "
+            "from what both bronzes hold by now."
         )
     return (
         f"Restore {one.uri} as it was, or all of the pipeline's folder from one backup. Where "

@@ -310,7 +310,7 @@ def test_a_changed_join_is_refused_before_anything_runs(
     error = run_warm(spark, other, "changed").error
     assert error is not None
     assert what in error.message
-    assert "another name" in error.message
+    assert "tidemark migrate" in error.message
 
 
 def test_a_clock_row_that_does_not_arrive_fails_the_run_and_publishes_nothing(

@@ -29,8 +29,14 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, limit: int, root: Pa
     """Copy the first `limit` lines of the source, a file for each of its parts, below `root`.
 
     Nothing but the source is read, and nothing but `root` written. SampleUnusable where the source
-    has no line.
+    has no line, or the pipeline joins: there are no rows of the other one below `root`.
     """
+    if pipeline.partners:
+        raise SampleUnusable(
+            f"{pipeline.name} joins with {', '.join(sorted(pipeline.partners))}, and only its own "
+            "source is tried: nothing could match. Nothing was run. Try a copy of the file without "
+            "the table that joins."
+        )
     taken, used, notes = 0, 0, []
     source = placed_source(pipeline, Places(settings.root, pipeline.name), settings.storage_options)
     for number, (name, lines) in enumerate(source.samples()):
@@ -52,7 +58,7 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, limit: int, root: Pa
 
 def write_pipeline(pipeline: Pipeline, folder: Path) -> Path:
     """The pipeline's file with the source's copy as its source. JSON is YAML."""
-    content = pipeline.model_dump(mode="json", exclude={"name"}, exclude_unset=True)
+    content = pipeline.model_dump(mode="json", exclude={"name", "partners"}, exclude_unset=True)
     shared = {key: value for key, value in content["source"].items() if key in Source.model_fields}
     content["source"] = {"files": f"{_landing(pipeline.name)}/**/*", **shared}
     file = folder / f"{pipeline.name}.yaml"

@@ -31,6 +31,7 @@ from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import window_starts
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import JoinTable, Pipeline, Table
 from tidemark.storage.delta.place import TablePlace
@@ -55,7 +56,6 @@ class Joins(Windows):
 
     checks_emitted: ClassVar[bool] = True
     checks_closing: ClassVar[bool] = True
-    sets_aside: ClassVar[bool] = False
 
     @classmethod
     def of(cls, pipeline: Pipeline, table: Table) -> Self:
@@ -116,6 +116,13 @@ class Joins(Windows):
         length, before = self.table.window.length, self.table.join.within.before
         return close_ms - (length + before) // _MILLISECOND
 
+    def seeded_of(self, name: str, since: datetime) -> datetime:
+        """A row of the right side may lie before the one that it matches."""
+        return since if name == BRONZE else since - self.table.join.within.before
+
+    def complete_from(self, name: str, first: datetime) -> datetime:
+        return first if name == BRONZE else first + self.table.join.within.before
+
     def touched(
         self,
         bronze: DeltaTable,
@@ -128,6 +135,19 @@ class Joins(Windows):
         other = self.others[self.other]
         found = find_touched(joined, place, other, self.other, batches, frozen_before_ms, closed_ms)
         return Touched(found.batches, self._located(found.closed))
+
+    def evaluated(
+        self, bronze: DeltaTable, place: TablePlace, batch: BatchRead, before_ms: int
+    ) -> pa.Table:
+        """Behind a left join also the windows of rows that the batch may give up as unmatched."""
+        touched = super().evaluated(bronze, place, batch, before_ms)
+        if self.table.join.type == "inner":
+            return touched
+        reach = self.reach + self.table.window.length + _MILLISECOND
+        first = instant_of(max(before_ms - reach // _MILLISECOND, 0))
+        given_up = windows_starting(self._in(bronze), first, instant_of(batch.watermark_ms))
+        both = pa.concat_tables([touched, self._located(given_up).cast(touched.schema)])
+        return both.group_by(both.column_names).aggregate([])
 
     def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
         return self._located(windows_given(self._in(bronze, condition), rows))

@@ -61,11 +61,13 @@ def find_touched(
                 )
                 """
             ).fetchall()
-            frozen = frozen_before_ms or 0
+            frozen = (frozen_before_ms or 0) * 1_000
+            counted = "SELECT 0, 0" if not frozen else _frozen(joined, frontier, frozen)
+            ((left_frozen, right_frozen),) = connection.execute(counted).fetchall()
             found = connection.sql(
                 f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start{joined.listed_keys()}
-                FROM touching WHERE {closed} AND _start >= {frozen * 1_000}
+                FROM touching WHERE {closed} AND _start >= {frozen}
                 """
             ).to_arrow_table()
         windows.append(pa.table(found))
@@ -78,7 +80,7 @@ def find_touched(
                 partly_late=0,
                 late_assigned=left[3],
                 late_groups=groups,
-                frozen=0,
+                frozen=left_frozen + right_frozen,
                 closed_groups=closed_groups,
             )
         )
@@ -110,6 +112,26 @@ def _register(
     ).fetchall()
     spans = [] if low is None else [(low - joined.high, high - joined.low)]
     connection.register("left_bronze", joined.left.rows_of(spans))
+
+
+def _frozen(joined: JoinIn, frontier_ms: int, frozen: int) -> str:
+    """How many assignments of new rows go to windows that are closed, and start before `frozen`
+    (microseconds): of the left side's rows, and of the pairs that the right side's make. One of
+    these that can match nothing but such windows' rows is one: the rows may be gone."""
+    start = each_start("_at", joined.table.window)
+    is_frozen = f"_start + {joined.length} <= {frontier_ms * 1_000} AND _start < {frozen}"
+    alone = f"epoch_us(_at) - ({joined.low}) < {frozen}"
+    return f"""
+        SELECT (SELECT count(*) FROM (SELECT {start} AS _start FROM new_left) WHERE {is_frozen}),
+        (SELECT count(*) FROM new_right WHERE {alone}) + (
+            SELECT count(*) FROM (
+                SELECT {start} AS _start FROM (
+                    SELECT l._at FROM (SELECT {joined.left_columns()} FROM left_bronze) l
+                    JOIN (FROM new_right WHERE NOT ({alone})) r ON {joined.matches("l", "r")}
+                )
+            ) WHERE {is_frozen}
+        )
+    """
 
 
 def _touching(joined: JoinIn, batch: BatchRead, frontier_ms: int) -> str:

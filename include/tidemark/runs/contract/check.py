@@ -25,7 +25,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import PipelineChanged, TidemarkError
 from tidemark.gold.retention import expired_dates, rows_of_dates
 from tidemark.pipeline.difference import ChangeVerdict, Difference
-from tidemark.pipeline.model import JoinTable, Pipeline
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.aggregate_changes import aggregate_changes
@@ -169,15 +169,6 @@ def contract_refusal(
         lines.append(f"  … and {len(refused) - _MOST_SHOWN} more")
     lines.append("Nothing was written: tables and checkpoints are as the last run left them.")
     anew = sorted({one.query for one in refused if one.verdict is ChangeVerdict.NEW_GENERATION})
-    joins = {name for name, table in pipeline.tables.items() if isinstance(table, JoinTable)}
-    if kept := [name for name in anew if name in joins]:
-        names = ", ".join(kept)
-        lines.append(
-            f"A new generation of a table that joins is not possible yet. Put the old content of "
-            f"{names} back, or give the changed table another name in the file: it begins anew "
-            "then, with all of both bronzes, beside the gold of before."
-        )
-    anew = [name for name in anew if name not in joins]
     if anew:
         rows = _rows(Warehouse.of(pipeline.name, settings).bronze)
         lines.append(

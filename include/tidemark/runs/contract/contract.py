@@ -72,9 +72,11 @@ class AcceptedChange(_Frozen):
 
 
 class Seed(_Frozen):
-    """What a generation began from: all its rows were computed from version `bronze` of bronze."""
+    """What a generation began from: all its rows were computed from version `bronze` of bronze, and
+    from these of other inputs."""
 
     bronze: int
+    others: dict[str, int] = {}
 
 
 class Contract(_Frozen):

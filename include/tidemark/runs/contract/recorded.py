@@ -17,6 +17,7 @@ from tidemark.runs.contract.contract import (
     Contract,
     KeyColumn,
     MeasureColumn,
+    Seed,
     contract_of,
     read_contract,
 )
@@ -93,9 +94,15 @@ def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
 
 def seed_of(table: str, warehouse: Warehouse) -> int | None:
     """The same of one table; None where it is in its first generation."""
+    seed = begun_from(table, warehouse)
+    return None if seed is None else seed.bronze
+
+
+def begun_from(table: str, warehouse: Warehouse) -> Seed | None:
+    """What a table's generation was computed from; None where it is the first one."""
     place = warehouse.places.contract(table, generation_in_use(warehouse, table))
     recorded = read_contract(place, warehouse.options)
-    return recorded.seed.bronze if recorded is not None and recorded.seed is not None else None
+    return None if recorded is None else recorded.seed
 
 
 def column_types(table: DeltaTable) -> dict[str, str]:

@@ -8,7 +8,7 @@ from tidemark.errors import MigrationRefused
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.difference import ChangeVerdict, Difference
-from tidemark.pipeline.model import JoinTable, Pipeline
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import compare_contracts, contract_differences
@@ -48,13 +48,6 @@ def change_of(
         raise MigrationRefused(
             f"{table} of {pipeline.name} has no generation yet: the next run begins its first one, "
             "with all of bronze. Nothing was written."
-        )
-    models = contract.pipeline.tables[table], pipeline.tables[table]
-    if any(isinstance(model, JoinTable) for model in models):
-        raise MigrationRefused(
-            f"{table} of {pipeline.name} joins, and a new generation of such a table is not "
-            "possible yet. Nothing was written. Give the changed table another name in the file: "
-            "it begins anew then, with all of both bronzes."
         )
     own = contract_differences(contract, asked)
     of_ingest = (found for found in compared.differences if found.query == INGEST)

@@ -13,10 +13,14 @@ from pyarrow.dataset import Dataset, dataset
 from tidemark.errors import MigrationRefused
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
-from tidemark.gold.retention import frozen_rows_before_ms, table_frozen_before_ms
+from tidemark.gold.retention import (
+    frozen_rows_before_ms,
+    given_up_ms,
+    table_frozen_before_ms,
+)
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.operator import Operator
-from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.runs.generations import generations
 from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.former import former_generation
@@ -44,7 +48,7 @@ def gold_before(run: Run, name: str, operator: Operator, change: Change) -> Gold
     else:
         version = -1 if gold is None else gold.version()
         state, is_lost = _lost_state(run, name, operator, version), True
-    frozen = _frozen(run, operator, change.former, state.close_ms)
+    frozen = _frozen(run, name, operator, change.former, state.close_ms)
     return GoldBefore(gold, state, is_lost, frozen)
 
 
@@ -67,9 +71,9 @@ def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldSt
     )
 
 
-def _frozen(run: Run, operator: Operator, former: Operator, close_ms: int) -> int | None:
+def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms: int) -> int | None:
     bronze = run.warehouse.bronze.existing()
-    frozen = table_frozen_before_ms(run.pipeline, run.ingest_checkpoint(), operator, bronze)
+    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze)
     if frozen is None or not close_ms:
         # Nothing tells what was closed: then bronze is not asked for what it may have dropped.
         return frozen
@@ -81,6 +85,14 @@ def _frozen(run: Run, operator: Operator, former: Operator, close_ms: int) -> in
             f"bronze has rows from {instant_of(kept).date()} on only (`keep`): they would lack "
             "some. Nothing was written. Let runs close windows up to a later time first, or put "
             "the former window back."
+        )
+    given_up = given_up_ms(run.warehouse, name, operator)
+    if epoch_ms(operator.first_open_start(close_ms)) < given_up:
+        raise MigrationRefused(
+            f"Windows that are still open begin before {instant_text(given_up)} by the changed "
+            f"file, and {name} has noted that it needs no row of the other bronze which these may "
+            "match: they may be gone (`keep`). Nothing was written. Let runs close windows up to a "
+            "later time first, or put the former range back."
         )
     return frozen_rows_before_ms(operator, frozen, close_ms, bronze)
 

@@ -39,16 +39,16 @@ def predecessors(former: Operator, new: Operator) -> Predecessors:
         for name, old in measures.items()
         if same_expression(known[old], new.table.measures[name])
     }
-    own = {
-        name: name
-        for name in new.values
-        if name not in new.table.measures and name in former.values
-    }
+    own = {name: name for name in _beside_measures(new) if name in _beside_measures(former)}
     return Predecessors(
         identity=_identity(former, new, renamed),
         values=own | measures,
         kept=frozenset(own) | unchanged,
     )
+
+
+def _beside_measures(operator: Operator) -> list[str]:
+    return [name for name in operator.values if name not in operator.table.measures]
 
 
 def _identity(

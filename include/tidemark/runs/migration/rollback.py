@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -20,18 +20,23 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
+from tidemark.gold.retention import frozen_before_ms, given_up_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.kinds import operator_of
+from tidemark.operators.operator import Operator
+from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
+from tidemark.runs.contract.contract import read_contract
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.appended import commit_actions
-from tidemark.storage.delta.notes import PublishedNote, as_metadata, note_of
+from tidemark.storage.delta.notes import PublishedNote, RetentionNote, as_metadata, note_of
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
-from tidemark.storage.generation import GENERATION
+from tidemark.storage.generation import GENERATION, generation_of
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -72,17 +77,26 @@ class Rollback:
 
 def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollback:
     """Nothing is written. Raises MigrationRefused where there is no way back, or not any more."""
-    operator, gold = operator_of(pipeline, table), warehouse.gold(table).existing()
-    now = gold_state(gold, operator.inputs)
+    gold = warehouse.gold(table).existing()
+    now = gold_state(gold)
     began = _began(warehouse, gold, table, now.generation)
-    before = gold_state(warehouse.gold(table).at_version(began - 1), operator.inputs)
-    missing = next(_missing(warehouse, table, before), None)
+    former = warehouse.gold(table).at_version(began - 1)
+    operator = _started(pipeline, warehouse, table, generation_of(former))
+    before = gold_state(former, operator.inputs)
+    missing = next(_missing(pipeline, warehouse, table, operator, before), None)
     if missing is not None:
         raise MigrationRefused(
             f"{table} of {pipeline.name} cannot go back to generation {before.generation}: "
             f"{missing}. Nothing was written; generation {now.generation} goes on."
         )
     return Rollback(pipeline.name, table, gold, now, before)
+
+
+def _started(pipeline: Pipeline, warehouse: Warehouse, table: str, generation: int) -> Operator:
+    """The operator of a generation, whose inputs may be others than those of the file."""
+    place = warehouse.places.contract(table, generation)
+    contract = read_contract(place, warehouse.options)
+    return operator_of(pipeline if contract is None else contract.pipeline, table)
 
 
 def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) -> int:
@@ -100,7 +114,9 @@ def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) 
     )
 
 
-def _missing(warehouse: Warehouse, table: str, before: GoldState) -> Iterator[str]:
+def _missing(
+    pipeline: Pipeline, warehouse: Warehouse, table: str, operator: Operator, before: GoldState
+) -> Iterator[str]:
     """What the former generation needs and is not there any more."""
     generation = before.generation
     place = warehouse.changes(table, generation)
@@ -112,12 +128,36 @@ def _missing(warehouse: Warehouse, table: str, before: GoldState) -> Iterator[st
     if checkpoint.query_id() is None or last is None:
         yield f"its checkpoint is gone ({checkpoint.uri})"
     else:
-        yield from _unread_files(warehouse, min(checkpoint.delta_version(last), before.bronze + 1))
+        first = min(checkpoint.delta_version(last), before.bronze + 1)
+        yield from _unread_files(warehouse.bronze, first)
+        given_up = given_up_ms(warehouse, table, operator)
+        for name, place in other_places(operator, warehouse).items():
+            other = place.open()
+            if other is None:
+                yield f"there is no {place.uri} any more"
+                continue
+            if epoch_ms(operator.first_open_start(before.close_ms)) < given_up:
+                yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
+            read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
+            yield from _unread_files(place, min(read, before.inputs[name] + 1))
+            frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+            first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
+            needed = operator.seeded_of(name, first_start).date()
+            if any(day >= needed for day in _dropped(place, before.inputs[name] + 1)):
+                yield f"dates of {place.uri} from {needed} on were dropped since (`keep`)"
 
 
-def _unread_files(warehouse: Warehouse, first: int) -> Iterator[str]:
-    """Files of bronze that its query, or its repair, would still have to read."""
-    place = warehouse.bronze
+def _dropped(place: TablePlace, first: int) -> Iterator[date]:
+    """The dates that retention has dropped of a bronze since a version."""
+    for version in range(first, place.existing().version() + 1):
+        for action in commit_actions(place, version):
+            note = note_of(action["commitInfo"]) if "commitInfo" in action else None
+            if isinstance(note, RetentionNote):
+                yield from note.dates
+
+
+def _unread_files(place: TablePlace, first: int) -> Iterator[str]:
+    """Files of a bronze that its query, or its repair, would still have to read."""
     bronze = place.existing()
     for version in range(first, bronze.version() + 1):
         try:

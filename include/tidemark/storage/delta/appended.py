@@ -92,16 +92,14 @@ def commit_actions(place: TablePlace, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _commit(place, version).splitlines()]
 
 
-def entry_mark(place: TablePlace, version: int) -> int | None:
+def entry_mark(place: TablePlace, version: int) -> int:
     """A number by which the log's entry of a version is told from any other, in 63 bits as app
-    transactions have them; None where the log has it no longer. A RESTORE keeps the entries; where
+    transactions have them; -1 where the log does not have it. A RESTORE keeps the entries; where
     a folder was put back from a backup and written to again, they are others."""
-    if version < 0:
-        return None
     try:
         entry = read_bytes(_entry(place, version), place.options)
     except FileMissing:
-        return None
+        return -1
     return int.from_bytes(hashlib.sha256(entry).digest()[:8]) >> 1
 
 

@@ -52,9 +52,7 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
     bronze = run.warehouse.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, run, name)
-    frozen = table_frozen_before_ms(
-        run.pipeline, run.ingest_checkpoint(), run.operator(name), bronze
-    )
+    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, run.operator(name), bronze)
     windows = audited_range(
         run.operator(name), request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
     )

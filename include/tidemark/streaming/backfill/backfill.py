@@ -103,10 +103,9 @@ def plan_backfill(
     """
     gold = run.warehouse.gold(name).existing()
     state = gold_state(gold, run.operator(name).inputs)
-    frozen = table_frozen_before_ms(
-        run.pipeline, run.ingest_checkpoint(), run.operator(name), run.warehouse.bronze.existing()
-    )
-    windows = backfill_range(run.operator(name), start, end, state.close_ms, frozen)
+    operator, bronze_now = run.operator(name), run.warehouse.bronze.existing()
+    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze_now)
+    windows = backfill_range(operator, start, end, state.close_ms, frozen)
     changes = run.warehouse.changes(name, state.generation).existing()
     pending = pending_changes(changes, state.changes)
     check_pending(pending, name)

@@ -35,6 +35,7 @@ from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
 from tidemark.runs.migration.result import MigrationResult, migration_lines
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
@@ -165,10 +166,13 @@ def _begin(
     done: MigrationSoFar,
     session: StartSession,
 ) -> Begun | None:
-    """The long step, without the lease; None where there is nothing to migrate."""
+    """The long step, without the lease; None where there is nothing to migrate. Where the other
+    bronze that a join reads has its own upkeep, it has to know of that before."""
     change = _changes(run, request, done, _is_alone(run))
     if change is None:
         return None
+    if not request.dry_run:
+        note_as_reader(run)
     with progress.stage("session"):
         spark = session(run.pipeline, run.settings)
     with progress.stage("compute"), progress.tasks_of(spark):
@@ -265,6 +269,8 @@ def _work(
         with progress.stage("publish"):
             note = publish_note(run.run_id, started, MIGRATION)
             done.published = apply_migration(done.plan, recomputed, note)
+        if done.change is not None:
+            forget_former(run, request.table, done.change.former)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ took rows out of bronze meanwhile, everything is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.gold.failing import other_rows, same_rows
 from tidemark.operators.operator import BRONZE, Operator, listed, same_row
+from tidemark.operators.other_inputs import ReadAt, other_places, reading
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchRead
 from tidemark.runs.backfill.audit_range import audited_range
@@ -28,7 +30,7 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.streaming.backfill.compare import wide_session
 from tidemark.streaming.backfill.windows_of import with_all_columns
 from tidemark.streaming.expression_errors import said_of_expression
-from tidemark.streaming.inputs import Inputs, input_at
+from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
 
@@ -36,12 +38,19 @@ from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_ro
 @dataclass(frozen=True)
 class Computed:
     """All that bronze gives at the version `bronze`, open and closed, but what was frozen then:
-    identity, values and FAILURE. `aside` are those of `rows` that fail the query as a whole.
+    identity, values and FAILURE. `aside` are those of `rows` that fail the query as a whole,
+    `others` the versions of other inputs, by their names.
     """
 
     rows: pa.Table
     aside: pa.Table
     bronze: int
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+def reading_at(operator: Operator, run: Run, others: Mapping[str, int]) -> Operator:
+    """The operator with its other inputs at these versions."""
+    return reading(operator, run.warehouse, _at(others))
 
 
 def compute(
@@ -55,24 +64,24 @@ def compute(
 
     `failing`: the identities of some that are known to fail, and are computed one by one.
     """
-    bronze = run.warehouse.bronze.existing()
-    inputs = _inputs(spark, run, bronze.version())
+    bronze, others = run.warehouse.bronze.existing(), _versions(operator, run)
+    operator = reading_at(operator, run, others)
+    inputs = _inputs(spark, run, operator, bronze.version(), others)
     streamed = streamed_operator(operator)
     rows = range_of(operator, bronze, NEVER_MS, frozen_before_ms)
     if rows is None:
         nothing = streamed.plan(inputs).limit(0).toArrow()
-        return Computed(nothing, nothing, bronze.version())
+        return Computed(nothing, nothing, bronze.version(), others)
     try:
         found = streamed.starting_in(inputs, rows).toArrow()
-        return Computed(found, found.slice(0, 0), bronze.version())
+        return Computed(found, found.slice(0, 0), bronze.version(), others)
     except PySparkException as error:
         if said_of_expression(error) is None:
             raise
     every = _identities(inputs, operator, rows)
-    if failing is None:
-        return _apart(inputs, operator, bronze, every)
-    known = same_rows(every, failing, operator)
-    return _apart(inputs, operator, bronze, other_rows(every, known, operator), known)
+    known = every.slice(0, 0) if failing is None else same_rows(every, failing, operator)
+    apart = _apart(inputs, operator, bronze, other_rows(every, known, operator), known)
+    return replace(apart, others=others)
 
 
 def caught_up(
@@ -84,17 +93,21 @@ def caught_up(
 ) -> Computed:
     """The same by bronze as it is now, where only what came since `before` is computed."""
     place = run.warehouse.bronze
-    bronze = place.existing()
-    if bronze.version() == before.bronze:
+    bronze, others = place.existing(), _versions(operator, run)
+    if (bronze.version(), others) == (before.bronze, before.others):
         return before
-    if _lost_rows(place, before.bronze + 1, bronze.version()):
+    read = {name: (before.others[name] + 1, version) for name, version in others.items()}
+    since = BatchRead(None, before.bronze + 1, bronze.version(), 0, others=read)
+    places = {BRONZE: place, **other_places(operator, run.warehouse)}
+    spans = {BRONZE: (since.first, since.last), **read}
+    if any(_lost_rows(places[name], *span) for name, span in spans.items()):
         return compute(spark, run, operator, frozen_before_ms, before.aside)
-    since = BatchRead(None, before.bronze + 1, bronze.version(), 0)
+    operator = reading_at(operator, run, others)
     touched = operator.touched(bronze, place, [since], frozen_before_ms, NEVER_MS).closed
     if not touched.num_rows:
-        return replace(before, bronze=bronze.version())
+        return replace(before, bronze=bronze.version(), others=others)
     found = _apart(
-        _inputs(spark, run, bronze.version()),
+        _inputs(spark, run, operator, bronze.version(), others),
         operator,
         bronze,
         other_rows(touched, before.aside, operator),
@@ -106,6 +119,7 @@ def caught_up(
         pa.concat_tables([rows, found.rows]),
         pa.concat_tables([aside, found.aside]),
         found.bronze,
+        others,
     )
 
 
@@ -139,10 +153,23 @@ def _lost_rows(place: TablePlace, first: int, last: int) -> bool:
     return False
 
 
-def _inputs(spark: SparkSession, run: Run, version: int) -> Inputs:
+def _versions(operator: Operator, run: Run) -> dict[str, int]:
+    """Of its other inputs, as they are now."""
+    places = other_places(operator, run.warehouse)
+    return {name: place.existing().version() for name, place in places.items()}
+
+
+def _at(others: Mapping[str, int]) -> ReadAt:
+    return {name: (version, "true") for name, version in others.items()}
+
+
+def _inputs(
+    spark: SparkSession, run: Run, operator: Operator, version: int, others: Mapping[str, int]
+) -> Inputs:
     session = wide_session(spark)
     rows = input_at(session, run.warehouse.bronze, run.pipeline, version)
-    return {BRONZE: with_all_columns(session, rows, run.pipeline)}
+    beside = others_at(session, operator, run.warehouse, run.pipeline, _at(others))
+    return {BRONZE: with_all_columns(session, rows, run.pipeline), **beside}
 
 
 def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:

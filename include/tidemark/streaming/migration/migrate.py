@@ -23,6 +23,7 @@ since for closed windows are late to it, and repaired by that run.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -48,6 +49,7 @@ from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
+from tidemark.operators.other_inputs import check_others_are_there, other_places
 from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
 from tidemark.runs.contract.contract import (
     Contract,
@@ -63,12 +65,20 @@ from tidemark.runs.migration.gold_before import gold_before, rows_before
 from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
+from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.create import ensure_table
 from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import write_bytes
-from tidemark.streaming.migration.computed import Computed, caught_up, compute, range_of, shown
+from tidemark.streaming.migration.computed import (
+    Computed,
+    caught_up,
+    compute,
+    range_of,
+    reading_at,
+    shown,
+)
 from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.run.append import Append, append
 from tidemark.streaming.run.ensure_tables import changes_spec, gold_spec
@@ -87,9 +97,9 @@ class Migration:
     """What a migration found, and what gold is to be.
 
     `computed` are all windows that gold can show and that are not frozen, `aside` those that the
-    query has to leave out, from bronze at version `bronze`: identity, values and FAILURE. `gold` is
-    None where it is gone, and `gold_is_lost` also where it was never published: then `state` says
-    what other places tell of it.
+    query has to leave out, from bronze at version `bronze` and other inputs at those of `others`:
+    identity, values and FAILURE. `gold` is None where it is gone, and `gold_is_lost` also where it
+    was never published: then `state` says what other places tell of it.
     `schema_json` and `changes_json` are the columns of gold and of `changes`, as Delta writes them.
     """
 
@@ -103,12 +113,18 @@ class Migration:
     computed: pa.Table
     aside: pa.Table
     bronze: int
+    others: Mapping[str, int]
     schema_json: str
     changes_json: str
 
     @property
     def operator(self) -> Operator:
         return self.to.operator
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """The versions of all that the rows were computed from."""
+        return {BRONZE: self.bronze, **self.others}
 
     @property
     def schema(self) -> pa.Schema:
@@ -123,7 +139,7 @@ class Migration:
             after_changes=self.state.changes,
             changes=self.state.changes,
             after_inputs=self.state.inputs,
-            inputs={BRONZE: self.bronze},
+            inputs=self.inputs,
             close_before_ms=self.state.close_ms,
             close_after_ms=self.state.close_ms,
             generation=self.state.generation,
@@ -145,6 +161,7 @@ def compute_table(spark: SparkSession, run: Run, name: str, change: Change) -> C
     Bronze is read as it is now: rows of a held run, and of a killed one, are in gold then.
     """
     operator = operator_of(run.pipeline, name)
+    check_others_are_there(operator, run.warehouse)
     found = gold_before(run, name, operator, change)
     failing = _known_failing(run, operator, name, found.state.generation, change.predecessors)
     return compute(spark, run, operator, found.frozen_before_ms, failing)
@@ -169,6 +186,7 @@ def plan_migration(
     found = gold_before(run, name, operator, change)
     state, frozen = found.state, found.frozen_before_ms
     computed = caught_up(spark, run, operator, frozen, before)
+    operator = reading_at(operator, run, computed.others)
     aggregated = plan_columns(spark, run.pipeline).aggregated[name]
     schema_json = gold_schema(aggregated, dict(operator.table.measures)).json()
     schema = pa.schema(Schema.from_json(schema_json).to_arrow())  # type: ignore[arg-type]
@@ -184,6 +202,7 @@ def plan_migration(
         computed=shown(computed, run, operator, state.close_ms, frozen),
         aside=computed.aside,
         bronze=computed.bronze,
+        others=computed.others,
         schema_json=schema_json,
         changes_json=changes_schema(aggregated).json(),
     )
@@ -260,7 +279,7 @@ def _contract(plan: Migration) -> Contract:
     run = plan.run
     contract = contract_of(run.pipeline, plan.name, run.settings)
     return contract.with_types(types_of(plan.schema_json)).model_copy(
-        update={"seed": Seed(bronze=plan.bronze)}
+        update={"seed": Seed(bronze=plan.bronze, others=dict(plan.others))}
     )
 
 
@@ -323,12 +342,18 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
 
 def _pins(plan: Migration, generation: int, changes: Support, query: str) -> TableResult:
     run, state = plan.run, plan.state
-    found = found_of(run.pipeline, run.warehouse, plan.name).rests_on()
+    before = found_of(run.pipeline, run.warehouse, plan.name)
+    former = {one.name for one in before.others}
+    found = {name: one for name, one in before.rests_on().items() if name not in former}
     found |= {CHANGES: changes, QUERY: Support(id=query, at=_SEED_BATCH)}
+    for name, place in other_places(plan.operator, run.warehouse).items():
+        at = plan.others[name]
+        identity = str(place.existing().metadata().id)
+        found[name] = Support(id=identity, at=at, entry=entry_mark(place, at))
     return TableResult(
         generation=generation,
         changes=changes.at,
-        inputs={BRONZE: plan.bronze},
+        inputs=plan.inputs,
         rests_on=found,
         windows_changed=plan.computed.num_rows,
         watermark_before_ms=0,

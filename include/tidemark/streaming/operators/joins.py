@@ -75,11 +75,12 @@ class StreamedJoins(StreamedOperator):
         return StateOf(1, (("storeName", f"{side}-keyWithIndexToValue"),))
 
     def plan(self, inputs: Inputs) -> DataFrame:
-        """Without what is set aside: the engine has no state of windows before the join."""
-        if self.aside is not None and self.aside.num_rows:
-            return self._starting(inputs[BRONZE], inputs[self.operator.other], None)
+        """What is set aside is left out behind the join: the state of that has no windows."""
         both = self._joined(self._left(inputs[BRONZE]), self._right(inputs[self.operator.other]))
-        return self._measured(both, self._window())
+        if self.aside is None or not self.aside.num_rows:
+            return self._measured(both, self._window())
+        assigned = both.withColumn("_window", self._window())
+        return self._measured(self._in(assigned, self.aside, "left_anti"), F.col("_window"))
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         starts, length = window_starts(closed), self.table.window.length
@@ -99,16 +100,11 @@ class StreamedJoins(StreamedOperator):
         stretches = [Stretch(rows.first_start, last)]
         left = rows_within(inputs[BRONZE], stretches)
         right = rows_within(inputs[self.operator.other], self._reached(stretches))
-        return self._starting(left, right, rows)
-
-    def _starting(self, left: DataFrame, right: DataFrame, rows: RowRange | None) -> DataFrame:
-        assigned = self._assigned(left)
-        if rows is not None:
-            start, end = F.col("_window.start"), F.col("_window.end")
-            assigned = assigned.where(
-                start.between(F.lit(rows.first_start), F.lit(rows.last_start))
-                & (end <= F.lit(rows.last_end))
-            )
+        start, end = F.col("_window.start"), F.col("_window.end")
+        assigned = self._assigned(left).where(
+            start.between(F.lit(rows.first_start), F.lit(rows.last_start))
+            & (end <= F.lit(rows.last_end))
+        )
         if self.aside is not None and self.aside.num_rows:
             assigned = self._in(assigned, self.aside, "left_anti")
         return self._measured(self._joined(assigned, self._right(right)), F.col("_window"))

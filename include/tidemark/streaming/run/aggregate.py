@@ -29,9 +29,11 @@ from tidemark.operators.operator import BRONZE, Operator
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.clocks import Clock, Tick, tick
+from tidemark.runs.contract.contract import Seed
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, clocked_stream, input_stream
 from tidemark.streaming.operators.joins import StreamedJoins
@@ -46,13 +48,14 @@ class Aggregate:
     """One table's query: where it reads, where it appends, and under which run.
 
     `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
-    of an earlier event time than `since` is read; None: any. `seed`, before the
-    first batch of a later generation, is the version of bronze that it was computed from.
+    is read that only what starts before `since` can need; None: any. `seed`, before the
+    first batch of a later generation, is what that was computed from.
     `clocks` are those of a join's sides, by the order of its inputs.
     """
 
     pipeline: Pipeline
     table_name: str
+    warehouse: Warehouse
     bronze: TablePlace
     changes: TablePlace
     checkpoint: Checkpoint
@@ -60,7 +63,7 @@ class Aggregate:
     run_id: str
     close_ms: int
     since: datetime | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     clocks: tuple[Clock, ...] = ()
 
     @property
@@ -124,7 +127,8 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
     sides = (streamed.left_columns, streamed.right_columns)
     for name, clock, needed in zip(plan.operator.inputs, plan.clocks, sides, strict=True):
         known = [one.name for one in clock.bronze.existing().schema().fields]
-        found[name] = clocked_stream(spark, clock, needed(known), plan.since)
+        since = None if plan.since is None else plan.operator.seeded_of(name, plan.since)
+        found[name] = clocked_stream(spark, clock, needed(known), since)
     return found
 
 

@@ -1,7 +1,8 @@
 """Set aside: windows on which a table's query fails are left out of it, and `changes` says so.
 
 The life of it, after the query has failed on an expression in batch N:
-1. find the windows that the rows of batch N touch, without Spark;
+1. find the windows that batch N evaluates rows of, without Spark: those that its rows touch, and
+   of a join those of rows that it gives up as unmatched;
 2. compute these from bronze, as it is at the end of N, and find those that fail;
 3. append them to `changes`, cause `failed`, with what the engine says: the repair of the same run
    says what becomes of gold;
@@ -16,14 +17,16 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.failing import other_rows, set_aside
 from tidemark.gold.recomputed import append_recomputed
+from tidemark.operators.batches_read import ReadTo, read_to
 from tidemark.operators.operator import BRONZE
+from tidemark.operators.other_inputs import others_published, reading
 from tidemark.operators.repaired import FAILED
-from tidemark.operators.touched import NEVER_MS, BatchRead
+from tidemark.operators.touched import BatchRead
+from tidemark.runs.contract.contract import Seed
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.streaming.inputs import input_at
+from tidemark.streaming.inputs import input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.aggregate import Aggregate
 from tidemark.streaming.run.recomputed_apart import failing_among, verdict_rows
@@ -35,14 +38,20 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
 
     Called when the query has failed with ExpressionFailed. Raises that where too many fail.
     """
-    batch = _failed_batch(plan.checkpoint, plan.seed)
-    if batch is None:
+    failed_batch = _failed_batch(plan)
+    if failed_batch is None:
         return 0
-    operator, changes = plan.operator, plan.changes.existing()
+    batch, before_ms = failed_batch
+    # Of the other inputs as far as the batch has read them.
+    at = {name: (last, "true") for name, (_, last) in batch.others.items()}
+    operator, changes = reading(plan.operator, plan.warehouse, at), plan.changes.existing()
     bronze = plan.bronze.at_version(batch.last)
-    touched = operator.touched(bronze, plan.bronze, [batch], None, NEVER_MS).closed
+    touched = operator.evaluated(bronze, plan.bronze, batch, before_ms)
     candidates = other_rows(touched, set_aside(changes, operator, plan.generation), operator)
-    inputs = {BRONZE: input_at(spark, plan.bronze, plan.pipeline, batch.last)}
+    inputs = {
+        BRONZE: input_at(spark, plan.bronze, plan.pipeline, batch.last),
+        **others_at(spark, operator, plan.warehouse, plan.pipeline, at),
+    }
     streamed = streamed_operator(operator)
 
     def compute(closed: pa.Table) -> None:
@@ -56,18 +65,30 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
     return len(failed)
 
 
-def _failed_batch(checkpoint: Checkpoint, seed: int | None) -> BatchRead | None:
-    """The batch that is planned and not committed; None where there is none or it reads nothing.
+def _failed_batch(plan: Aggregate) -> tuple[BatchRead, int] | None:
+    """The batch that is planned and not committed, and the watermark that the one before ran by;
+    None where there is none, or it reads nothing and cannot fail for what it read before.
 
     None for the very first one too: nothing rests on the measures yet, so a corrected file is taken
     by the next run, which is better than windows that are set aside. That of a later generation
     reads anew what was computed then, by which it is known what of that fails.
     """
+    checkpoint, seed = plan.checkpoint, plan.seed
     batch = checkpoint.last_batch("offsets")
     if batch is None or batch == checkpoint.last_batch("commits"):
         return None
     if batch == 0 and seed is None:
         return None
-    first = checkpoint.delta_version(batch - 1) if batch else (seed or 0) + 1
-    last = checkpoint.delta_version(batch) - 1
-    return BatchRead(batch, first, last, 0) if first <= last else None
+    others = others_published(plan.operator, plan.warehouse, {})
+    if batch:
+        before = read_to(checkpoint, batch - 1, others)
+    else:
+        begun = seed or Seed(bronze=-1)
+        ends = {one.name: begun.others.get(one.name, -1) + 1 for one in others}
+        before = ReadTo(begun.bronze + 1, 0, ends)
+    now = read_to(checkpoint, batch, others)
+    read = {one.name: (before.other_ends[one.name], now.other_ends[one.name] - 1) for one in others}
+    first, last = before.bronze_end, now.bronze_end - 1
+    if first > last and not plan.operator.checks_closing:
+        return None
+    return BatchRead(batch, first, last, 0, now.watermark_ms, read), before.watermark_ms

@@ -13,22 +13,20 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.gold.failing import failing_of_run
-from tidemark.gold.other_readers import OtherReader, note_reader
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.other_inputs import check_others_are_there
 from tidemark.pipeline.instants import instant_text
-from tidemark.pipeline.model import JoinTable
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.runs.accounts import account
 from tidemark.runs.clocks import check_ticks, clocks_of, remove_old_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
-from tidemark.runs.contract.recorded import seed_of
+from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.pins import pins_of, state_before
+from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
-from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
@@ -55,7 +53,7 @@ def run_stream(
     run.source.check(run.ingest_checkpoint())
     for name in run.pipeline.tables:
         check_others_are_there(run.operator(name), run.warehouse)
-    _note_as_reader(run)
+    note_as_reader(run)
     gold = ensure_tables(spark, run)
     record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
@@ -73,14 +71,6 @@ def run_stream(
         _say_what_fails(run, name, gold[name], progress)
     with progress.stage("ledger"):
         account(run, gold, repaired)
-
-
-def _note_as_reader(run: Run) -> None:
-    """In the folders of the pipelines that joins read, before a query of theirs reads anything."""
-    for name, table in run.pipeline.tables.items():
-        if isinstance(table, JoinTable):
-            other = Warehouse.of(table.join.other, run.settings)
-            note_reader(other, OtherReader(pipeline=run.pipeline.name, table=name))
 
 
 def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
@@ -171,6 +161,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
     return Aggregate(
         pipeline=run.pipeline,
         table_name=table,
+        warehouse=run.warehouse,
         bronze=run.warehouse.bronze,
         changes=run.warehouse.changes(table, gold.generation),
         checkpoint=checkpoint,
@@ -178,7 +169,7 @@ def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
         run_id=run.run_id,
         close_ms=gold.close_ms,
         since=_since(run, run.operator(table), gold) if begins else None,
-        seed=seed_of(table, run.warehouse) if begins else None,
+        seed=begun_from(table, run.warehouse) if begins else None,
         clocks=clocks_of(run.pipeline, run.warehouse, table, gold.generation),
     )
 

@@ -61,10 +61,7 @@ def _of_bronze(one: InUse, bronze: TablePlace) -> Iterator[TableReader]:
         last = checkpoint.last_batch("commits")
         # The first batch reads the files that are there, not the commits of before.
         first = one.published + 1 if last is None else checkpoint.delta_version(last)
-        waiting, advice = _waiting(bronze, first), "Run the pipeline, to its end."
-        if last is None and (planned := _planned_at(checkpoint)):
-            # And is repeated over the files that were there when it was planned.
-            waiting = min(planned, waiting or planned)
+        waiting, advice = _query_waits(bronze, first, checkpoint), "Run the pipeline, to its end."
         yield TableReader(f"the query of {one.table}", first, waiting, advice)
         # A repair looks for late rows in all that gold does not stand for. In append mode that may
         # be rows of weeks, until gold is so many versions behind that it notes them.
@@ -84,15 +81,17 @@ def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[Ta
         state = gold_state(gold, (name,))
         checkpoint = Checkpoint.of_query(theirs, reader.table, state.generation)
         last = checkpoint.last_batch("commits")
-        first = state.inputs[name] + 1
-        if last is not None:
-            read = checkpoint.delta_versions(last).get(str(bronze.metadata().id), 0)
-            first = min(first, read)
+        versions = {} if last is None else checkpoint.delta_versions(last)
+        read, published = versions.get(str(bronze.metadata().id)), state.inputs[name] + 1
+        first = published if read is None else min(published, read)
+        if not first:
+            # It has read nothing: it will begin with the files that are there then.
+            first = bronze.version() + 1
         note = f"{warehouse.places.other_readers}/{reader.pipeline}.{reader.table}.json"
         yield TableReader(
             f"the query of {reader.name}",
             first,
-            _waiting(warehouse.bronze, first),
+            _query_waits(warehouse.bronze, first, checkpoint),
             f"Run {reader.pipeline}, to its end. If that table is no more, remove {note}.",
         )
 
@@ -109,6 +108,15 @@ def _of_rejects(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableReade
         published = None if gold is None else gold.transaction_version(noted)
         if published is not None:
             yield TableReader(f"the look for losses of {name}", published + 1, None)
+
+
+def _query_waits(bronze: TablePlace, first: int, checkpoint: Checkpoint) -> datetime | None:
+    """Since when a query has had rows to read, of version `first` and later. Its first batch is
+    repeated over the files that were there when it was planned."""
+    waiting = _waiting(bronze, first)
+    if checkpoint.last_batch("commits") is None and (planned := _planned_at(checkpoint)):
+        return min(planned, waiting or planned)
+    return waiting
 
 
 def _planned_at(checkpoint: Checkpoint) -> datetime | None:
