@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from tidemark.operators.folds.folding import (
     folded_twice,
 )
 from tidemark.operators.folds.loaded import load_fold
-from tidemark.operators.folds.values import ordered, plain
+from tidemark.operators.folds.values import ordered, plain, reader
 from tidemark.pipeline.instants import epoch_us
 from tidemark.testing import FoldFailed, fold
 
@@ -327,6 +328,22 @@ def test_values_are_the_same_whoever_brings_them() -> None:
     naive = datetime(2026, 7, 1, 12)
     assert plain(naive) == naive.replace(tzinfo=UTC)
     assert plain([bytearray(b"x"), {"a": naive}]) == [b"x", {"a": naive.replace(tzinfo=UTC)}]
+
+
+NESTED = pa.struct(
+    [("m", pa.map_(pa.string(), pa.list_(pa.map_(pa.int64(), pa.float64())))), ("a", pa.int32())]
+)
+
+
+def test_maps_are_read_by_their_type_wherever_they_lie() -> None:
+    """Arrow gives them as lists of pairs, as the engine hands them over."""
+    value = {"m": [("x", [[(1, 0.5)], None]), ("y", [])], "a": None}
+    read = reader(pa.list_(NESTED))
+    assert read([value, None]) == [{"m": {"x": [{1: 0.5}, None], "y": []}, "a": None}, None]
+    column = pa.array([[value]], pa.list_(NESTED))
+    assert read(column[0].as_py()) == read([value])
+    by_list = reader(pa.map_(pa.list_(pa.int64()), pa.int64()))
+    assert by_list([([1], 2)]) == [([1], 2)]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats()), min_size=2))

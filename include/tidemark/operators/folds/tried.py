@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, folded_twice
 from tidemark.operators.folds.folds import Folds
-from tidemark.operators.folds.values import ordered, plain
+from tidemark.operators.folds.values import ordered, read_rows
 from tidemark.pipeline.instants import epoch_us
 from tidemark.storage.delta.dataset import dataset_of
 
@@ -22,13 +22,13 @@ def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
     spec = operator.spec(sorted(name for name in rows.column_names if not name.startswith("_")))
     by_key: defaultdict[Any, list[HeldRow]] = defaultdict(list)
     names: dict[Any, dict[str, Any]] = {}
-    for row in rows.select(list(spec.columns)).to_pylist(maps_as_pydicts="strict"):
-        values = {name: plain(value) for name, value in row.items()}
+    for row in read_rows([rows.column(name) for name in spec.columns]):
+        values = dict(zip(spec.columns, row, strict=True))
         if (at := values[operator.event_time]) is None:
             continue
         key = tuple(ordered(values[name]) for name in operator.table.group_by)
         names[key] = {name: values[name] for name in operator.table.group_by}
-        by_key[key].append(HeldRow(epoch_us(at), tuple(values[name] for name in spec.columns)))
+        by_key[key].append(HeldRow(epoch_us(at), row))
     for key, held in by_key.items():
         for output in folded_twice(spec, held, None):
             if output.failure and NOT_DETERMINISTIC in output.failure:

@@ -1,16 +1,18 @@
 """Values as a fold sees them and puts them out: the same, whoever brings a row.
 
-The engine's state function, Arrow and tests each have values of their own: instants without a zone,
-`Row`, `bytearray`. Here all become one, so that a fold comes to the same everywhere.
+The engine, and who reads bronze, have a row's values from Arrow, a map as a list of pairs, which
+only its column's type tells from an array: so both read by the type. In tests users give them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
+
+import pyarrow as pa
 
 from tidemark.pipeline.fold_types import element_of
 
@@ -44,6 +46,34 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
+def reader(kind: pa.DataType) -> Callable[[Any], Any]:
+    """What makes a value as a fold sees it out of one that Arrow gives of this type (`as_py`).
+
+    A map whose keys cannot be those of a dict stays a list of pairs.
+    """
+    if isinstance(kind, pa.MapType):
+        return _unless_null(_map_reader(kind))
+    if isinstance(kind, pa.StructType):
+        parts = {field.name: reader(field.type) for field in kind}
+        return _unless_null(lambda value: {name: read(value[name]) for name, read in parts.items()})
+    if isinstance(kind, pa.ListType | pa.LargeListType):
+        element = reader(kind.value_type)
+        return _unless_null(lambda value: [element(one) for one in value])
+    return plain
+
+
+def _map_reader(kind: pa.MapType[Any, Any, Any]) -> Callable[[Any], Any]:
+    key, item = reader(kind.key_type), reader(kind.item_type)
+    made: Callable[[Any], Any] = list if pa.types.is_nested(kind.key_type) else dict
+    return lambda value: made((key(name), item(one)) for name, one in value)
+
+
+def read_rows(columns: Sequence[pa.ChunkedArray[Any]]) -> list[tuple[Any, ...]]:
+    """The rows of Arrow's columns, as a fold sees them."""
+    read = [map(reader(column.type), column.to_pylist()) for column in columns]
+    return list(zip(*read, strict=True))
+
+
 def ordered(value: Any) -> Any:
     """What any two values of a column are compared by, null first and NaN last."""
     if value is None:
@@ -69,7 +99,7 @@ def converter(kind: str) -> Callable[[Any], Any]:
     return _SIMPLE[kind]
 
 
-def _null_stays(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
@@ -79,7 +109,7 @@ def _array(kind: str, element: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise _unfit(value, kind)
         return [element(one) for one in value]
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
@@ -92,7 +122,7 @@ def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
             raise Unfit(f"{value} is too large for a column of type {kind}")
         return int(value)
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _decimal(kind: str) -> Callable[[Any], Any]:
@@ -112,7 +142,7 @@ def _decimal(kind: str) -> Callable[[Any], Any]:
             raise Unfit(f"{value} does not fit into a column of type {kind}")
         return found
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[Any], Any]:
@@ -121,7 +151,7 @@ def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[
             raise _unfit(value, kind)
         return value
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _number(kind: str) -> Callable[[Any], Any]:
@@ -130,7 +160,7 @@ def _number(kind: str) -> Callable[[Any], Any]:
             raise _unfit(value, kind)
         return float(value)
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _float(value: Any) -> Any:

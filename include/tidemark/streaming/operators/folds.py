@@ -25,7 +25,7 @@ from tidemark.operators.folds.folding import (
 )
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.loaded import load_fold
-from tidemark.operators.folds.values import plain
+from tidemark.operators.folds.values import read_rows
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.sessions import spans
@@ -80,8 +80,9 @@ class StreamedFolds(StreamedOperator):
         spec = self._spec(rows)
         schema = self._output_schema(inputs)
         given = self._given(rows, spec, "_event_time")
+        processor = FoldProcessor(spec, self._kinds(rows, spec), schema.names)
         outputs = given.groupBy(*self._keys).transformWithState(
-            FoldProcessor(spec, schema.names), schema, "append", "EventTime"
+            processor, schema, "append", "EventTime"
         )
         return self._shown(outputs)
 
@@ -117,6 +118,12 @@ class StreamedFolds(StreamedOperator):
     def _spec(self, rows: DataFrame) -> FoldSpec:
         """Columns by their names, as a table can have them in another order than its file."""
         return self.operator.spec(sorted(name for name in rows.columns if not name.startswith("_")))
+
+    def _kinds(self, rows: DataFrame, spec: FoldSpec) -> tuple[pa.DataType, ...]:
+        """The types in which Arrow has the columns of a fold's rows."""
+        names = [f"`{name}`" for name in spec.columns]
+        schema = to_arrow_schema(rows.select(*names).schema, timezone="UTC")
+        return tuple(field.type for field in schema)
 
     def _given(self, rows: DataFrame, spec: FoldSpec, *others: str) -> DataFrame:
         """What a fold takes of rows: its columns in their order, and the time in microseconds."""
@@ -180,14 +187,9 @@ class _FoldedKey:
     schema: pa.Schema
 
     def folded(self, rows: pa.Table) -> pa.Table:
-        columns = [
-            rows.column(name).to_pylist(maps_as_pydicts="strict") for name in self.spec.columns
-        ]
         times: list[Any] = rows.column(_TIME).to_pylist()
-        held = [
-            HeldRow(time, tuple(map(plain, values)))
-            for time, *values in zip(times, *columns, strict=True)
-        ]
+        values = read_rows([rows.column(name) for name in self.spec.columns])
+        held = [HeldRow(*row) for row in zip(times, values, strict=True)]
         outputs = self.fold(self.spec, held, self.up_to)
         told: dict[str, list[Any]] = {
             "window_start": [one.start for one in outputs],
