@@ -172,6 +172,35 @@ def test_the_verdict_names_the_line_of_the_class_file() -> None:
     assert (verdict.number, verdict.rows) == (0, 1)
 
 
+@pytest.mark.parametrize("error", [ImportError, MemoryError])
+def test_what_the_environment_lacks_fails_the_task_and_is_no_verdict(
+    error: type[BaseException],
+) -> None:
+    class Lacking(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            raise error
+
+    with pytest.raises(error):
+        of(Lacking, [row(0)], verdicts=True)
+
+
+def test_a_class_that_a_worker_cannot_load_fails_the_task() -> None:
+    code = {FILE: "import no_such_module", "folds/weights.py": WEIGHTS}
+    with pytest.raises(PipelineInvalid, match="cannot be imported: ModuleNotFoundError"):
+        folded_rows(spec(code=code), held([row(0)]), None)
+
+
+def test_a_state_that_json_cannot_hold_is_no_fold() -> None:
+    source = SOURCE.replace(
+        "    rows: int = 0\n", "    rows: int = 0\n    what: Opaque | None = None\n"
+    )
+    source = source.replace(
+        "@dataclass\nclass Seen", "class Opaque:\n    pass\n\n\n@dataclass\nclass Seen"
+    )
+    with pytest.raises(PipelineInvalid, match="its state `Seen` is none that JSON can hold"):
+        load_fold(f"{FILE}:Thirds", {FILE: source, "folds/weights.py": WEIGHTS})
+
+
 class Forgetful(Dividing):
     """Counts in the instance, which is no state."""
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.loaded import load_fold, state_type
 from tidemark.operators.folds.values import Unfit, converter, ordered
 from tidemark.pipeline.instants import instant_of
@@ -37,6 +38,10 @@ from tidemark.pipeline.instants import instant_of
 VERDICT = 0
 # What a verdict says of a class that comes to something else when it is asked again.
 NOT_DETERMINISTIC = "is not deterministic"
+
+# What says nothing of rows: a worker that lacks a module, or memory. The task fails, as another one
+# may succeed, and a verdict would stand for good.
+OF_THE_ENVIRONMENT = (ImportError, MemoryError, PipelineInvalid)
 
 _SHOWN = 200
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
@@ -199,14 +204,18 @@ class Folding:
 
     def _called(self, method: str, *arguments: Any) -> Any:
         """What a method gives; of a generator all that it yields."""
+        # Outside of the `try`: where the class cannot be made, the rows are not to blame.
+        instance = self._instance
         try:
-            given = getattr(self._instance, method)(*arguments)
+            given = getattr(instance, method)(*arguments)
             if method == "start" or given is None:
                 return given
             if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
                 kind = type(given).__name__
                 raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
             return list(given)
+        except OF_THE_ENVIRONMENT:
+            raise
         except Exception as error:
             raise Failed(self._said(error, method)) from error
 
@@ -227,15 +236,17 @@ class Folding:
         return self._states.validate_json(episode.state or "")
 
     def _with_state(self, episode: Episode, number: int, state: Any) -> Episode:
-        kind = self._state_type
+        kind, states = self._state_type, self._states
         if not isinstance(state, kind):
             raise Failed(
                 f"start returns a {type(state).__name__}, and says that it returns a "
                 f"{kind.__name__}, in {self.spec.python}"
             )
         try:
-            written = self._states.dump_json(state, warnings="error")
-            read = self._states.validate_json(written)
+            written = states.dump_json(state, warnings="error")
+            read = states.validate_json(written)
+        except OF_THE_ENVIRONMENT:
+            raise
         except Exception as error:
             said = _ADDRESS.sub("0x…", " ".join(str(error).split()))[:_SHOWN]
             raise Failed(

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.fold_code import METHODS, split_python
@@ -84,7 +84,13 @@ def checked_fold(found: type[Any]) -> None:
         raise PipelineInvalid(
             _said(found, f"it cannot be made without arguments: {type(error).__name__}: {error}")
         ) from error
-    state_type(found)
+    kind = state_type(found)
+    try:
+        TypeAdapter(kind)
+    except Exception as error:
+        raise PipelineInvalid(
+            _said(found, f"its state `{kind.__name__}` is none that JSON can hold: {error}")
+        ) from error
 
 
 def _said(fold: type[Any], what: str) -> str:
