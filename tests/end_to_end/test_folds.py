@@ -229,7 +229,8 @@ def test_a_class_sees_the_same_values_of_every_type_in_the_engine_and_from_bronz
         "'some_bytes': b'hello'",
         "'a_date': datetime.date(2026, 7, 1)",
         f"'a_time': {instant}",
-        "'a_nan': nan, 'a_zero': -0.0",
+        "'a_nan': nan",
+        "'a_zero': -0.0",
     ):
         assert part in shown[0]
     assert audit(spark, place).outcome == "equal"
@@ -276,6 +277,35 @@ def test_a_verdict_goes_with_the_rows_that_made_it_another_episode(
     gone = [row["window_start"] for row in rows if not row["rows"]]
     assert verdicts == [DAY + 5 * MINUTE, DAY + 10 * MINUTE]
     assert gone == [DAY + 10 * MINUTE]
+
+
+NEEDS_ONE = SOURCE.replace(
+    "        state.rows += 1\n",
+    "        state.rows += 1\n"
+    "        if row['amount'] == 2 and state.mixed % 2 == 0:\n"
+    "            raise ValueError('nothing is open')\n",
+).replace("* 31 + weight(row)", "* 2 + row['amount'] % 2")
+
+
+def test_an_episode_that_late_rows_mend_and_break_again_is_told_as_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """2 closes what 1, right before it, opens."""
+    place = place_at(tmp_path, NEEDS_ONE)
+    told = []
+    for number, rows in enumerate(
+        [[event(0, "a", 0), event(4, "a", 2), *ticks(60)], [event(3, "a", 1)], [event(1, "a", 2)]]
+    ):
+        place.land(f"{number}.json", as_json(rows))
+        succeed(spark, place, f"run-{number}")
+        status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
+        told.append("nothing is open" in status.next_step)
+    assert told == [True, False, True]
+    assert "on row 2 of the episode, 2026-07-01T00:01:00Z" in status.next_step
+    place.land("other.json", as_json(ticks(61)))
+    succeed(spark, place, "other")
+    verdicts = [row for row in place.changes("thirds").to_pylist() if row["_failure"]]
+    assert len(verdicts) == 2
 
 
 # Changes of the class.

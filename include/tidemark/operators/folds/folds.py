@@ -73,6 +73,12 @@ class Folds(Sessions):
     def keeps_apart(self) -> bool:
         return True
 
+    @property
+    def fails_again(self) -> bool:
+        """Of an episode that failed, late rows can be what the class lacked, and others too many:
+        its verdict goes and comes by the same number, and over any number of rows."""
+        return True
+
     def spec(self, columns: Sequence[str]) -> FoldSpec:
         """What a task needs, for rows of these columns."""
         fold = self.table.fold
