@@ -319,6 +319,20 @@ def test_the_declared_order_decides_among_rows_of_one_time_and_then_all_columns(
     assert by_amount["rows"] == 3
 
 
+def test_an_output_is_taken_as_it_is_when_it_is_yielded() -> None:
+    class Clearing(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            state.seen.append(row["amount"])
+            yield {"seen": state.seen}
+            state.seen.clear()
+
+        def on_timeout(self, state: Tally) -> list[Row]:
+            return []
+
+    (found,) = of(Clearing, [row(0, 7)], {"seen": "array<long>"})
+    assert found["seen"] == [7]
+
+
 # Classes that are no folds, and modules.
 
 

@@ -177,7 +177,7 @@ class Folding:
     def _stepped(self, episode: Episode, row: HeldRow, outputs: list[Output]) -> Episode:
         state = self._state(episode)
         given = self._called("step", state, self._row(row))
-        new = self._numbered(episode, given, row.time)
+        new = _numbered(episode, given, row.time)
         stepped = self._with_state(episode, episode.number + len(new), state)
         outputs += new
         return stepped
@@ -188,7 +188,7 @@ class Folding:
         end = episode.last + self.spec.timeout
         try:
             given = self._called("on_timeout", self._state(episode))
-            return self._numbered(episode, given, end)
+            return _numbered(episode, given, end)
         except Failed as failure:
             self._fails(episode, end, f"{failure}, at the timeout", outputs)
             return []
@@ -203,21 +203,26 @@ class Folding:
         return dict(zip(self.spec.columns, row.values, strict=True))
 
     def _called(self, method: str, *arguments: Any) -> Any:
-        """What a method gives; of a generator all that it yields."""
+        """The state of `start`, the outputs' values of other methods."""
         # Outside of the `try`: where the class cannot be made, the rows are not to blame.
         instance = self._instance
         try:
             given = getattr(instance, method)(*arguments)
-            if method == "start" or given is None:
-                return given
-            if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
-                kind = type(given).__name__
-                raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
-            return list(given)
-        except OF_THE_ENVIRONMENT:
+            return given if method == "start" else self._taken(method, given)
+        except (Failed, *OF_THE_ENVIRONMENT):
             raise
         except Exception as error:
             raise Failed(self._said(error, method)) from error
+
+    def _taken(self, method: str, given: Any) -> list[tuple[Any, ...]]:
+        """The outputs' values, of a generator each as it is when it is yielded: what it holds may
+        be changed behind that."""
+        if given is None:
+            return []
+        if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+            kind = type(given).__name__
+            raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
+        return [self._values(one) for one in given]
 
     def _said(self, error: Exception, method: str) -> str:
         """The error, and the last line of the fold's own code that it passed."""
@@ -255,12 +260,6 @@ class Folding:
             ) from error
         # Built anew, as `replace` costs more than all else of a step.
         return Episode(episode.start, episode.last, episode.rows, number, written.decode(), read)
-
-    def _numbered(self, episode: Episode, given: list[Any] | None, end: int) -> list[Output]:
-        return [
-            Output(episode.start, number, end, self._values(one), episode.rows)
-            for number, one in enumerate(given or (), start=episode.number + 1)
-        ]
 
     def _values(self, given: Any) -> tuple[Any, ...]:
         """An output's values in the order of the emitted columns; one that it lacks is null."""
@@ -320,6 +319,13 @@ def episodes_of(rows: Iterable[HeldRow], timeout: int) -> Iterator[list[HeldRow]
         held.append(row)
     if held:
         yield held
+
+
+def _numbered(episode: Episode, given: list[tuple[Any, ...]], end: int) -> list[Output]:
+    return [
+        Output(episode.start, number, end, values, episode.rows)
+        for number, values in enumerate(given, start=episode.number + 1)
+    ]
 
 
 def _as_mapping(given: Any) -> Mapping[str, Any] | None:
