@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, folded, folds
 from tidemark.errors import PipelineInvalid
@@ -197,7 +198,7 @@ def test_a_state_that_json_cannot_hold_is_no_fold() -> None:
     source = source.replace(
         "@dataclass\nclass Seen", "class Opaque:\n    pass\n\n\n@dataclass\nclass Seen"
     )
-    with pytest.raises(PipelineInvalid, match="its state `Seen` is none that JSON can hold"):
+    with pytest.raises(PipelineInvalid, match="`Seen` is not for JSON"):
         load_fold(f"{FILE}:Thirds", {FILE: source, "folds/weights.py": WEIGHTS})
 
 
@@ -300,6 +301,103 @@ def test_a_state_may_be_a_model_and_an_output_a_dataclass() -> None:
     emits = {"total": "decimal(10,2)", "last": "timestamp"}
     (found,) = of(OfAModel, [row(0, 1), row(2, 2)], emits)
     assert (found["total"], found["last"], found["rows"]) == (Decimal("0.75"), at(2), 2)
+
+
+@dataclass
+class Inner:
+    lowest: float = math.inf
+    names: Sequence[str] = ()
+
+
+@dataclass
+class Extremes:
+    lowest: float | None = math.inf
+    inner: Inner = field(default_factory=Inner)
+    all: list[float] = field(default_factory=lambda: [math.nan, -math.inf])
+
+
+class ModelExtremes(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="constants", extra="forbid")
+    lowest: float | None = math.inf
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def half(self) -> float:
+        return (self.lowest or 0) / 2
+
+
+class Renamed(BaseModel):
+    lowest: float | None = Field(default=None, alias="LOWEST")
+
+
+class InfiniteModel(BaseModel):
+    lowest: float | None = math.inf
+
+
+class Excluding(BaseModel):
+    lowest: float | None = Field(default=None, exclude=True)
+
+
+@dataclass
+class Anything:
+    lowest: Any = None
+
+
+@dataclass
+class Boundless:
+    lowest: Any = math.inf
+
+
+def lowest_of(kind: type[Any], value: Any = None) -> type[Any]:
+    """A fold of a state of this type, that keeps a value and puts out what came back of it."""
+
+    class Keeping(Dividing):
+        def start(self) -> Any:
+            return kind()
+
+        def step(self, state: Any, row: Mapping[str, Any]) -> list[Row]:
+            before, state.lowest = state.lowest, state.lowest if value is None else value
+            return [{"share": before}]
+
+        def on_timeout(self, state: Any) -> list[Row]:
+            return []
+
+    Keeping.start.__annotations__["return"] = kind
+    return Keeping
+
+
+@pytest.mark.parametrize("kind", [Extremes, ModelExtremes, Boundless])
+def test_infinity_and_nan_survive_in_a_state(kind: type[Any]) -> None:
+    assert [one["share"] for one in of(lowest_of(kind), [row(0), row(1)])] == [math.inf, math.inf]
+    found = of(lowest_of(kind, math.nan), [row(0), row(1)])
+    assert math.isnan(found[1]["share"])
+
+
+def test_a_state_with_an_alias_comes_back() -> None:
+    found = of(lowest_of(Renamed, 2.5), [row(0), row(1)])
+    assert [one["share"] for one in found] == [None, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (InfiniteModel, None, "`lowest` comes back as None, and was inf; a model keeps it with"),
+        (Excluding, 2.5, "`lowest` comes back as None, and was 2.5"),
+        (Anything, {1: 2}, r"`lowest` comes back as \{'1': 2\}, and was \{1: 2\}"),
+    ],
+)
+def test_what_json_loses_of_a_state_is_a_verdict(kind: type[Any], value: Any, said: str) -> None:
+    with pytest.raises(FoldFailed, match=said):
+        of(lowest_of(kind, value), [row(0), row(1)])
+
+
+def test_a_field_that_nobody_can_give_is_no_state() -> None:
+    @dataclass
+    class Given:
+        lowest: float = field(default=0.0, init=False)
+
+    with pytest.raises(PipelineInvalid, match=r"`Given.lowest` has `init=False`"):
+        of(lowest_of(Given), [row(0)])
 
 
 def test_the_declared_order_decides_among_rows_of_one_time_and_then_all_columns() -> None:

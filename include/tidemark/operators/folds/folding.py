@@ -27,10 +27,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from tidemark.errors import PipelineInvalid
-from tidemark.operators.folds.loaded import load_fold, state_type
+from tidemark.operators.folds.loaded import load_fold
+from tidemark.operators.folds.states import States, states_of
 from tidemark.operators.folds.values import Unfit, converter, ordered
 from tidemark.pipeline.instants import instant_of
 
@@ -140,12 +141,8 @@ class Folding:
         return self._class() if self.anew else self._one
 
     @cached_property
-    def _states(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self._state_type)
-
-    @cached_property
-    def _state_type(self) -> type[Any]:
-        return state_type(self._class)
+    def _states(self) -> States:
+        return states_of(self._class)
 
     @cached_property
     def _converters(self) -> Mapping[str, Any]:
@@ -238,18 +235,18 @@ class Folding:
     def _state(self, episode: Episode) -> Any:
         if episode.read is not None:
             return episode.read
-        return self._states.validate_json(episode.state or "")
+        return self._states.read(episode.state or "")
 
     def _with_state(self, episode: Episode, number: int, state: Any) -> Episode:
-        kind, states = self._state_type, self._states
+        states = self._states
+        kind = states.kind
         if not isinstance(state, kind):
             raise Failed(
                 f"start returns a {type(state).__name__}, and says that it returns a "
                 f"{kind.__name__}, in {self.spec.python}"
             )
         try:
-            written = states.dump_json(state, warnings="error")
-            read = states.validate_json(written)
+            written, read = states.through_json(state)
         except OF_THE_ENVIRONMENT:
             raise
         except Exception as error:
@@ -259,7 +256,7 @@ class Folding:
                 f"{self.spec.python}"
             ) from error
         # Built anew, as `replace` costs more than all else of a step.
-        return Episode(episode.start, episode.last, episode.rows, number, written.decode(), read)
+        return Episode(episode.start, episode.last, episode.rows, number, written, read)
 
     def _values(self, given: Any) -> tuple[Any, ...]:
         """An output's values in the order of the emitted columns; one that it lacks is null."""

@@ -8,49 +8,22 @@ generations and pipelines, and two of them may have a module `visits`.
 from __future__ import annotations
 
 import builtins
-import dataclasses
 import hashlib
 import sys
-import typing
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
-
 from tidemark.errors import PipelineInvalid
+from tidemark.operators.folds.states import states_of
 from tidemark.pipeline.fold_code import METHODS, split_python
 
 
 def load_fold(python: str, code: Mapping[str, str]) -> type[Any]:
     """The class. PipelineInvalid where its module cannot be imported, or it is no fold."""
     return _loaded(python, tuple(sorted(code.items())))
-
-
-def state_type(fold: type[Any]) -> type[Any]:
-    """What `start` says that it returns: a dataclass or a model of pydantic."""
-    try:
-        found = typing.get_type_hints(fold.start).get("return")
-    except Exception as error:
-        raise PipelineInvalid(
-            _said(fold, f"`start` has a return type that is unknown: {error}")
-        ) from error
-    if not isinstance(found, type) or not _is_record(found):
-        named = "nothing" if found is None else f"`{getattr(found, '__name__', found)}`"
-        raise PipelineInvalid(
-            _said(
-                fold,
-                f"`start` says that it returns {named}: say the type of the state, a dataclass or "
-                "a model of pydantic, as in `def start(self) -> Visit:`",
-            )
-        )
-    return found
-
-
-def _is_record(kind: type[Any]) -> bool:
-    return dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel)
 
 
 @cache
@@ -84,13 +57,10 @@ def checked_fold(found: type[Any]) -> None:
         raise PipelineInvalid(
             _said(found, f"it cannot be made without arguments: {type(error).__name__}: {error}")
         ) from error
-    kind = state_type(found)
     try:
-        TypeAdapter(kind)
-    except Exception as error:
-        raise PipelineInvalid(
-            _said(found, f"its state `{kind.__name__}` is none that JSON can hold: {error}")
-        ) from error
+        states_of(found).check()
+    except PipelineInvalid as error:
+        raise PipelineInvalid(_said(found, str(error))) from error
 
 
 def _said(fold: type[Any], what: str) -> str:
