@@ -431,6 +431,19 @@ def test_an_output_is_taken_as_it_is_when_it_is_yielded() -> None:
     assert found["seen"] == [7]
 
 
+def test_a_step_that_changes_its_row_is_deterministic_all_the_same() -> None:
+    class Popping(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            yield {"share": float(row["parts"]["a"].pop())}
+
+        def on_timeout(self, state: Tally) -> list[Row]:
+            return []
+
+    parts = {"a": [1, 2, 3]}
+    (found,) = of(Popping, [{**row(0), "parts": parts}])
+    assert (found["share"], parts) == (3.0, {"a": [1, 2, 3]})
+
+
 # Classes that are no folds, and modules.
 
 

@@ -32,7 +32,7 @@ from pydantic import BaseModel
 from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.loaded import load_fold
 from tidemark.operators.folds.states import States, states_of
-from tidemark.operators.folds.values import Unfit, converter, ordered
+from tidemark.operators.folds.values import Unfit, converter, copied, ordered
 from tidemark.pipeline.instants import instant_of
 
 # An output's number where it is the verdict on its episode.
@@ -197,7 +197,11 @@ class Folding:
         return replace(episode, state=None, read=None)
 
     def _row(self, row: HeldRow) -> dict[str, Any]:
-        return dict(zip(self.spec.columns, row.values, strict=True))
+        """The row for a call, which may change it: the values are folded again (`folded_twice`)."""
+        return {
+            name: copied(value) if type(value) in (list, dict) else value
+            for name, value in zip(self.spec.columns, row.values, strict=True)
+        }
 
     def _called(self, method: str, *arguments: Any) -> Any:
         """The state of `start`, the outputs' values of other methods."""

@@ -74,6 +74,15 @@ def read_rows(columns: Sequence[pa.ChunkedArray[Any]]) -> list[tuple[Any, ...]]:
     return list(zip(*read, strict=True))
 
 
+def copied(value: Any) -> Any:
+    """A value that nobody else has: lists and dicts are new, all else cannot be changed."""
+    if isinstance(value, list):
+        return [copied(one) for one in value]
+    if isinstance(value, dict):
+        return {name: copied(one) for name, one in value.items()}
+    return value
+
+
 def ordered(value: Any) -> Any:
     """What any two values of a column are compared by, null first and NaN last."""
     if value is None:
