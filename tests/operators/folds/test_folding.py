@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pyspark.sql import types as T
 
 from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, folded, folds
 from tidemark.errors import PipelineInvalid
@@ -27,9 +29,11 @@ from tidemark.operators.folds.folding import (
     folded_rows,
     folded_twice,
 )
+from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.loaded import load_fold
 from tidemark.operators.folds.values import ordered, plain, reader
 from tidemark.pipeline.instants import epoch_us
+from tidemark.streaming.operators.folds import StreamedFolds
 from tidemark.testing import FoldFailed, fold
 
 Row = dict[str, Any]
@@ -473,6 +477,13 @@ def test_two_versions_of_a_module_of_one_name_live_beside_each_other() -> None:
         list(kind().step(state, row(5)))
         results.append(state.mixed)
     assert results == [6, 0]
+
+
+def test_a_derived_key_that_spark_finds_to_be_a_double_is_refused() -> None:
+    columns = T.StructType([T.StructField("key", T.ArrayType(T.DoubleType()))])
+    bronze: Any = SimpleNamespace(schema=columns)
+    with pytest.raises(PipelineInvalid, match="`key`, is a float or a double, or holds one"):
+        StreamedFolds(Folds("at", folds())).columns({"bronze": bronze})
 
 
 # Values.

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.folding import (
     FoldSpec,
     HeldRow,
@@ -29,7 +30,7 @@ from tidemark.operators.folds.values import read_rows
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.sessions import spans
-from tidemark.pipeline.fold_rules import NUMBER
+from tidemark.pipeline.fold_rules import NUMBER, inexact
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import FoldTable
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
@@ -62,9 +63,14 @@ class StreamedFolds(StreamedOperator):
         return {PROVIDER: provider_class("rocksdb")}
 
     def columns(self, inputs: Inputs) -> T.StructType:
-        """Told without a plan; PipelineInvalid where the class is no fold."""
+        """Told without a plan; PipelineInvalid where the class is no fold, or a key is a float."""
         load_fold(self.table.fold.python, self.table.code)
         keys = [inputs[BRONZE].schema[key] for key in self.table.group_by]
+        for key in keys:
+            if _holds_float(key.dataType):
+                raise PipelineInvalid(
+                    f"A key of the fold {self.table.fold.python}, `{key.name}`, {inexact()}"
+                )
         emitted = [
             T.StructField(name, T.DataType.fromDDL(kind))
             for name, kind in self.table.fold.emits.items()
@@ -174,6 +180,14 @@ class StreamedFolds(StreamedOperator):
         return rows.join(
             F.broadcast(frame_of(rows.sparkSession, listed)), [within, *same], "left_semi"
         )
+
+
+def _holds_float(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return any(_holds_float(field.dataType) for field in kind.fields)
+    if isinstance(kind, T.ArrayType):
+        return _holds_float(kind.elementType)
+    return isinstance(kind, T.FloatType | T.DoubleType)
 
 
 @dataclass(frozen=True)
