@@ -222,7 +222,7 @@ def test_a_class_sees_the_same_values_of_every_type_in_the_engine_and_from_bronz
     assert len(shown) == 3
     instant = "datetime.datetime(2026, 7, 1, 8, 0, 0, 123456, tzinfo=datetime.timezone.utc)"
     for part in (
-        "'a_map': {'b': 1, 'a': None}",
+        "'a_map': {'a': None, 'b': 1}",
         "'a_struct': {'x': None, 'y': {'k': [0.5, None], 'l': None}}",
         f"'an_array': [{{'m': {{'k': 'v'}}, 't': {instant}}}, None]",
         "'a_decimal': Decimal('12345.6789')",

@@ -508,13 +508,28 @@ def test_maps_are_read_by_their_type_wherever_they_lie() -> None:
     column = pa.array([[value]], pa.list_(NESTED))
     assert read(column[0].as_py()) == read([value])
     by_list = reader(pa.map_(pa.list_(pa.int64()), pa.int64()))
-    assert by_list([([1], 2)]) == [([1], 2)]
+    assert by_list([([2], 1), ([1], 2)]) == [([1], 2), ([2], 1)]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats()), min_size=2))
 def test_any_values_of_a_column_can_be_ordered(values: list[float | None]) -> None:
     found = sorted(values, key=ordered)
     assert found[: values.count(None)] == [None] * values.count(None)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), min_size=2), st.randoms())
+def test_the_order_of_values_is_the_same_however_they_arrive(
+    values: list[float | None], draw: random.Random
+) -> None:
+    values = [*values, 0.0, -0.0]
+    found = sorted(values, key=ordered)
+    draw.shuffle(values)
+    assert repr(sorted(values, key=ordered)) == repr(found)
+
+
+def test_a_map_s_entries_are_in_the_order_of_their_keys() -> None:
+    read = reader(pa.map_(pa.string(), pa.int64()))
+    assert list(read([("b", 1), ("a", 2)]).items()) == [("a", 2), ("b", 1)]
 
 
 def test_an_episode_whose_second_fold_differs_is_a_verdict_and_the_others_stand() -> None:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation, localcontext
+from math import copysign
 from typing import Any
 
 import pyarrow as pa
@@ -49,7 +50,8 @@ def plain(value: Any) -> Any:
 def reader(kind: pa.DataType) -> Callable[[Any], Any]:
     """What makes a value as a fold sees it out of one that Arrow gives of this type (`as_py`).
 
-    A map whose keys cannot be those of a dict stays a list of pairs.
+    A map's entries are in the order of their keys; where these cannot be a dict's, it stays a list
+    of pairs.
     """
     if isinstance(kind, pa.MapType):
         return _unless_null(_map_reader(kind))
@@ -65,7 +67,13 @@ def reader(kind: pa.DataType) -> Callable[[Any], Any]:
 def _map_reader(kind: pa.MapType[Any, Any, Any]) -> Callable[[Any], Any]:
     key, item = reader(kind.key_type), reader(kind.item_type)
     made: Callable[[Any], Any] = list if pa.types.is_nested(kind.key_type) else dict
-    return lambda value: made((key(name), item(one)) for name, one in value)
+
+    def read(value: Any) -> Any:
+        pairs = [(key(name), item(one)) for name, one in value]
+        # Else rows with the same entries would come in the order in which they arrived.
+        return made(sorted(pairs, key=lambda pair: ordered(pair[0])))
+
+    return read
 
 
 def read_rows(columns: Sequence[pa.ChunkedArray[Any]]) -> list[tuple[Any, ...]]:
@@ -84,16 +92,16 @@ def copied(value: Any) -> Any:
 
 
 def ordered(value: Any) -> Any:
-    """What any two values of a column are compared by, null first and NaN last."""
+    """What any two values of a column are compared by, null first and NaN last. Values that are
+    the same in this are the same to see, else the order of rows would be that of their arrival."""
     if value is None:
         return (0,)
     if isinstance(value, dict):
-        # A struct's fields in their order, a map's by their names.
         return (1, *sorted((str(name), ordered(one)) for name, one in value.items()))
     if isinstance(value, list):
         return (1, *map(ordered, value))
-    if isinstance(value, float) and value != value:
-        return (2,)
+    if isinstance(value, float):
+        return (2,) if value != value else (1, value, copysign(1, value))
     return (1, value)
 
 
