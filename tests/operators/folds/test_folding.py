@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
@@ -260,6 +261,89 @@ class OneOutput(Dividing):
 def test_what_a_class_gives_wrongly_is_a_verdict_that_says_it(kind: type[Any], said: str) -> None:
     with pytest.raises(FoldFailed, match=said):
         of(kind, [row(0)])
+
+
+class Raising(Mapping[str, Any]):
+    """An output that cannot say what it holds."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise ZeroDivisionError("of the output")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["share"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def giving(output: Any) -> type[Any]:
+    class Giving(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Any]:
+            yield output
+
+    return Giving
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "said"),
+    [
+        ("double", 10**400, "a number is too large for a column of type double"),
+        ("float", 1e300, "is too large for a column of type float"),
+        ("long", 10**5000, "a number is too large for a column of type long"),
+        ("decimal(9,2)", 10**5000, "is no value of a column of type"),
+        ("decimal(9,2)", Decimal("sNaN"), "is no value of a column of type"),
+        ("timestamp", datetime.max.replace(tzinfo=timezone(-GAP)), "is no time of the years"),
+        ("string", "\ud800", "is no text that UTF-8 can hold"),
+        ("array<string>", ["a", "\ud800"], "is no text that UTF-8 can hold"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isascii() else "output",
+)
+def test_what_a_column_cannot_hold_is_a_verdict(kind: str, output: Any, said: str) -> None:
+    (found,) = of(giving({"share": output}), [row(0)], {"share": kind}, verdicts=True)
+    assert said in found["failure"]
+
+
+def test_an_output_that_raises_is_a_verdict() -> None:
+    with pytest.raises(FoldFailed, match="ZeroDivisionError: of the output"):
+        of(giving(Raising()), [row(0)])
+
+
+def test_a_class_that_ends_the_process_is_a_verdict() -> None:
+    class Ending(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+            sys.exit(3)
+
+    with pytest.raises(FoldFailed, match="SystemExit: 3"):
+        of(Ending, [row(0)])
+
+
+@pytest.mark.parametrize("said", ["raise RuntimeError", "return '\ud800'"])
+def test_an_error_that_cannot_say_what_it_is_is_a_verdict_all_the_same(said: str) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            if said.startswith("raise"):
+                raise RuntimeError
+            return "\ud800"
+
+    class Raises(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+            raise Mute
+
+    (found,) = of(Raises, [row(0)], verdicts=True)
+    assert found["failure"].encode().startswith(b"Mute")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("@dataclass", "import sys\nsys.exit(3)\n\n\n@dataclass"),
+        ("    def start", "    def __init__(self):\n        raise SystemExit(3)\n\n    def start"),
+    ],
+)
+def test_a_module_or_class_that_ends_the_process_is_no_fold(before: str, after: str) -> None:
+    code = {FILE: SOURCE.replace(before, after, 1), "folds/weights.py": WEIGHTS}
+    with pytest.raises(PipelineInvalid, match="SystemExit: 3"):
+        load_fold(f"{FILE}:Thirds", code)
 
 
 class Beside(Dividing):

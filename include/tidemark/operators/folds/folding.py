@@ -19,7 +19,6 @@ rows come, and what the JSON does not hold is gone everywhere alike.
 from __future__ import annotations
 
 import dataclasses
-import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from pydantic import BaseModel
 
 from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.loaded import load_fold
+from tidemark.operators.folds.said import message_of, named, said
 from tidemark.operators.folds.states import States, states_of
 from tidemark.operators.folds.values import Unfit, converter, copied, ordered
 from tidemark.pipeline.instants import instant_of
@@ -42,10 +42,7 @@ NOT_DETERMINISTIC = "is not deterministic"
 
 # What says nothing of rows: a worker that lacks a module, or memory. The task fails, as another one
 # may succeed, and a verdict would stand for good.
-OF_THE_ENVIRONMENT = (ImportError, MemoryError, PipelineInvalid)
-
-_SHOWN = 200
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+OF_THE_ENVIRONMENT = (ImportError, MemoryError, KeyboardInterrupt, PipelineInvalid)
 
 
 @dataclass(frozen=True)
@@ -166,9 +163,9 @@ class Folding:
             try:
                 now = self._stepped(now, row, outputs)
             except Failed as failure:
-                shown = _ADDRESS.sub("0x…", repr(self._row(row)))[:_SHOWN]
-                said = f"{failure}, on row {place} of the episode, {_instant(time)}: {shown}"
-                return self._fails(now, time, said, outputs)
+                shown = said(repr(self._row(row)))
+                where = f"on row {place} of the episode, {_instant(time)}: {shown}"
+                return self._fails(now, time, f"{failure}, {where}", outputs)
         return now
 
     def _stepped(self, episode: Episode, row: HeldRow, outputs: list[Output]) -> Episode:
@@ -190,10 +187,10 @@ class Folding:
             self._fails(episode, end, f"{failure}, at the timeout", outputs)
             return []
 
-    def _fails(self, episode: Episode, end: int, said: str, outputs: list[Output]) -> Episode:
+    def _fails(self, episode: Episode, end: int, failure: str, outputs: list[Output]) -> Episode:
         outputs[:] = [one for one in outputs if one.start != episode.start]
         nothing = (None,) * len(self.spec.emits)
-        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, said))
+        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, failure))
         return replace(episode, state=None, read=None)
 
     def _row(self, row: HeldRow) -> dict[str, Any]:
@@ -212,7 +209,8 @@ class Folding:
             return given if method == "start" else self._taken(method, given)
         except (Failed, *OF_THE_ENVIRONMENT):
             raise
-        except Exception as error:
+        # SystemExit among them: a worker that ends takes the run along.
+        except BaseException as error:
             raise Failed(self._said(error, method)) from error
 
     def _taken(self, method: str, given: Any) -> list[tuple[Any, ...]]:
@@ -225,14 +223,13 @@ class Folding:
             raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
         return [self._values(one) for one in given]
 
-    def _said(self, error: Exception, method: str) -> str:
+    def _said(self, error: BaseException, method: str) -> str:
         """The error, and the last line of the fold's own code that it passed."""
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        told = _ADDRESS.sub("0x…", " ".join(told.split()))[:_SHOWN]
+        told = named(error)
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename in self.spec.code and frame.lineno:
                 lines = self.spec.code[frame.filename].splitlines()
-                line = lines[frame.lineno - 1].strip()[:_SHOWN]
+                line = said(lines[frame.lineno - 1])
                 return f"{told}, {frame.filename}:{frame.lineno}: `{line}`"
         return f"{told}, in `{method}` of {self.spec.python}"
 
@@ -253,11 +250,10 @@ class Folding:
             written, read = states.through_json(state)
         except OF_THE_ENVIRONMENT:
             raise
-        except Exception as error:
-            said = _ADDRESS.sub("0x…", " ".join(str(error).split()))[:_SHOWN]
+        except BaseException as error:
             raise Failed(
-                f"the state does not come back from JSON as a {kind.__name__}: {said}, in "
-                f"{self.spec.python}"
+                f"the state does not come back from JSON as a {kind.__name__}: "
+                f"{message_of(error)}, in {self.spec.python}"
             ) from error
         # Built anew, as `replace` costs more than all else of a step.
         return Episode(episode.start, episode.last, episode.rows, number, written, read)
@@ -277,8 +273,9 @@ class Folding:
         try:
             return tuple(convert(values.get(name)) for name, convert in self._converters.items())
         except Unfit as error:
-            said = f"an output does not fit `emits`: {error}, in {self.spec.python}"
-            raise Failed(said) from error
+            raise Failed(
+                f"an output does not fit `emits`: {message_of(error)}, in {self.spec.python}"
+            ) from error
 
 
 def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
@@ -302,11 +299,12 @@ def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> 
             outputs += first
             continue
         last = (first or second)[-1]
-        said = (
+        failure = (
             f"{spec.python} {NOT_DETERMINISTIC}: the same rows were folded twice, and came to "
             "different outputs (by a clock, by chance, by what an instance keeps beside the state?)"
         )
-        outputs.append(Output(start, VERDICT, last.end, (None,) * len(spec.emits), last.rows, said))
+        nothing = (None,) * len(spec.emits)
+        outputs.append(Output(start, VERDICT, last.end, nothing, last.rows, failure))
     return outputs
 
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from tidemark.errors import PipelineInvalid
+from tidemark.operators.folds.said import named
 from tidemark.operators.folds.states import states_of
 from tidemark.pipeline.fold_code import METHODS, split_python
 
@@ -37,10 +38,8 @@ def _loaded(python: str, code: tuple[tuple[str, str], ...]) -> type[Any]:
     try:
         module = _Modules(sources, PurePosixPath(file).parent).load(file)
         found = getattr(module, name, None)
-    except Exception as error:
-        raise PipelineInvalid(
-            f"The fold {python} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise PipelineInvalid(f"The fold {python} cannot be imported: {named(error)}") from error
     if not isinstance(found, type):
         raise PipelineInvalid(f"The fold {python} has no class `{name}`.")
     checked_fold(found)
@@ -53,9 +52,9 @@ def checked_fold(found: type[Any]) -> None:
         raise PipelineInvalid(_said(found, f"it lacks the method `{lacking[0]}`"))
     try:
         found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PipelineInvalid(
-            _said(found, f"it cannot be made without arguments: {type(error).__name__}: {error}")
+            _said(found, f"it cannot be made without arguments: {named(error)}")
         ) from error
     try:
         states_of(found).check()

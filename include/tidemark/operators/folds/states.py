@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from tidemark.errors import PipelineInvalid
+from tidemark.operators.folds.said import message_of, named
 
 _LACKING = object()
 
@@ -50,8 +51,9 @@ class States:
         """PipelineInvalid where no state of this type comes back from JSON."""
         try:
             _ = self._adapter
-        except Exception as error:
-            raise PipelineInvalid(f"`{self.kind.__name__}` is not for JSON: {error}") from error
+        except (Exception, SystemExit) as error:
+            said = message_of(error)
+            raise PipelineInvalid(f"`{self.kind.__name__}` is not for JSON: {said}") from error
         if not dataclasses.is_dataclass(self.kind):
             return
         for field in dataclasses.fields(self.kind):
@@ -66,12 +68,14 @@ def states_of(fold: type[Any]) -> States:
     """By what `start` says that it returns; PipelineInvalid where that is no state."""
     try:
         found = typing.get_type_hints(fold.start).get("return")
-    except Exception as error:
-        raise PipelineInvalid(f"`start` has a return type that is unknown: {error}") from error
-    if not isinstance(found, type) or not _is_record(found):
-        named = "nothing" if found is None else f"`{getattr(found, '__name__', found)}`"
+    except (Exception, SystemExit) as error:
         raise PipelineInvalid(
-            f"`start` says that it returns {named}: say the type of the state, a dataclass or a "
+            f"`start` has a return type that is unknown: {named(error)}"
+        ) from error
+    if not isinstance(found, type) or not _is_record(found):
+        given = "nothing" if found is None else f"`{getattr(found, '__name__', found)}`"
+        raise PipelineInvalid(
+            f"`start` says that it returns {given}: say the type of the state, a dataclass or a "
             "model of pydantic, as in `def start(self) -> Visit:`"
         )
     return States(found)

@@ -136,7 +136,7 @@ def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _unfit(value, kind)
         if not -largest <= value < largest:
-            raise Unfit(f"{value} is too large for a column of type {kind}")
+            raise Unfit(f"a number is too large for a column of type {kind}")
         return int(value)
 
     return _unless_null(convert)
@@ -150,13 +150,14 @@ def _decimal(kind: str) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise _unfit(value, kind)
+        number = Decimal(value)
         with localcontext(prec=80):
             try:
-                found = Decimal(value).quantize(Decimal(1).scaleb(-scale))
+                found = number.quantize(Decimal(1).scaleb(-scale))
             except InvalidOperation:
-                raise Unfit(f"{value} is no value of a column of type {kind}") from None
-        if found != value or len(found.as_tuple().digits) > precision:
-            raise Unfit(f"{value} does not fit into a column of type {kind}")
+                raise Unfit(f"{number!s:.40} is no value of a column of type {kind}") from None
+        if found != number or len(found.as_tuple().digits) > precision:
+            raise Unfit(f"{number!s:.40} does not fit into a column of type {kind}")
         return found
 
     return _unless_null(convert)
@@ -175,7 +176,10 @@ def _number(kind: str) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _unfit(value, kind)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Unfit(f"a number is too large for a column of type {kind}") from None
 
     return _unless_null(convert)
 
@@ -203,7 +207,20 @@ def _timestamp(value: Any) -> Any:
         raise _unfit(value, "timestamp")
     if value.tzinfo is None:
         raise Unfit(f"{value.isoformat()} has no zone, and the column is of type timestamp")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise Unfit(f"{value.isoformat()} is no time of the years 1 to 9999 in UTC") from None
+
+
+def _string(value: Any) -> Any:
+    text = _simple("string", str)(value)
+    if text is not None and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Unfit(f"{text!r} is no text that UTF-8 can hold") from None
+    return text
 
 
 def _unfit(value: Any, kind: str) -> Unfit:
@@ -211,7 +228,7 @@ def _unfit(value: Any, kind: str) -> Unfit:
 
 
 _SIMPLE: Mapping[str, Callable[[Any], Any]] = {
-    "string": _simple("string", str),
+    "string": _string,
     "boolean": _simple("boolean", bool),
     "binary": _simple("binary", bytes),
     "double": _number("double"),
