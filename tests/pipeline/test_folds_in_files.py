@@ -67,6 +67,8 @@ def test_a_pipeline_with_a_fold_is_read_back_from_its_contract_with_its_code(
         ({"emits": {"key": "long"}}, {}, "has the same name as the key `key`"),
         ({}, {"group_by": []}, "folds need `group_by`"),
         ({}, {"group_by": ["kye"]}, "Did you mean `key`?"),
+        ({"order_by": ["at", "Amount"]}, {}, "`Amount`: is written `amount` in the source"),
+        ({}, {"group_by": ["Key"]}, "`Key`: is written `key` in the source"),
         ({}, {"group_by": ["exact", "price"]}, "is a float or a double, or holds one"),
         ({}, {"group_by": ["parts"]}, "is a float or a double, or holds one"),
         ({}, {"output_mode": "update"}, "is not possible for folds: an output is emitted once"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidemark.pipeline import names
@@ -27,6 +27,9 @@ def find_broken_folds(
     if "fold" not in table:
         return
     yield from _inexact_keys(document, path, keys, scope)
+    order_by = list(section(table, "fold").get("order_by") or ())
+    yield from _misspelled(document, (*path, "group_by"), keys, scope)
+    yield from _misspelled(document, (*path, "fold", "order_by"), order_by, scope)
     if "code" in section(section(document.content, "tables"), str(path[-1])):
         message = "is not a known key: the code of a fold stands in the file of `fold.python`"
         yield document.problem((*path, "code"), message, at_key=True)
@@ -56,6 +59,18 @@ def _inexact_keys(
             parts = known.type.find_all(type(known.type))
             if any(part.is_type("float", "double") for part in parts):
                 yield document.problem((*path, "group_by", place), inexact(), value=key)
+
+
+def _misspelled(
+    document: Document, path: KeyPath, given: Sequence[object], scope: Scope
+) -> Iterator[Problem]:
+    """A class has a row's columns by their names, as the source writes them."""
+    for place, name in enumerate(given):
+        if not isinstance(name, str):
+            continue
+        if (known := known_name(name, scope)) and known.name != name:
+            message = f"is written `{known.name}` in the source; a fold takes it as it stands there"
+            yield document.problem((*path, place), message, value=name)
 
 
 def inexact() -> str:
