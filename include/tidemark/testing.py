@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output, folded_twice
+from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output, keys_folded_twice
 from tidemark.operators.folds.loaded import checked_fold
 from tidemark.operators.folds.values import plain
 from tidemark.pipeline.durations import parse_duration
@@ -63,11 +63,11 @@ def fold(
     )
     frontier = None if up_to is None else epoch_us(up_to)
     found: list[dict[str, Any]] = []
-    for value in _values_of(given, key):
-        rows_of = [row for row in given if key is None or row.get(key) == value]
-        held = [_held(row, time, spec) for row in rows_of]
+    values = list(_values_of(given, key))
+    of_keys = [[row for row in given if key is None or row.get(key) == value] for value in values]
+    held = [[_held(row, time, spec) for row in rows_of] for rows_of in of_keys]
+    for value, outputs in zip(values, keys_folded_twice(spec, held, frontier), strict=True):
         told = {} if key is None else {key: value}
-        outputs = folded_twice(spec, held, frontier)
         found.extend(_shown(output, spec, told, verdicts) for output in outputs)
     return sorted(found, key=lambda output: output["window_start"])
 

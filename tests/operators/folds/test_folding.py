@@ -228,6 +228,46 @@ def test_a_class_that_is_not_deterministic_is_found(kind: type[Any]) -> None:
         of(kind, [row(0), row(1), row(2)])
 
 
+class Shared(Dividing):
+    """Keeps in the class what the key before it had."""
+
+    last = 0
+
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+        yield {"share": float(Shared.last)}
+        Shared.last = row["amount"]
+
+    def on_timeout(self, state: Tally) -> list[Row]:
+        return []
+
+
+def test_what_a_class_keeps_from_key_to_key_is_found() -> None:
+    rows = [row(0, 1), {**row(0, 1), "key": "b"}, {**row(0, 1), "key": "c"}]
+    with pytest.raises(FoldFailed, match="is not deterministic"):
+        of(Shared, rows, key="key")
+
+
+BASED = SOURCE.replace("class Thirds:", "BASE = []\n\n\nclass Thirds:").replace(
+    "* 31 + weight(row)", "* 31 + (BASE or BASE.append(weight(row)) or BASE)[0]"
+)
+
+
+def test_what_a_module_keeps_of_the_first_key_is_found() -> None:
+    """Both folds of a key find it there, where they are of one module."""
+    code = {FILE: BASED, "folds/weights.py": WEIGHTS}
+    keys = [held([row(minute), row(minute + 1)]) for minute in (0, 20)]
+    one, other = (folded_twice(spec(code=code), rows, None) for rows in keys)
+    assert [output.failure for output in one] == [None]
+    assert "is not deterministic" in str(other[0].failure)
+
+
+def test_an_error_that_names_the_class_s_module_is_the_same_both_times() -> None:
+    source = SOURCE.replace("state.rows += 1", "raise TypeError(type(state))")
+    code = {FILE: source, "folds/weights.py": WEIGHTS}
+    (verdict,) = folded_twice(spec(code=code), held([row(0)]), None)
+    assert str(verdict.failure).startswith("TypeError: <class 'thirds.Seen'>, folds/thirds.py:25:")
+
+
 class WronglyTyped(Dividing):
     def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
         state.rows = "three"  # type: ignore[assignment]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -29,10 +29,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from tidemark.errors import PipelineInvalid
-from tidemark.operators.folds.loaded import load_fold
+from tidemark.operators.folds.loaded import load_again, load_fold
 from tidemark.operators.folds.said import message_of, named, said
 from tidemark.operators.folds.states import States, states_of
 from tidemark.operators.folds.values import Unfit, converter, copied, ordered
+from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.instants import instant_of
 
 # An output's number where it is the verdict on its episode.
@@ -55,8 +56,9 @@ class FoldSpec:
     timeout: int
     columns: tuple[str, ...]
     emits: Mapping[str, str]
-    # The class itself, where there is no code to make it of.
+    # The class itself, where it is at hand, and what makes it anew, where that can be.
     given: type[Any] | None = None
+    again: Callable[[], type[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Folding:
-    """One task's folding. `anew`: each call goes to a new instance of the class."""
+    """One task's folding. `anew`: by a class of modules of its own, each call to a new instance."""
 
     spec: FoldSpec
     anew: bool = False
@@ -127,7 +129,14 @@ class Folding:
 
     @cached_property
     def _class(self) -> type[Any]:
-        return self.spec.given or load_fold(self.spec.python, self.spec.code)
+        spec = self.spec
+        if self.anew and spec.again:
+            return spec.again()
+        if spec.given:
+            return spec.given
+        if self.anew:
+            return load_again(*split_python(spec.python), spec.code)
+        return load_fold(spec.python, spec.code)
 
     @cached_property
     def _one(self) -> Any:
@@ -286,10 +295,24 @@ def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> l
 
 
 def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
-    """The same; an episode whose outputs differ where the class is asked again, each time by a new
-    instance, has a verdict instead: then nothing true can be said of it."""
-    within = [row for row in rows if up_to is None or row.time <= up_to]
-    one, other = (Folding(spec, anew).fold(None, within, up_to)[1] for anew in (False, True))
+    """The same; an episode whose outputs differ where the class is asked again has a verdict
+    instead: then nothing true can be said of it."""
+    return keys_folded_twice(spec, [rows], up_to)[0]
+
+
+def keys_folded_twice(
+    spec: FoldSpec, keys: Sequence[Sequence[HeldRow]], up_to: int | None
+) -> list[list[Output]]:
+    """The same for the rows of several keys. The second time each is folded by itself, the last one
+    first: so what is kept elsewhere than in the state is missed, or is another."""
+    within = [[row for row in rows if up_to is None or row.time <= up_to] for rows in keys]
+    folding = Folding(spec)
+    first = [folding.fold(None, rows, up_to)[1] for rows in within]
+    second = [Folding(spec, anew=True).fold(None, rows, up_to)[1] for rows in reversed(within)]
+    return [_agreed(spec, *both) for both in zip(first, reversed(second), strict=True)]
+
+
+def _agreed(spec: FoldSpec, one: Sequence[Output], other: Sequence[Output]) -> list[Output]:
     both = [{start: list(of) for start, of in groupby(found, key=lambda output: output.start)}
             for found in (one, other)]  # fmt: skip
     outputs: list[Output] = []
@@ -301,23 +324,12 @@ def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> 
         last = (first or second)[-1]
         failure = (
             f"{spec.python} {NOT_DETERMINISTIC}: the same rows were folded twice, and came to "
-            "different outputs (by a clock, by chance, by what an instance keeps beside the state?)"
+            "different outputs (by a clock, by chance, by what an instance, a class or a module "
+            "keeps beside the state?)"
         )
         nothing = (None,) * len(spec.emits)
         outputs.append(Output(start, VERDICT, last.end, nothing, last.rows, failure))
     return outputs
-
-
-def episodes_of(rows: Iterable[HeldRow], timeout: int) -> Iterator[list[HeldRow]]:
-    """A key's rows by episodes."""
-    held: list[HeldRow] = []
-    for row in sorted(rows, key=lambda one: one.time):
-        if held and row.time > held[-1].time + timeout:
-            yield held
-            held = []
-        held.append(row)
-    if held:
-        yield held
 
 
 def _numbered(episode: Episode, given: list[tuple[Any, ...]], end: int) -> list[Output]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePosixPath
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from tidemark.errors import PipelineInvalid
@@ -46,6 +46,15 @@ def _loaded(python: str, code: tuple[tuple[str, str], ...]) -> type[Any]:
     return found
 
 
+def load_again(file: str, name: str, code: Mapping[str, str]) -> type[Any]:
+    """A class that loads, of modules of its own: what others keep in theirs is not in these. The
+    one that was loaded so before is not to be used any more."""
+    found: type[Any] = getattr(
+        _Modules(code, PurePosixPath(file).parent, "_again").load(file), name
+    )
+    return found
+
+
 def checked_fold(found: type[Any]) -> None:
     """PipelineInvalid where a class is no fold."""
     if lacking := [method for method in METHODS if not callable(getattr(found, method, None))]:
@@ -66,15 +75,20 @@ def _said(fold: type[Any], what: str) -> str:
     return f"The class {fold.__name__} is no fold: {what}."
 
 
+@cache
+def _compiled(source: str, path: str) -> CodeType:
+    return compile(source, path, "exec")
+
+
 class _Modules:
     """The modules of one version of the code. Each import in them that names another of them finds
     that, whatever else has its name."""
 
-    def __init__(self, sources: Mapping[str, str], home: PurePosixPath) -> None:
+    def __init__(self, sources: Mapping[str, str], home: PurePosixPath, suffix: str = "") -> None:
         self.sources = sources
         self.home = home
         text = "\0".join(f"{path}\0{source}" for path, source in sources.items())
-        self.prefix = f"_fold_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self.prefix = f"_fold_{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
         self.modules: dict[str, ModuleType] = {}
 
     def load(self, path: str) -> ModuleType:
@@ -87,7 +101,7 @@ class _Modules:
         # Dataclasses and pydantic look a class's module up by its name.
         self.modules[path] = sys.modules[name] = module
         try:
-            exec(compile(self.sources[path], path, "exec"), module.__dict__)
+            exec(_compiled(self.sources[path], path), module.__dict__)
         except BaseException:
             del self.modules[path], sys.modules[name]
             raise

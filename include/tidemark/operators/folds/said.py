@@ -7,11 +7,13 @@ from contextlib import suppress
 
 _SHOWN = 200
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+# What `loaded.py` puts before a module's name.
+_MODULE = re.compile(r"\b_fold_[0-9a-f]{16}(_again)?_")
 
 
 def said(text: str) -> str:
-    """A text cut, without addresses, and such as UTF-8 can hold."""
-    plain = text.encode("utf-8", "backslashreplace").decode()
+    """A text cut, without addresses, such as UTF-8 can hold, modules by their own names."""
+    plain = _MODULE.sub("", text.encode("utf-8", "backslashreplace").decode())
     return _ADDRESS.sub("0x…", " ".join(plain.split()))[:_SHOWN]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, folded_twice
+from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, keys_folded_twice
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.values import ordered, read_rows
 from tidemark.pipeline.instants import epoch_us
@@ -29,8 +29,9 @@ def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
         key = tuple(ordered(values[name]) for name in operator.table.group_by)
         names[key] = {name: values[name] for name in operator.table.group_by}
         by_key[key].append(HeldRow(epoch_us(at), row))
-    for key, held in by_key.items():
-        for output in folded_twice(spec, held, None):
+    outputs = keys_folded_twice(spec, list(by_key.values()), None)
+    for key, of_key in zip(by_key, outputs, strict=True):
+        for output in of_key:
             if output.failure and NOT_DETERMINISTIC in output.failure:
                 told = ", ".join(f"{name}={value}" for name, value in names[key].items())
                 yield f"{told}: {output.failure}"
