@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,7 +161,7 @@ def test_a_row_on_which_the_class_raises_takes_its_episode_and_no_other() -> Non
         (at(20), 1, 6.0, 1),
         (at(20), 2, 1.0, 1),
     ]
-    assert found[0]["failure"].startswith("ZeroDivisionError: division by zero, in `step` of")
+    assert found[0]["failure"].startswith("ZeroDivisionError: division by zero, ")
     assert "on row 2 of the episode, 2026-07-01T00:01:00Z" in found[0]["failure"]
     with pytest.raises(FoldFailed, match="division by zero"):
         of(Dividing, rows)
@@ -261,11 +263,11 @@ def test_what_a_module_keeps_of_the_first_key_is_found() -> None:
     assert "is not deterministic" in str(other[0].failure)
 
 
-def test_an_error_that_names_the_class_s_module_is_the_same_both_times() -> None:
-    source = SOURCE.replace("state.rows += 1", "raise TypeError(type(state))")
+def test_an_error_that_names_what_is_made_anew_is_said_as_it_is() -> None:
+    source = SOURCE.replace("state.rows += 1", "raise TypeError(type(state), id(state))")
     code = {FILE: source, "folds/weights.py": WEIGHTS}
     (verdict,) = folded_twice(spec(code=code), held([row(0)]), None)
-    assert str(verdict.failure).startswith("TypeError: <class 'thirds.Seen'>, folds/thirds.py:25:")
+    assert str(verdict.failure).startswith("TypeError: (<class 'thirds.Seen'>, ")
 
 
 class WronglyTyped(Dividing):
@@ -570,6 +572,43 @@ def test_a_step_that_changes_its_row_is_deterministic_all_the_same() -> None:
     parts = {"a": [1, 2, 3]}
     (found,) = of(Popping, [{**row(0), "parts": parts}])
     assert (found["share"], parts) == (3.0, {"a": [1, 2, 3]})
+
+
+# The kit for tests.
+
+
+def test_the_kit_names_the_line_and_keeps_the_traceback() -> None:
+    line = r"test_folding.py:\d+: `yield .*row\[.amount.\]"
+    with pytest.raises(FoldFailed, match=line) as found:
+        of(Dividing, [row(0, 0)])
+    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    last = found.value.__cause__.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    assert last
+    assert last.tb_frame.f_code.co_name == "step"
+
+
+def test_the_kit_takes_several_keys() -> None:
+    keys = [("a", 1), ("a", 2), ("a", 1), (None, 1)]
+    rows = [{**row(minute), "key": key, "part": part} for minute, (key, part) in enumerate(keys)]
+    found = of(Dividing, rows, key=["key", "part"])
+    ended = {(one["key"], one["part"]): one["share"] for one in found if one["share"] < 12}
+    assert ended == {("a", 1): 2.0, ("a", 2): 1.0, (None, 1): 1.0}
+
+
+def test_the_kit_loads_a_class_s_modules_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "based.py").write_text(BASED)
+    (tmp_path / "weights.py").write_text(WEIGHTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = importlib.import_module("based").Thirds
+    rows = [row(0), row(1), {**row(20), "key": "b"}, {**row(21), "key": "b"}]
+    emits = folds().fold.emits
+    assert len(of(kind, rows[:2], emits, key="key")) == 1
+    with pytest.raises(FoldFailed, match="is not deterministic"):
+        of(kind, rows, emits, key="key")
 
 
 # Classes that are no folds, and modules.

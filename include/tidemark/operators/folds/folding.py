@@ -89,7 +89,7 @@ class Episode:
 @dataclass(frozen=True)
 class Output:
     """A row of gold: of the episode that starts at `start`, its `number`, determined at `end`.
-    With a failure it is the verdict, and has no values."""
+    With a failure it is the verdict, and has no values; `error` is what the class raised."""
 
     start: int
     number: int
@@ -97,6 +97,7 @@ class Output:
     values: tuple[Any, ...]
     rows: int
     failure: str | None = None
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 class Failed(Exception):
@@ -162,7 +163,7 @@ class Folding:
             try:
                 now = self._with_state(now, 0, self._called("start"))
             except Failed as failure:
-                return self._fails(now, time, f"{failure}, at the start", outputs)
+                return self._fails(now, time, failure, "at the start", outputs)
         else:
             count = episode.rows + len(rows)
             now = Episode(episode.start, time, count, episode.number, episode.state, episode.read)
@@ -174,7 +175,7 @@ class Folding:
             except Failed as failure:
                 shown = said(repr(self._row(row)))
                 where = f"on row {place} of the episode, {_instant(time)}: {shown}"
-                return self._fails(now, time, f"{failure}, {where}", outputs)
+                return self._fails(now, time, failure, where, outputs)
         return now
 
     def _stepped(self, episode: Episode, row: HeldRow, outputs: list[Output]) -> Episode:
@@ -193,13 +194,16 @@ class Folding:
             given = self._called("on_timeout", self._state(episode))
             return _numbered(episode, given, end)
         except Failed as failure:
-            self._fails(episode, end, f"{failure}, at the timeout", outputs)
+            self._fails(episode, end, failure, "at the timeout", outputs)
             return []
 
-    def _fails(self, episode: Episode, end: int, failure: str, outputs: list[Output]) -> Episode:
+    def _fails(
+        self, episode: Episode, end: int, failure: Failed, where: str, outputs: list[Output]
+    ) -> Episode:
         outputs[:] = [one for one in outputs if one.start != episode.start]
-        nothing = (None,) * len(self.spec.emits)
-        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, failure))
+        nothing, told = (None,) * len(self.spec.emits), f"{failure}, {where}"
+        error = failure.__cause__ or failure
+        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, told, error))
         return replace(episode, state=None, read=None)
 
     def _row(self, row: HeldRow) -> dict[str, Any]:
@@ -318,7 +322,7 @@ def _agreed(spec: FoldSpec, one: Sequence[Output], other: Sequence[Output]) -> l
     outputs: list[Output] = []
     for start in sorted({*both[0], *both[1]}):
         first, second = (found.get(start, []) for found in both)
-        if repr(first) == repr(second):
+        if _shown(first) == _shown(second):
             outputs += first
             continue
         last = (first or second)[-1]
@@ -330,6 +334,12 @@ def _agreed(spec: FoldSpec, one: Sequence[Output], other: Sequence[Output]) -> l
         nothing = (None,) * len(spec.emits)
         outputs.append(Output(start, VERDICT, last.end, nothing, last.rows, failure))
     return outputs
+
+
+def _shown(outputs: Sequence[Output]) -> list[str]:
+    """What tells outputs apart, NaN being NaN. Two verdicts at one place are the same, as an error
+    may name what is made anew."""
+    return [repr((one.number, one.end, one.values, one.rows)) for one in outputs]
 
 
 def _numbered(episode: Episode, given: list[tuple[Any, ...]], end: int) -> list[Output]:
