@@ -286,6 +286,15 @@ class Unfitting(Dividing):
         return [{"share": "much"}]
 
 
+class Share(BaseModel):
+    share: float = 1.0
+
+
+class OneModel(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Share:  # type: ignore[override]
+        return Share()
+
+
 class OneOutput(Dividing):
     def step(self, state: Tally, row: Mapping[str, Any]) -> Row:  # type: ignore[override]
         return {"share": 1.0}
@@ -294,6 +303,7 @@ class OneOutput(Dividing):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
+        (OneModel, "step returns a Share; it yields outputs, or returns a list"),
         (WronglyTyped, "does not come back from JSON as a Tally"),
         (Unknown, "`shares`, which `emits` does not"),
         (Unfitting, "str is no value of a column of type double"),

@@ -231,7 +231,9 @@ class Folding:
         be changed behind that."""
         if given is None:
             return []
-        if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        # A model of pydantic is a mapping of no kind, and can be iterated.
+        is_one = _as_mapping(given) is not None or isinstance(given, str | bytes)
+        if is_one or not isinstance(given, Iterable):
             kind = type(given).__name__
             raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
         return [self._values(one) for one in given]
