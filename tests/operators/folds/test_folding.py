@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 from pyspark.sql import types as T
 
+from tests.kit.running import clicks
 from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, folded, folds
 from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.folding import (
@@ -36,6 +37,7 @@ from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.loaded import load_fold
 from tidemark.operators.folds.values import ordered, plain, reader
 from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.streaming.operators.folds import StreamedFolds
 from tidemark.testing import FoldFailed, fold
 
@@ -657,6 +659,15 @@ def test_a_derived_key_that_spark_finds_to_be_a_double_is_refused() -> None:
     bronze: Any = SimpleNamespace(schema=columns)
     with pytest.raises(PipelineInvalid, match="`key`, is a float or a double, or holds one"):
         StreamedFolds(Folds("at", folds())).columns({"bronze": bronze})
+
+
+def test_a_row_has_the_columns_of_the_file_also_where_bronze_lacks_them_yet() -> None:
+    table = folds(order_by=["later"]).model_dump(exclude={"code"}, exclude_defaults=True)
+    columns = {"at": "timestamp", "key": "string", "later": "long"}
+    source = {**clicks()["source"], "columns": columns, "derive": {"half": "later / 2"}}
+    pipeline = pipeline_from_mapping("clicks", clicks(source=source, tables={"t": table}))
+    found = Folds.of(pipeline, pipeline.tables["t"]).spec(["_file", "key", "former", "at"])
+    assert found.columns == ("later", "at", "former", "half", "key")
 
 
 # Values.

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, keys_folded_twice
@@ -19,7 +20,9 @@ def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
     """What is to be said of each key of which two folds of the same rows differ. All of bronze is
     read: for a few rows."""
     rows = dataset_of(bronze).to_table()
-    spec = operator.spec(sorted(name for name in rows.column_names if not name.startswith("_")))
+    spec = operator.spec(rows.column_names)
+    for name in set(spec.columns).difference(rows.column_names):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows))
     by_key: defaultdict[Any, list[HeldRow]] = defaultdict(list)
     names: dict[Any, dict[str, Any]] = {}
     for row in read_rows([rows.column(name) for name in spec.columns]):

@@ -83,10 +83,10 @@ class StreamedFolds(StreamedOperator):
         rows = inputs[BRONZE]
         if not rows.isStreaming:
             return self._folded(inputs, rows, self._frontier_us, folded_rows)
-        spec = self._spec(rows)
+        spec = self.operator.spec(rows.columns)
         schema = self._output_schema(inputs)
         given = self._given(rows, spec, "_event_time")
-        processor = FoldProcessor(spec, self._kinds(rows, spec), schema.names)
+        processor = FoldProcessor(spec, self._kinds(given, spec), schema.names)
         outputs = given.groupBy(*self._keys).transformWithState(
             processor, schema, "append", "EventTime"
         )
@@ -121,23 +121,24 @@ class StreamedFolds(StreamedOperator):
     def _frontier_us(self) -> int | None:
         return None if self.up_to_ms is None else self.up_to_ms * 1_000
 
-    def _spec(self, rows: DataFrame) -> FoldSpec:
-        """Columns by their names, as a table can have them in another order than its file."""
-        return self.operator.spec(sorted(name for name in rows.columns if not name.startswith("_")))
-
-    def _kinds(self, rows: DataFrame, spec: FoldSpec) -> tuple[pa.DataType, ...]:
+    def _kinds(self, given: DataFrame, spec: FoldSpec) -> tuple[pa.DataType, ...]:
         """The types in which Arrow has the columns of a fold's rows."""
         names = [f"`{name}`" for name in spec.columns]
-        schema = to_arrow_schema(rows.select(*names).schema, timezone="UTC")
+        schema = to_arrow_schema(given.select(*names).schema, timezone="UTC")
         return tuple(field.type for field in schema)
 
     def _given(self, rows: DataFrame, spec: FoldSpec, *others: str) -> DataFrame:
-        """What a fold takes of rows: its columns in their order, and the time in microseconds."""
-        columns = [F.col(f"`{name}`") for name in spec.columns]
+        """What a fold takes of rows: its columns in their order, those that they lack null, and the
+        time in microseconds."""
+        columns = [
+            F.col(f"`{name}`") if name in rows.columns
+            else F.lit(None).cast("string").alias(name)
+            for name in spec.columns
+        ]  # fmt: skip
         return rows.select(*columns, F.unix_micros("_event_time").alias(_TIME), *others)
 
     def _folded(self, inputs: Inputs, rows: DataFrame, up_to: int | None, fold: Fold) -> DataFrame:
-        spec = self._spec(inputs[BRONZE])
+        spec = self.operator.spec(inputs[BRONZE].columns)
         given = self._given(rows, spec)
         schema = self._output_schema(inputs)
         arrow = to_arrow_schema(schema, timezone="UTC")
