@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidemark.pipeline import names
 from tidemark.pipeline.expressions.names import Scope, known_name
-from tidemark.pipeline.fold_code import read_fold_code, split_python
+from tidemark.pipeline.fold_code import read_fold_code
 from tidemark.pipeline.model import FoldTable, Pipeline
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, section
@@ -117,11 +117,6 @@ def write_fold_code(pipeline: Pipeline, folder: Path) -> None:
         for path, source in table.code.items() if isinstance(table, FoldTable) else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(source, encoding="utf-8")
-
-
-def class_name(table: FoldTable) -> str:
-    """The name of the table's class."""
-    return split_python(table.fold.python)[1]
 
 
 def in_use() -> str:

@@ -142,14 +142,9 @@ class StreamedFolds(StreamedOperator):
         given = self._given(rows, spec)
         schema = self._output_schema(inputs)
         arrow = to_arrow_schema(schema, timezone="UTC")
-        one_key = _FoldedKey(spec, self.table.group_by, up_to, fold, arrow)
-
-        # The engine counts a function's arguments, and `self` among them.
-        def folded_key(rows: pa.Table) -> pa.Table:
-            return one_key.folded(rows)
-
-        folded = given.groupBy(*self._keys).applyInArrow(folded_key, schema)
-        return self._shown(folded)
+        # A function: of an object that can be called, the engine counts `self` as an argument.
+        one_key = _key_folded(spec, self.table.group_by, up_to, fold, arrow)
+        return self._shown(given.groupBy(*self._keys).applyInArrow(one_key, schema))
 
     def _output_schema(self, inputs: Inputs) -> T.StructType:
         """As tasks give outputs: times in microseconds."""
@@ -191,32 +186,29 @@ def _holds_float(kind: T.DataType) -> bool:
     return isinstance(kind, T.FloatType | T.DoubleType)
 
 
-@dataclass(frozen=True)
-class _FoldedKey:
+def _key_folded(
+    spec: FoldSpec, keys: Sequence[str], up_to: int | None, fold: Fold, schema: pa.Schema
+) -> Callable[[pa.Table], pa.Table]:
     """What a task does with all rows of one key."""
 
-    spec: FoldSpec
-    keys: tuple[str, ...]
-    up_to: int | None
-    fold: Fold
-    schema: pa.Schema
-
-    def folded(self, rows: pa.Table) -> pa.Table:
+    def folded(rows: pa.Table) -> pa.Table:
         times: list[Any] = rows.column(_TIME).to_pylist()
-        values = read_rows([rows.column(name) for name in self.spec.columns])
+        values = read_rows([rows.column(name) for name in spec.columns])
         held = [HeldRow(*row) for row in zip(times, values, strict=True)]
-        outputs = self.fold(self.spec, held, self.up_to)
+        outputs = fold(spec, held, up_to)
+        emitted = {
+            name: [one.values[place] for one in outputs] for place, name in enumerate(spec.emits)
+        }
         told: dict[str, list[Any]] = {
             "window_start": [one.start for one in outputs],
             "window_end": [one.end for one in outputs],
-            **{key: [rows.column(key)[0].as_py()] * len(outputs) for key in self.keys},
+            **{key: [rows.column(key)[0].as_py()] * len(outputs) for key in keys},
             NUMBER: [one.number for one in outputs],
-            **{
-                name: [one.values[place] for one in outputs]
-                for place, name in enumerate(self.spec.emits)
-            },
+            **emitted,
             "rows": [one.rows for one in outputs],
             FAILURE: [one.failure for one in outputs],
         }
-        columns_told = [pa.array(told[field.name], field.type) for field in self.schema]
-        return pa.table(columns_told, schema=self.schema)
+        columns = [pa.array(told[field.name], field.type) for field in schema]
+        return pa.table(columns, schema=schema)
+
+    return folded
