@@ -7,7 +7,7 @@ import math
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -66,6 +66,13 @@ class States:
 
 def states_of(fold: type[Any]) -> States:
     """By what `start` says that it returns; PipelineInvalid where that is no state."""
+    one: Any = fold
+    return _states_of(one)
+
+
+# A few: classes that are loaded again for each key are not to be kept.
+@lru_cache(maxsize=16)
+def _states_of(fold: Any) -> States:
     try:
         found = typing.get_type_hints(fold.start).get("return")
     except (Exception, SystemExit) as error:
