@@ -357,6 +357,11 @@ def test_what_a_column_cannot_hold_is_a_verdict(kind: str, output: Any, said: st
     assert said in found["failure"]
 
 
+def test_a_verdict_is_text_that_a_table_can_hold() -> None:
+    (found,) = of(giving({"\ud800": 1}), [row(0)], verdicts=True)
+    assert b"an output has" in found["failure"].encode()
+
+
 def test_an_output_that_raises_is_a_verdict() -> None:
     with pytest.raises(FoldFailed, match="ZeroDivisionError: of the output"):
         of(giving(Raising()), [row(0)])

@@ -201,7 +201,8 @@ class Folding:
         self, episode: Episode, end: int, failure: Failed, where: str, outputs: list[Output]
     ) -> Episode:
         outputs[:] = [one for one in outputs if one.start != episode.start]
-        nothing, told = (None,) * len(self.spec.emits), f"{failure}, {where}"
+        nothing = (None,) * len(self.spec.emits)
+        told = f"{failure}, {where}".encode("utf-8", "backslashreplace").decode()
         error = failure.__cause__ or failure
         outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, told, error))
         return replace(episode, state=None, read=None)
