@@ -17,10 +17,12 @@ from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, Known, folded
 from tests.operators.contract.kinds import DAY, MINUTE, as_json, event, landings
 from tests.streaming.audits import audit
 from tidemark.gold.state import gold_state
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.streaming.operators.kinds import streamed_operator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,6 +237,18 @@ def test_a_class_sees_the_same_values_of_every_type_in_the_engine_and_from_bronz
         assert part in shown[0]
     assert audit(spark, place).outcome == "equal"
     assert {row["cause"] for row in place.changes("thirds").to_pylist()} == {"stream"}
+
+
+def test_a_column_that_bronze_lacks_yet_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    place = place_at(tmp_path, SHOWS)
+    columns = {**place.content["source"]["columns"], "some_more": "long"}
+    source = {**place.content["source"], "columns": columns}
+    pipeline = replace(place, content={**place.content, "source": source}).pipeline
+    rows = spark.createDataFrame([(DAY, DAY, "a", 1)], "_event_time timestamp, at timestamp, "
+                                 "key string, amount long")  # fmt: skip
+    streamed = streamed_operator(operator_of(pipeline, "thirds"))
+    (found,) = streamed.ending_in({"bronze": rows}, DAY, DAY).toArrow().to_pylist()
+    assert found["what"] == "{'some_more': None}"
 
 
 # A class that fails.
