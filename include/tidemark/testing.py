@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output, folded_twice
+from tidemark.operators.folds.at_hand import code_of, maker_of
+from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output, keys_folded_twice
 from tidemark.operators.folds.loaded import checked_fold
 from tidemark.operators.folds.values import plain
 from tidemark.pipeline.durations import parse_duration
@@ -37,37 +38,39 @@ def fold(
     timeout: timedelta | str,
     emits: Mapping[str, str],
     order_by: Sequence[str] = (),
-    key: str | None = None,
+    key: str | Sequence[str] | None = None,
     up_to: datetime | None = None,
     verdicts: bool = False,
 ) -> list[dict[str, Any]]:
     """The outputs of rows, given in any order, as gold would have them: `window_start`, the key,
     `number`, `window_end`, what is emitted, `rows`.
 
-    `time` and `key` name columns of the rows; without a key they are one key's. `timeout`,
-    `order_by` and `emits` are as the pipeline's file has them. `up_to` is the frontier: nothing
-    that it has not passed comes out; None: everything has ended.
+    `time` and `key` name columns of the rows, `key` one or several; without it they are one key's.
+    `timeout`, `order_by` and `emits` are as the pipeline's file has them. `up_to` is the frontier:
+    nothing that it has not passed comes out; None: everything has ended.
     The rows are folded twice, as audits do. FoldFailed where an episode has a verdict; with
     `verdicts` it comes as an output instead, number 0, with `failure`.
     """
     checked_fold(kind)
     given = [dict(row) for row in rows]
     names = {name for row in given for name in row}
+    code = code_of(kind)
     spec = FoldSpec(
         python=kind.__name__,
-        code={},
+        code=code,
         timeout=_duration(timeout) // timedelta(microseconds=1),
         columns=(*order_by, *sorted(names.difference(order_by))),
         emits={name: emitted_type(of) for name, of in emits.items()},
         given=kind,
+        again=maker_of(kind, code),
     )
     frontier = None if up_to is None else epoch_us(up_to)
     found: list[dict[str, Any]] = []
-    for value in _values_of(given, key):
-        rows_of = [row for row in given if key is None or row.get(key) == value]
-        held = [_held(row, time, spec) for row in rows_of]
-        told = {} if key is None else {key: value}
-        outputs = folded_twice(spec, held, frontier)
+    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    by_key = _by_key(given, keys)
+    held = [[_held(row, time, spec) for row in of_key] for of_key in by_key.values()]
+    for values, outputs in zip(by_key, keys_folded_twice(spec, held, frontier), strict=True):
+        told = dict(zip(keys, values, strict=True))
         found.extend(_shown(output, spec, told, verdicts) for output in outputs)
     return sorted(found, key=lambda output: output["window_start"])
 
@@ -76,9 +79,14 @@ def _duration(timeout: timedelta | str) -> timedelta:
     return parse_duration(timeout) if isinstance(timeout, str) else timeout
 
 
-def _values_of(rows: Sequence[Mapping[str, Any]], key: str | None) -> Iterable[Any]:
-    """The values of a key, each once; null is one like any other."""
-    return [None] if key is None else dict.fromkeys(row.get(key) for row in rows)
+def _by_key(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """The rows of each key; null is one like any other. Without rows there is none."""
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row.get(name) for name in keys), []).append(row)
+    return found
 
 
 def _held(row: Mapping[str, Any], time: str, spec: FoldSpec) -> HeldRow:
@@ -90,7 +98,7 @@ def _shown(
     output: Output, spec: FoldSpec, key: Mapping[str, Any], verdicts: bool
 ) -> dict[str, Any]:
     if output.failure and not verdicts:
-        raise FoldFailed(output.failure)
+        raise FoldFailed(output.failure) from output.error
     failure = {"failure": output.failure} if output.failure else {}
     return {
         "window_start": _instant(output.start),

@@ -17,10 +17,12 @@ from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, Known, folded
 from tests.operators.contract.kinds import DAY, MINUTE, as_json, event, landings
 from tests.streaming.audits import audit
 from tidemark.gold.state import gold_state
+from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.streaming.operators.kinds import streamed_operator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,6 +156,101 @@ def test_random_landings_with_several_keys_and_microseconds(
     ran(spark, place_at(tmp_path), landed)
 
 
+COLUMNS = {
+    "a_map": "map<string,long>",
+    "a_struct": "struct<x: long, y: map<string,array<double>>>",
+    "an_array": "array<struct<m: map<string,string>, t: timestamp>>",
+    "a_decimal": "decimal(20,4)",
+    "some_bytes": "binary",
+    "a_date": "date",
+    "a_time": "timestamp",
+    "a_double": "double",
+    "a_float": "float",
+    "a_flag": "boolean",
+    "a_byte": "byte",
+}
+SHOWS = """
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Nothing:
+    rows: int = 0
+
+
+class Thirds:
+    def start(self) -> Nothing:
+        return Nothing()
+
+    def step(self, state: Nothing, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        shown = {name: value for name, value in row.items() if name.startswith(("a_", "an_", "s"))}
+        return [{"what": repr(shown), "mixed": 0}]
+
+    def on_timeout(self, state: Nothing) -> None:
+        return None
+"""
+
+
+def test_a_class_sees_the_same_values_of_every_type_in_the_engine_and_from_bronze(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_at(tmp_path, SHOWS)
+    columns = {**place.content["source"]["columns"], **COLUMNS}
+    derived = {"a_nan": "cast('NaN' as double)", "a_zero": "cast('-0.0' as double)"}
+    source = {**place.content["source"], "columns": columns, "derive": derived}
+    place = replace(place, content={**place.content, "source": source})
+    times = "2026-07-01T10:00:00.123456+02:00"
+    full = {
+        "a_map": {"b": 1, "a": None},
+        "a_struct": {"x": None, "y": {"k": [0.5, None], "l": None}},
+        "an_array": [{"m": {"k": "v"}, "t": times}, None],
+        "a_decimal": 12345.6789,
+        "some_bytes": "aGVsbG8=",
+        "a_date": "2026-07-01",
+        "a_time": times,
+        "a_double": 1e300,
+        "a_float": 0.1,
+        "a_flag": True,
+        "a_byte": -3,
+    }
+    empty = {"a_map": {}, "a_struct": {"x": 1, "y": {}}, "an_array": []}
+    rows = [event(1) | full, event(2) | empty, event(3)]
+    place.land("1.json", [*as_json(rows), *as_json(ticks(40))])
+    succeed(spark, place, "first")
+    assert place.rejects().to_pylist() == []
+    shown = [values[1] for which, values in sorted(place.known().items()) if which[1] == "a"]
+    assert len(shown) == 3
+    instant = "datetime.datetime(2026, 7, 1, 8, 0, 0, 123456, tzinfo=datetime.timezone.utc)"
+    for part in (
+        "'a_map': {'a': None, 'b': 1}",
+        "'a_struct': {'x': None, 'y': {'k': [0.5, None], 'l': None}}",
+        f"'an_array': [{{'m': {{'k': 'v'}}, 't': {instant}}}, None]",
+        "'a_decimal': Decimal('12345.6789')",
+        "'some_bytes': b'hello'",
+        "'a_date': datetime.date(2026, 7, 1)",
+        f"'a_time': {instant}",
+        "'a_nan': nan",
+        "'a_zero': -0.0",
+    ):
+        assert part in shown[0]
+    assert audit(spark, place).outcome == "equal"
+    assert {row["cause"] for row in place.changes("thirds").to_pylist()} == {"stream"}
+
+
+def test_a_column_that_bronze_lacks_yet_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    place = place_at(tmp_path, SHOWS)
+    columns = {**place.content["source"]["columns"], "some_more": "long"}
+    source = {**place.content["source"], "columns": columns}
+    pipeline = replace(place, content={**place.content, "source": source}).pipeline
+    rows = spark.createDataFrame([(DAY, DAY, "a", 1)], "_event_time timestamp, at timestamp, "
+                                 "key string, amount long")  # fmt: skip
+    streamed = streamed_operator(operator_of(pipeline, "thirds"))
+    (found,) = streamed.ending_in({"bronze": rows}, DAY, DAY).toArrow().to_pylist()
+    assert found["what"] == "{'some_more': None}"
+
+
 # A class that fails.
 
 
@@ -194,6 +291,35 @@ def test_a_verdict_goes_with_the_rows_that_made_it_another_episode(
     gone = [row["window_start"] for row in rows if not row["rows"]]
     assert verdicts == [DAY + 5 * MINUTE, DAY + 10 * MINUTE]
     assert gone == [DAY + 10 * MINUTE]
+
+
+NEEDS_ONE = SOURCE.replace(
+    "        state.rows += 1\n",
+    "        state.rows += 1\n"
+    "        if row['amount'] == 2 and state.mixed % 2 == 0:\n"
+    "            raise ValueError('nothing is open')\n",
+).replace("* 31 + weight(row)", "* 2 + row['amount'] % 2")
+
+
+def test_an_episode_that_late_rows_mend_and_break_again_is_told_as_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """2 closes what 1, right before it, opens."""
+    place = place_at(tmp_path, NEEDS_ONE)
+    told = []
+    for number, rows in enumerate(
+        [[event(0, "a", 0), event(4, "a", 2), *ticks(60)], [event(3, "a", 1)], [event(1, "a", 2)]]
+    ):
+        place.land(f"{number}.json", as_json(rows))
+        succeed(spark, place, f"run-{number}")
+        status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
+        told.append("nothing is open" in status.next_step)
+    assert told == [True, False, True]
+    assert "on row 2 of the episode, 2026-07-01T00:01:00Z" in status.next_step
+    place.land("other.json", as_json(ticks(61)))
+    succeed(spark, place, "other")
+    verdicts = [row for row in place.changes("thirds").to_pylist() if row["_failure"]]
+    assert len(verdicts) == 2
 
 
 # Changes of the class.

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
+from pyspark.sql import types as T
 
 from tests.kit.windows import Row, Windows, at, millis, window
-from tidemark.gold.failing import NONE_FAILING, failing_now, set_aside
+from tidemark.gold.failing import NONE_FAILING, failing_known, failing_now, set_aside
 from tidemark.gold.recomputed import differing_rows
 from tidemark.gold.state import gold_state
+from tidemark.operators.folds.folds import Folds
+from tidemark.pipeline.model import FoldTable
 from tidemark.storage.delta.history import FAILURE, changes_between
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 STATE = ("key", "total", "status", "revision")
 
@@ -109,6 +115,77 @@ def test_a_failing_window_that_went_or_is_frozen_fails_no_more(tmp_path: Path) -
     assert frozen.windows == 1
     table.change(window(at(10), 0, key="a", total=None), cause="backfill")
     assert now(table).examples == ("2026-07-01T10:10:00Z key=a: total: sum(x) failed",)
+
+
+@dataclass
+class Episodes(Windows):
+    """`changes` and gold of a fold."""
+
+    keys: Mapping[str, T.DataType] = field(
+        default_factory=lambda: {"key": T.StringType(), "number": T.LongType()}
+    )
+
+    @property
+    def operator(self) -> Any:
+        table = FoldTable.model_validate(
+            {
+                "fold": {"python": "a.py:A", "timeout": "1 hour", "emits": {"total": "long"}},
+                "group_by": ["key"],
+            }
+        )
+        return Folds("at", table)
+
+
+def verdict(rows: int, said: str | None) -> Row:
+    """What `changes` says of an episode's verdict; `rows` 0: it went."""
+    return window(at(10), rows, key="a", number=0, total=None, **{FAILURE: said})
+
+
+def said_of(table: Episodes) -> tuple[str, ...]:
+    return tuple(one.partition(": ")[2] for one in now(table).examples)
+
+
+def known_of(table: Episodes) -> list[Any]:
+    with duckdb_in_utc() as connection:
+        failing_known(connection, DeltaTable(table.changes_uri), table.operator, 1)
+        return connection.execute(f'SELECT "rows", {FAILURE} FROM failing_known').fetchall()
+
+
+def test_an_episode_that_fails_again_after_it_was_mended_is_told(tmp_path: Path) -> None:
+    """look@0 and close@100 fail; open@50 mends it; of close@20 it fails again."""
+    table = Episodes(tmp_path)
+    table.change(verdict(2, "no open at 100"), batch=0)
+    table.publish_at(at(11))
+    assert said_of(table) == ("no open at 100",)
+    table.change(verdict(0, None), cause="late", batch=1)
+    table.publish_at(at(11))
+    assert (now(table), known_of(table)) == (NONE_FAILING, [])
+    table.change(verdict(2, "no open at 20"), cause="late", batch=2)
+    table.publish_at(at(11))
+    assert said_of(table) == ("no open at 20",)
+    assert known_of(table) == [(2, "no open at 20")]
+
+
+def test_a_verdict_over_fewer_rows_than_the_one_before_is_the_last_word(tmp_path: Path) -> None:
+    """Else it would be appended anew by each run, and the older one told."""
+    table = Episodes(tmp_path)
+    table.change(verdict(4, "at the fourth"), batch=0)
+    table.publish_at(at(11))
+    table.change(verdict(2, "at the second"), cause="late", batch=1)
+    table.publish_at(at(11))
+    assert said_of(table) == ("at the second",)
+    assert known_of(table) == [(2, "at the second")]
+
+
+def test_what_a_repair_of_a_batch_s_run_says_comes_after_what_the_batch_emitted(
+    tmp_path: Path,
+) -> None:
+    table = Episodes(tmp_path)
+    table.change(verdict(3, "by the stream"), batch=4)
+    table.change(verdict(0, None), cause="late", batch=4)
+    assert (now(table), known_of(table)) == (NONE_FAILING, [])
+    table.change(verdict(2, "sealed"), cause="seal", batch=4)
+    assert (said_of(table), known_of(table)) == (("sealed",), [(2, "sealed")])
 
 
 def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ def load(folder: Path, fold: dict[str, Any] | None = None, **changes: Any) -> Pi
     table = {"fold": {**FOLD, **(fold or {})}, "group_by": ["key"], **changes}
     advanced = table.pop("advanced", {})
     content = clicks(tables={"thirds": table}, advanced=advanced)
+    more = {"exact": "decimal(9,2)", "price": "float", "parts": "struct<of: array<double>>"}
+    content["source"]["columns"] |= more
     return pipeline_from_mapping("clicks", content, "clicks.yaml", folder=folder)
 
 
@@ -65,6 +67,10 @@ def test_a_pipeline_with_a_fold_is_read_back_from_its_contract_with_its_code(
         ({"emits": {"key": "long"}}, {}, "has the same name as the key `key`"),
         ({}, {"group_by": []}, "folds need `group_by`"),
         ({}, {"group_by": ["kye"]}, "Did you mean `key`?"),
+        ({"order_by": ["at", "Amount"]}, {}, "`Amount`: is written `amount` in the source"),
+        ({}, {"group_by": ["Key"]}, "`Key`: is written `key` in the source"),
+        ({}, {"group_by": ["exact", "price"]}, "is a float or a double, or holds one"),
+        ({}, {"group_by": ["parts"]}, "is a float or a double, or holds one"),
         ({}, {"output_mode": "update"}, "is not possible for folds: an output is emitted once"),
         ({}, {"output_mode": "complete"}, "is not possible for folds"),
         ({}, {"measures": {"n": "count(*)"}}, "what the class puts out stands in `fold.emits`"),

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from tidemark.gold.row_values import dates_predicate, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import FAILED
+from tidemark.operators.repaired import BACKFILL, FAILED, LATE, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -111,16 +111,34 @@ def failing_known(
     connection.register("history_of_gone", dataset_of(changes, '"rows" = 0'))
     columns = listed([*operator.located, "rows", FAILURE])
     identity = listed(operator.identity)
-    # The last word is that over the most rows, as in `_told`.
     connection.execute(
         f"""
         CREATE TEMP TABLE failing_known AS SELECT {columns} FROM failing_rows f
-        WHERE cause <> '{FAILED}' AND NOT EXISTS (
-            FROM history_of_gone h WHERE "rows" = 0 AND {same_row(operator, "f", "h")}
-        )
-        QUALIFY row_number() OVER (PARTITION BY {identity} ORDER BY "rows" DESC) = 1
+        WHERE cause <> '{FAILED}' AND {_not_gone_since(operator, "history_of_gone")}
+        QUALIFY row_number() OVER (
+            PARTITION BY {identity} ORDER BY {_said_last(operator, "f")} DESC) = 1
         """
     )
+
+
+def _said_last(operator: Operator, relation: str) -> str:
+    """What tells the last word on a row: that over the most rows, as a window's only grow. Where
+    one fails again over other rows, that after the newest batch, and there what was computed from
+    bronze."""
+    if not operator.fails_again:
+        return f'{relation}."rows"'
+    causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))
+    within = f"coalesce(list_position([{causes}], {relation}.cause), 0)"
+    return f"(coalesce({relation}.batch, -1), {within})"
+
+
+def _not_gone_since(operator: Operator, history: str) -> str:
+    """The condition that a row `f` that fails has no row of the relation `history` which says that
+    it is gone; where it can fail again, that it is since."""
+    since = f"{_said_last(operator, 'h')} > {_said_last(operator, 'f')}"
+    when = since if operator.fails_again else "true"
+    return f"""NOT EXISTS (
+        FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when})"""
 
 
 def other_rows(rows: pa.Table, without: pa.Table, operator: Operator) -> pa.Table:
@@ -169,7 +187,7 @@ def failing_windows(
             f"""
             SELECT * FROM failing f WHERE cause <> '{FAILED}'
             AND NOT EXISTS (FROM gold g WHERE {same_row(operator, "f", "g")})
-            AND NOT EXISTS (FROM history h WHERE "rows" = 0 AND {same_row(operator, "f", "h")})
+            AND {_not_gone_since(operator, "history")}
             """
         ).to_arrow_table()
     return pa.table(found).cast(rows.schema)
@@ -197,11 +215,11 @@ def _told(
 ) -> Failing:
     """Of the relation `failing`, what fulfils a condition."""
     identity = listed(operator.identity)
-    # A window's rows grow in number: its last words are those with the most of them.
     connection.execute(
         f"""
-        CREATE TEMP TABLE told AS SELECT {identity}, last("{FAILURE}" ORDER BY "rows") AS
-        "{FAILURE}" FROM failing f WHERE {condition} GROUP BY {identity}
+        CREATE TEMP TABLE told AS
+        SELECT {identity}, last("{FAILURE}" ORDER BY {_said_last(operator, "f")}) AS "{FAILURE}"
+        FROM failing f WHERE {condition} GROUP BY {identity}
         """,
         values,
     )

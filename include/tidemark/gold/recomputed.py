@@ -120,7 +120,7 @@ def append_recomputed(
     batch: int | None = None,
 ) -> None:
     """One commit of recomputed windows; none where there are none. `batch`: that of the stream
-    which they are left out of.
+    which they are left out of, or where they can fail again, the last one before.
 
     StorageUnavailable where the lease is taken over after the fence was asked.
     """

@@ -142,6 +142,12 @@ class Operator(ABC):
         return False
 
     @property
+    def fails_again(self) -> bool:
+        """Can a row that failed and went fail again? Then what is computed from bronze is appended
+        with the last batch of the query, which tells what was said last (`gold/failing.py`)."""
+        return False
+
+    @property
     @abstractmethod
     def equation(self) -> Equation | None:
         """What the ledger holds each batch to; None: nothing."""

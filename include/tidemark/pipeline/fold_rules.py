@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidemark.pipeline import names
-from tidemark.pipeline.fold_code import read_fold_code, split_python
+from tidemark.pipeline.expressions.names import Scope, known_name
+from tidemark.pipeline.fold_code import read_fold_code
 from tidemark.pipeline.model import FoldTable, Pipeline
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, section
@@ -19,11 +20,16 @@ FoldCode = Mapping[str, dict[str, str]]
 
 
 def find_broken_folds(
-    document: Document, path: KeyPath, table: Section, keys: list[str]
+    document: Document, path: KeyPath, table: Section, keys: list[str], scope: Scope
 ) -> Iterator[Problem]:
-    """The problems of the columns that a fold puts out; of a table of another kind none."""
+    """The problems of a fold's keys and of the columns that it puts out; of a table of another kind
+    none."""
     if "fold" not in table:
         return
+    yield from _inexact_keys(document, path, keys, scope)
+    order_by = list(section(table, "fold").get("order_by") or ())
+    yield from _misspelled(document, (*path, "group_by"), keys, scope)
+    yield from _misspelled(document, (*path, "fold", "order_by"), order_by, scope)
     if "code" in section(section(document.content, "tables"), str(path[-1])):
         message = "is not a known key: the code of a fold stands in the file of `fold.python`"
         yield document.problem((*path, "code"), message, at_key=True)
@@ -41,6 +47,38 @@ def find_broken_folds(
             message = f"has the same name as {other}"
             yield document.problem(place_of, message, value=name, at_key=True)
         taken[names.folded(name)] = f"the emitted column `{name}`"
+
+
+def _inexact_keys(
+    document: Document, path: KeyPath, keys: list[str], scope: Scope
+) -> Iterator[Problem]:
+    """Of a derived name only Spark knows which number it is."""
+    for place, key in enumerate(keys):
+        known = known_name(key, scope)
+        if known and known.type and not known.derived:
+            parts = known.type.find_all(type(known.type))
+            if any(part.is_type("float", "double") for part in parts):
+                yield document.problem((*path, "group_by", place), inexact(), value=key)
+
+
+def _misspelled(
+    document: Document, path: KeyPath, given: Sequence[object], scope: Scope
+) -> Iterator[Problem]:
+    """A class has a row's columns by their names, as the source writes them."""
+    for place, name in enumerate(given):
+        if not isinstance(name, str):
+            continue
+        if (known := known_name(name, scope)) and known.name != name:
+            message = f"is written `{known.name}` in the source; a fold takes it as it stands there"
+            yield document.problem((*path, place), message, value=name)
+
+
+def inexact() -> str:
+    """What is said of a key that is a float."""
+    return (
+        "is a float or a double, or holds one: NaN, and 0.0 and -0.0, are one key to one who "
+        "groups and two to another; group by a decimal, or by what is `derive`d from it"
+    )
 
 
 def fold_code_of(
@@ -79,11 +117,6 @@ def write_fold_code(pipeline: Pipeline, folder: Path) -> None:
         for path, source in table.code.items() if isinstance(table, FoldTable) else ():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(source, encoding="utf-8")
-
-
-def class_name(table: FoldTable) -> str:
-    """The name of the table's class."""
-    return split_python(table.fold.python)[1]
 
 
 def in_use() -> str:

@@ -170,7 +170,7 @@ def _table(
         measured = joined_scope(scope, other, theirs)
         yield from _nested(document, (*path, "measures"), table, scope, other, theirs)
     yield from _measures(document, (*path, "measures"), table, keys, measured)
-    yield from find_broken_folds(document, path, table, keys)
+    yield from find_broken_folds(document, path, table, keys, scope)
     for number, name in enumerate(section(table, "fold").get("order_by") or ()):
         if isinstance(name, str):
             yield from _compared(document, (*path, "fold", "order_by", number), name, scope)

@@ -27,6 +27,13 @@ def unpublished_batches(run: Run, name: str, gold: GoldState) -> tuple[BatchRead
     )
 
 
+def batch_computed_after(run: Run, name: str, generation: int) -> int | None:
+    """The query's last batch, where it tells what of `changes` was said last; else None."""
+    if not run.operator(name).fails_again:
+        return None
+    return run.query_checkpoint(name, generation).last_batch("commits")
+
+
 def checked_to_of(run: Run, name: str, generation: int, bronze: int) -> int:
     """What all that was emitted is held against, as a number that grows with each input; 0 where
     it is held against nothing."""

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pyspark.sql import types as T
 
+from tests.kit.running import clicks
 from tests.operators.contract.folded import FILE, SOURCE, WEIGHTS, folded, folds
 from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.folding import (
@@ -25,9 +33,12 @@ from tidemark.operators.folds.folding import (
     folded_rows,
     folded_twice,
 )
+from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.loaded import load_fold
-from tidemark.operators.folds.values import ordered, plain
+from tidemark.operators.folds.values import ordered, plain, reader
 from tidemark.pipeline.instants import epoch_us
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.streaming.operators.folds import StreamedFolds
 from tidemark.testing import FoldFailed, fold
 
 Row = dict[str, Any]
@@ -152,7 +163,7 @@ def test_a_row_on_which_the_class_raises_takes_its_episode_and_no_other() -> Non
         (at(20), 1, 6.0, 1),
         (at(20), 2, 1.0, 1),
     ]
-    assert found[0]["failure"].startswith("ZeroDivisionError: division by zero, in `step` of")
+    assert found[0]["failure"].startswith("ZeroDivisionError: division by zero, ")
     assert "on row 2 of the episode, 2026-07-01T00:01:00Z" in found[0]["failure"]
     with pytest.raises(FoldFailed, match="division by zero"):
         of(Dividing, rows)
@@ -169,6 +180,35 @@ def test_the_verdict_names_the_line_of_the_class_file() -> None:
     assert verdict.failure is not None
     assert verdict.failure.startswith("KeyError: 'price', folds/weights.py:3: `return")
     assert (verdict.number, verdict.rows) == (0, 1)
+
+
+@pytest.mark.parametrize("error", [ImportError, MemoryError])
+def test_what_the_environment_lacks_fails_the_task_and_is_no_verdict(
+    error: type[BaseException],
+) -> None:
+    class Lacking(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            raise error
+
+    with pytest.raises(error):
+        of(Lacking, [row(0)], verdicts=True)
+
+
+def test_a_class_that_a_worker_cannot_load_fails_the_task() -> None:
+    code = {FILE: "import no_such_module", "folds/weights.py": WEIGHTS}
+    with pytest.raises(PipelineInvalid, match="cannot be imported: ModuleNotFoundError"):
+        folded_rows(spec(code=code), held([row(0)]), None)
+
+
+def test_a_state_that_json_cannot_hold_is_no_fold() -> None:
+    source = SOURCE.replace(
+        "    rows: int = 0\n", "    rows: int = 0\n    what: Opaque | None = None\n"
+    )
+    source = source.replace(
+        "@dataclass\nclass Seen", "class Opaque:\n    pass\n\n\n@dataclass\nclass Seen"
+    )
+    with pytest.raises(PipelineInvalid, match="`Seen` is not for JSON"):
+        load_fold(f"{FILE}:Thirds", {FILE: source, "folds/weights.py": WEIGHTS})
 
 
 class Forgetful(Dividing):
@@ -192,6 +232,46 @@ def test_a_class_that_is_not_deterministic_is_found(kind: type[Any]) -> None:
         of(kind, [row(0), row(1), row(2)])
 
 
+class Shared(Dividing):
+    """Keeps in the class what the key before it had."""
+
+    last = 0
+
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+        yield {"share": float(Shared.last)}
+        Shared.last = row["amount"]
+
+    def on_timeout(self, state: Tally) -> list[Row]:
+        return []
+
+
+def test_what_a_class_keeps_from_key_to_key_is_found() -> None:
+    rows = [row(0, 1), {**row(0, 1), "key": "b"}, {**row(0, 1), "key": "c"}]
+    with pytest.raises(FoldFailed, match="is not deterministic"):
+        of(Shared, rows, key="key")
+
+
+BASED = SOURCE.replace("class Thirds:", "BASE = []\n\n\nclass Thirds:").replace(
+    "* 31 + weight(row)", "* 31 + (BASE or BASE.append(weight(row)) or BASE)[0]"
+)
+
+
+def test_what_a_module_keeps_of_the_first_key_is_found() -> None:
+    """Both folds of a key find it there, where they are of one module."""
+    code = {FILE: BASED, "folds/weights.py": WEIGHTS}
+    keys = [held([row(minute), row(minute + 1)]) for minute in (0, 20)]
+    one, other = (folded_twice(spec(code=code), rows, None) for rows in keys)
+    assert [output.failure for output in one] == [None]
+    assert "is not deterministic" in str(other[0].failure)
+
+
+def test_an_error_that_names_what_is_made_anew_is_said_as_it_is() -> None:
+    source = SOURCE.replace("state.rows += 1", "raise TypeError(type(state), id(state))")
+    code = {FILE: source, "folds/weights.py": WEIGHTS}
+    (verdict,) = folded_twice(spec(code=code), held([row(0)]), None)
+    assert str(verdict.failure).startswith("TypeError: (<class 'thirds.Seen'>, ")
+
+
 class WronglyTyped(Dividing):
     def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
         state.rows = "three"  # type: ignore[assignment]
@@ -208,6 +288,15 @@ class Unfitting(Dividing):
         return [{"share": "much"}]
 
 
+class Share(BaseModel):
+    share: float = 1.0
+
+
+class OneModel(Dividing):
+    def step(self, state: Tally, row: Mapping[str, Any]) -> Share:  # type: ignore[override]
+        return Share()
+
+
 class OneOutput(Dividing):
     def step(self, state: Tally, row: Mapping[str, Any]) -> Row:  # type: ignore[override]
         return {"share": 1.0}
@@ -216,6 +305,7 @@ class OneOutput(Dividing):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
+        (OneModel, "step returns a Share; it yields outputs, or returns a list"),
         (WronglyTyped, "does not come back from JSON as a Tally"),
         (Unknown, "`shares`, which `emits` does not"),
         (Unfitting, "str is no value of a column of type double"),
@@ -225,6 +315,94 @@ class OneOutput(Dividing):
 def test_what_a_class_gives_wrongly_is_a_verdict_that_says_it(kind: type[Any], said: str) -> None:
     with pytest.raises(FoldFailed, match=said):
         of(kind, [row(0)])
+
+
+class Raising(Mapping[str, Any]):
+    """An output that cannot say what it holds."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise ZeroDivisionError("of the output")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["share"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def giving(output: Any) -> type[Any]:
+    class Giving(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Any]:
+            yield output
+
+    return Giving
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "said"),
+    [
+        ("double", 10**400, "a number is too large for a column of type double"),
+        ("float", 1e300, "is too large for a column of type float"),
+        ("long", 10**5000, "a number is too large for a column of type long"),
+        ("decimal(9,2)", 10**5000, "is no value of a column of type"),
+        ("decimal(9,2)", Decimal("sNaN"), "is no value of a column of type"),
+        ("timestamp", datetime.max.replace(tzinfo=timezone(-GAP)), "is no time of the years"),
+        ("string", "\ud800", "is no text that UTF-8 can hold"),
+        ("array<string>", ["a", "\ud800"], "is no text that UTF-8 can hold"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isascii() else "output",
+)
+def test_what_a_column_cannot_hold_is_a_verdict(kind: str, output: Any, said: str) -> None:
+    (found,) = of(giving({"share": output}), [row(0)], {"share": kind}, verdicts=True)
+    assert said in found["failure"]
+
+
+def test_a_verdict_is_text_that_a_table_can_hold() -> None:
+    (found,) = of(giving({"\ud800": 1}), [row(0)], verdicts=True)
+    assert b"an output has" in found["failure"].encode()
+
+
+def test_an_output_that_raises_is_a_verdict() -> None:
+    with pytest.raises(FoldFailed, match="ZeroDivisionError: of the output"):
+        of(giving(Raising()), [row(0)])
+
+
+def test_a_class_that_ends_the_process_is_a_verdict() -> None:
+    class Ending(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+            sys.exit(3)
+
+    with pytest.raises(FoldFailed, match="SystemExit: 3"):
+        of(Ending, [row(0)])
+
+
+@pytest.mark.parametrize("said", ["raise RuntimeError", "return '\ud800'"])
+def test_an_error_that_cannot_say_what_it_is_is_a_verdict_all_the_same(said: str) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            if said.startswith("raise"):
+                raise RuntimeError
+            return "\ud800"
+
+    class Raises(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
+            raise Mute
+
+    (found,) = of(Raises, [row(0)], verdicts=True)
+    assert found["failure"].encode().startswith(b"Mute")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("@dataclass", "import sys\nsys.exit(3)\n\n\n@dataclass"),
+        ("    def start", "    def __init__(self):\n        raise SystemExit(3)\n\n    def start"),
+    ],
+)
+def test_a_module_or_class_that_ends_the_process_is_no_fold(before: str, after: str) -> None:
+    code = {FILE: SOURCE.replace(before, after, 1), "folds/weights.py": WEIGHTS}
+    with pytest.raises(PipelineInvalid, match="SystemExit: 3"):
+        load_fold(f"{FILE}:Thirds", code)
 
 
 class Beside(Dividing):
@@ -272,6 +450,103 @@ def test_a_state_may_be_a_model_and_an_output_a_dataclass() -> None:
     assert (found["total"], found["last"], found["rows"]) == (Decimal("0.75"), at(2), 2)
 
 
+@dataclass
+class Inner:
+    lowest: float = math.inf
+    names: Sequence[str] = ()
+
+
+@dataclass
+class Extremes:
+    lowest: float | None = math.inf
+    inner: Inner = field(default_factory=Inner)
+    all: list[float] = field(default_factory=lambda: [math.nan, -math.inf])
+
+
+class ModelExtremes(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="constants", extra="forbid")
+    lowest: float | None = math.inf
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def half(self) -> float:
+        return (self.lowest or 0) / 2
+
+
+class Renamed(BaseModel):
+    lowest: float | None = Field(default=None, alias="LOWEST")
+
+
+class InfiniteModel(BaseModel):
+    lowest: float | None = math.inf
+
+
+class Excluding(BaseModel):
+    lowest: float | None = Field(default=None, exclude=True)
+
+
+@dataclass
+class Anything:
+    lowest: Any = None
+
+
+@dataclass
+class Boundless:
+    lowest: Any = math.inf
+
+
+def lowest_of(kind: type[Any], value: Any = None) -> type[Any]:
+    """A fold of a state of this type, that keeps a value and puts out what came back of it."""
+
+    class Keeping(Dividing):
+        def start(self) -> Any:
+            return kind()
+
+        def step(self, state: Any, row: Mapping[str, Any]) -> list[Row]:
+            before, state.lowest = state.lowest, state.lowest if value is None else value
+            return [{"share": before}]
+
+        def on_timeout(self, state: Any) -> list[Row]:
+            return []
+
+    Keeping.start.__annotations__["return"] = kind
+    return Keeping
+
+
+@pytest.mark.parametrize("kind", [Extremes, ModelExtremes, Boundless])
+def test_infinity_and_nan_survive_in_a_state(kind: type[Any]) -> None:
+    assert [one["share"] for one in of(lowest_of(kind), [row(0), row(1)])] == [math.inf, math.inf]
+    found = of(lowest_of(kind, math.nan), [row(0), row(1)])
+    assert math.isnan(found[1]["share"])
+
+
+def test_a_state_with_an_alias_comes_back() -> None:
+    found = of(lowest_of(Renamed, 2.5), [row(0), row(1)])
+    assert [one["share"] for one in found] == [None, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (InfiniteModel, None, "`lowest` comes back as None, and was inf; a model keeps it with"),
+        (Excluding, 2.5, "`lowest` comes back as None, and was 2.5"),
+        (Anything, {1: 2}, r"`lowest` comes back as \{'1': 2\}, and was \{1: 2\}"),
+    ],
+)
+def test_what_json_loses_of_a_state_is_a_verdict(kind: type[Any], value: Any, said: str) -> None:
+    with pytest.raises(FoldFailed, match=said):
+        of(lowest_of(kind, value), [row(0), row(1)])
+
+
+def test_a_field_that_nobody_can_give_is_no_state() -> None:
+    @dataclass
+    class Given:
+        lowest: float = field(default=0.0, init=False)
+
+    with pytest.raises(PipelineInvalid, match=r"`Given.lowest` has `init=False`"):
+        of(lowest_of(Given), [row(0)])
+
+
 def test_the_declared_order_decides_among_rows_of_one_time_and_then_all_columns() -> None:
     class Order(Dividing):
         def step(self, state: Tally, row: Mapping[str, Any]) -> list[Row]:
@@ -287,6 +562,70 @@ def test_the_declared_order_decides_among_rows_of_one_time_and_then_all_columns(
     (by_rank,) = of(Order, rows, emits, order_by=["rank"])
     assert (by_amount["seen"], by_rank["seen"]) == ([1, 2, 3], [3, 2, 1])
     assert by_amount["rows"] == 3
+
+
+def test_an_output_is_taken_as_it_is_when_it_is_yielded() -> None:
+    class Clearing(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            state.seen.append(row["amount"])
+            yield {"seen": state.seen}
+            state.seen.clear()
+
+        def on_timeout(self, state: Tally) -> list[Row]:
+            return []
+
+    (found,) = of(Clearing, [row(0, 7)], {"seen": "array<long>"})
+    assert found["seen"] == [7]
+
+
+def test_a_step_that_changes_its_row_is_deterministic_all_the_same() -> None:
+    class Popping(Dividing):
+        def step(self, state: Tally, row: Mapping[str, Any]) -> Iterator[Row]:
+            yield {"share": float(row["parts"]["a"].pop())}
+
+        def on_timeout(self, state: Tally) -> list[Row]:
+            return []
+
+    parts = {"a": [1, 2, 3]}
+    (found,) = of(Popping, [{**row(0), "parts": parts}])
+    assert (found["share"], parts) == (3.0, {"a": [1, 2, 3]})
+
+
+# The kit for tests.
+
+
+def test_the_kit_names_the_line_and_keeps_the_traceback() -> None:
+    line = r"test_folding.py:\d+: `yield .*row\[.amount.\]"
+    with pytest.raises(FoldFailed, match=line) as found:
+        of(Dividing, [row(0, 0)])
+    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    last = found.value.__cause__.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    assert last
+    assert last.tb_frame.f_code.co_name == "step"
+
+
+def test_the_kit_takes_several_keys() -> None:
+    keys = [("a", 1), ("a", 2), ("a", 1), (None, 1)]
+    rows = [{**row(minute), "key": key, "part": part} for minute, (key, part) in enumerate(keys)]
+    found = of(Dividing, rows, key=["key", "part"])
+    ended = {(one["key"], one["part"]): one["share"] for one in found if one["share"] < 12}
+    assert ended == {("a", 1): 2.0, ("a", 2): 1.0, (None, 1): 1.0}
+
+
+def test_the_kit_loads_a_class_s_modules_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "based.py").write_text(BASED)
+    (tmp_path / "weights.py").write_text(WEIGHTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = importlib.import_module("based").Thirds
+    rows = [row(0), row(1), {**row(20), "key": "b"}, {**row(21), "key": "b"}]
+    emits = folds().fold.emits
+    assert len(of(kind, rows[:2], emits, key="key")) == 1
+    with pytest.raises(FoldFailed, match="is not deterministic"):
+        of(kind, rows, emits, key="key")
 
 
 # Classes that are no folds, and modules.
@@ -320,6 +659,22 @@ def test_two_versions_of_a_module_of_one_name_live_beside_each_other() -> None:
     assert results == [6, 0]
 
 
+def test_a_derived_key_that_spark_finds_to_be_a_double_is_refused() -> None:
+    columns = T.StructType([T.StructField("key", T.ArrayType(T.DoubleType()))])
+    bronze: Any = SimpleNamespace(schema=columns)
+    with pytest.raises(PipelineInvalid, match="`key`, is a float or a double, or holds one"):
+        StreamedFolds(Folds("at", folds())).columns({"bronze": bronze})
+
+
+def test_a_row_has_the_columns_of_the_file_also_where_bronze_lacks_them_yet() -> None:
+    table = folds(order_by=["later"]).model_dump(exclude={"code"}, exclude_defaults=True)
+    columns = {"at": "timestamp", "key": "string", "later": "long"}
+    source = {**clicks()["source"], "columns": columns, "derive": {"half": "later / 2"}}
+    pipeline = pipeline_from_mapping("clicks", clicks(source=source, tables={"t": table}))
+    found = Folds.of(pipeline, pipeline.tables["t"]).spec(["_file", "key", "former", "at"])
+    assert found.columns == ("later", "at", "former", "half", "key")
+
+
 # Values.
 
 
@@ -329,10 +684,41 @@ def test_values_are_the_same_whoever_brings_them() -> None:
     assert plain([bytearray(b"x"), {"a": naive}]) == [b"x", {"a": naive.replace(tzinfo=UTC)}]
 
 
+NESTED = pa.struct(
+    [("m", pa.map_(pa.string(), pa.list_(pa.map_(pa.int64(), pa.float64())))), ("a", pa.int32())]
+)
+
+
+def test_maps_are_read_by_their_type_wherever_they_lie() -> None:
+    """Arrow gives them as lists of pairs, as the engine hands them over."""
+    value = {"m": [("x", [[(1, 0.5)], None]), ("y", [])], "a": None}
+    read = reader(pa.list_(NESTED))
+    assert read([value, None]) == [{"m": {"x": [{1: 0.5}, None], "y": []}, "a": None}, None]
+    column = pa.array([[value]], pa.list_(NESTED))
+    assert read(column[0].as_py()) == read([value])
+    by_list = reader(pa.map_(pa.list_(pa.int64()), pa.int64()))
+    assert by_list([([2], 1), ([1], 2)]) == [([1], 2), ([2], 1)]
+
+
 @given(st.lists(st.one_of(st.none(), st.floats()), min_size=2))
 def test_any_values_of_a_column_can_be_ordered(values: list[float | None]) -> None:
     found = sorted(values, key=ordered)
     assert found[: values.count(None)] == [None] * values.count(None)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(allow_nan=False)), min_size=2), st.randoms())
+def test_the_order_of_values_is_the_same_however_they_arrive(
+    values: list[float | None], draw: random.Random
+) -> None:
+    values = [*values, 0.0, -0.0]
+    found = sorted(values, key=ordered)
+    draw.shuffle(values)
+    assert repr(sorted(values, key=ordered)) == repr(found)
+
+
+def test_a_map_s_entries_are_in_the_order_of_their_keys() -> None:
+    read = reader(pa.map_(pa.string(), pa.int64()))
+    assert list(read([("b", 1), ("a", 2)]).items()) == [("a", 2), ("b", 1)]
 
 
 def test_an_episode_whose_second_fold_differs_is_a_verdict_and_the_others_stand() -> None:

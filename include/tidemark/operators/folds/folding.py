@@ -19,18 +19,21 @@ rows come, and what the JSON does not hold is gone everywhere alike.
 from __future__ import annotations
 
 import dataclasses
-import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
-from tidemark.operators.folds.loaded import load_fold, state_type
-from tidemark.operators.folds.values import Unfit, converter, ordered
+from tidemark.errors import PipelineInvalid
+from tidemark.operators.folds.loaded import load_again, load_fold
+from tidemark.operators.folds.said import message_of, named, said
+from tidemark.operators.folds.states import States, states_of
+from tidemark.operators.folds.values import Unfit, converter, copied, ordered
+from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.instants import instant_of
 
 # An output's number where it is the verdict on its episode.
@@ -38,8 +41,9 @@ VERDICT = 0
 # What a verdict says of a class that comes to something else when it is asked again.
 NOT_DETERMINISTIC = "is not deterministic"
 
-_SHOWN = 200
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
+# What says nothing of rows: a worker that lacks a module, or memory. The task fails, as another one
+# may succeed, and a verdict would stand for good.
+OF_THE_ENVIRONMENT = (ImportError, MemoryError, KeyboardInterrupt, PipelineInvalid)
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class FoldSpec:
     timeout: int
     columns: tuple[str, ...]
     emits: Mapping[str, str]
-    # The class itself, where there is no code to make it of.
+    # The class itself, where it is at hand, and what makes it anew, where that can be.
     given: type[Any] | None = None
+    again: Callable[[], type[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Episode:
 @dataclass(frozen=True)
 class Output:
     """A row of gold: of the episode that starts at `start`, its `number`, determined at `end`.
-    With a failure it is the verdict, and has no values."""
+    With a failure it is the verdict, and has no values; `error` is what the class raised."""
 
     start: int
     number: int
@@ -92,6 +97,7 @@ class Output:
     values: tuple[Any, ...]
     rows: int
     failure: str | None = None
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 class Failed(Exception):
@@ -100,7 +106,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Folding:
-    """One task's folding. `anew`: each call goes to a new instance of the class."""
+    """One task's folding. `anew`: by a class of modules of its own, each call to a new instance."""
 
     spec: FoldSpec
     anew: bool = False
@@ -124,7 +130,14 @@ class Folding:
 
     @cached_property
     def _class(self) -> type[Any]:
-        return self.spec.given or load_fold(self.spec.python, self.spec.code)
+        spec = self.spec
+        if self.anew and spec.again:
+            return spec.again()
+        if spec.given:
+            return spec.given
+        if self.anew:
+            return load_again(*split_python(spec.python), spec.code)
+        return load_fold(spec.python, spec.code)
 
     @cached_property
     def _one(self) -> Any:
@@ -135,12 +148,8 @@ class Folding:
         return self._class() if self.anew else self._one
 
     @cached_property
-    def _states(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self._state_type)
-
-    @cached_property
-    def _state_type(self) -> type[Any]:
-        return state_type(self._class)
+    def _states(self) -> States:
+        return states_of(self._class)
 
     @cached_property
     def _converters(self) -> Mapping[str, Any]:
@@ -154,7 +163,7 @@ class Folding:
             try:
                 now = self._with_state(now, 0, self._called("start"))
             except Failed as failure:
-                return self._fails(now, time, f"{failure}, at the start", outputs)
+                return self._fails(now, time, failure, "at the start", outputs)
         else:
             count = episode.rows + len(rows)
             now = Episode(episode.start, time, count, episode.number, episode.state, episode.read)
@@ -164,15 +173,15 @@ class Folding:
             try:
                 now = self._stepped(now, row, outputs)
             except Failed as failure:
-                shown = _ADDRESS.sub("0x…", repr(self._row(row)))[:_SHOWN]
-                said = f"{failure}, on row {place} of the episode, {_instant(time)}: {shown}"
-                return self._fails(now, time, said, outputs)
+                shown = said(repr(self._row(row)))
+                where = f"on row {place} of the episode, {_instant(time)}: {shown}"
+                return self._fails(now, time, failure, where, outputs)
         return now
 
     def _stepped(self, episode: Episode, row: HeldRow, outputs: list[Output]) -> Episode:
         state = self._state(episode)
         given = self._called("step", state, self._row(row))
-        new = self._numbered(episode, given, row.time)
+        new = _numbered(episode, given, row.time)
         stepped = self._with_state(episode, episode.number + len(new), state)
         outputs += new
         return stepped
@@ -183,73 +192,87 @@ class Folding:
         end = episode.last + self.spec.timeout
         try:
             given = self._called("on_timeout", self._state(episode))
-            return self._numbered(episode, given, end)
+            return _numbered(episode, given, end)
         except Failed as failure:
-            self._fails(episode, end, f"{failure}, at the timeout", outputs)
+            self._fails(episode, end, failure, "at the timeout", outputs)
             return []
 
-    def _fails(self, episode: Episode, end: int, said: str, outputs: list[Output]) -> Episode:
+    def _fails(
+        self, episode: Episode, end: int, failure: Failed, where: str, outputs: list[Output]
+    ) -> Episode:
         outputs[:] = [one for one in outputs if one.start != episode.start]
         nothing = (None,) * len(self.spec.emits)
-        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, said))
+        told = f"{failure}, {where}".encode("utf-8", "backslashreplace").decode()
+        error = failure.__cause__ or failure
+        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, told, error))
         return replace(episode, state=None, read=None)
 
     def _row(self, row: HeldRow) -> dict[str, Any]:
-        return dict(zip(self.spec.columns, row.values, strict=True))
+        """The row for a call, which may change it: the values are folded again (`folded_twice`)."""
+        return {
+            name: copied(value) if type(value) in (list, dict) else value
+            for name, value in zip(self.spec.columns, row.values, strict=True)
+        }
 
     def _called(self, method: str, *arguments: Any) -> Any:
-        """What a method gives; of a generator all that it yields."""
+        """The state of `start`, the outputs' values of other methods."""
+        # Outside of the `try`: where the class cannot be made, the rows are not to blame.
+        instance = self._instance
         try:
-            given = getattr(self._instance, method)(*arguments)
-            if method == "start" or given is None:
-                return given
-            if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
-                kind = type(given).__name__
-                raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
-            return list(given)
-        except Exception as error:
+            given = getattr(instance, method)(*arguments)
+            return given if method == "start" else self._taken(method, given)
+        except (Failed, *OF_THE_ENVIRONMENT):
+            raise
+        # SystemExit among them: a worker that ends takes the run along.
+        except BaseException as error:
             raise Failed(self._said(error, method)) from error
 
-    def _said(self, error: Exception, method: str) -> str:
+    def _taken(self, method: str, given: Any) -> list[tuple[Any, ...]]:
+        """The outputs' values, of a generator each as it is when it is yielded: what it holds may
+        be changed behind that."""
+        if given is None:
+            return []
+        # A model of pydantic is a mapping of no kind, and can be iterated.
+        is_one = _as_mapping(given) is not None or isinstance(given, str | bytes)
+        if is_one or not isinstance(given, Iterable):
+            kind = type(given).__name__
+            raise TypeError(f"{method} returns a {kind}; it yields outputs, or returns a list")
+        return [self._values(one) for one in given]
+
+    def _said(self, error: BaseException, method: str) -> str:
         """The error, and the last line of the fold's own code that it passed."""
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        told = _ADDRESS.sub("0x…", " ".join(told.split()))[:_SHOWN]
+        told = named(error)
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename in self.spec.code and frame.lineno:
                 lines = self.spec.code[frame.filename].splitlines()
-                line = lines[frame.lineno - 1].strip()[:_SHOWN]
+                line = said(lines[frame.lineno - 1])
                 return f"{told}, {frame.filename}:{frame.lineno}: `{line}`"
         return f"{told}, in `{method}` of {self.spec.python}"
 
     def _state(self, episode: Episode) -> Any:
         if episode.read is not None:
             return episode.read
-        return self._states.validate_json(episode.state or "")
+        return self._states.read(episode.state or "")
 
     def _with_state(self, episode: Episode, number: int, state: Any) -> Episode:
-        kind = self._state_type
+        states = self._states
+        kind = states.kind
         if not isinstance(state, kind):
             raise Failed(
                 f"start returns a {type(state).__name__}, and says that it returns a "
                 f"{kind.__name__}, in {self.spec.python}"
             )
         try:
-            written = self._states.dump_json(state, warnings="error")
-            read = self._states.validate_json(written)
-        except Exception as error:
-            said = _ADDRESS.sub("0x…", " ".join(str(error).split()))[:_SHOWN]
+            written, read = states.through_json(state)
+        except OF_THE_ENVIRONMENT:
+            raise
+        except BaseException as error:
             raise Failed(
-                f"the state does not come back from JSON as a {kind.__name__}: {said}, in "
-                f"{self.spec.python}"
+                f"the state does not come back from JSON as a {kind.__name__}: "
+                f"{message_of(error)}, in {self.spec.python}"
             ) from error
         # Built anew, as `replace` costs more than all else of a step.
-        return Episode(episode.start, episode.last, episode.rows, number, written.decode(), read)
-
-    def _numbered(self, episode: Episode, given: list[Any] | None, end: int) -> list[Output]:
-        return [
-            Output(episode.start, number, end, self._values(one), episode.rows)
-            for number, one in enumerate(given or (), start=episode.number + 1)
-        ]
+        return Episode(episode.start, episode.last, episode.rows, number, written, read)
 
     def _values(self, given: Any) -> tuple[Any, ...]:
         """An output's values in the order of the emitted columns; one that it lacks is null."""
@@ -266,8 +289,9 @@ class Folding:
         try:
             return tuple(convert(values.get(name)) for name, convert in self._converters.items())
         except Unfit as error:
-            said = f"an output does not fit `emits`: {error}, in {self.spec.python}"
-            raise Failed(said) from error
+            raise Failed(
+                f"an output does not fit `emits`: {message_of(error)}, in {self.spec.python}"
+            ) from error
 
 
 def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
@@ -278,37 +302,54 @@ def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> l
 
 
 def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
-    """The same; an episode whose outputs differ where the class is asked again, each time by a new
-    instance, has a verdict instead: then nothing true can be said of it."""
-    within = [row for row in rows if up_to is None or row.time <= up_to]
-    one, other = (Folding(spec, anew).fold(None, within, up_to)[1] for anew in (False, True))
+    """The same; an episode whose outputs differ where the class is asked again has a verdict
+    instead: then nothing true can be said of it."""
+    return keys_folded_twice(spec, [rows], up_to)[0]
+
+
+def keys_folded_twice(
+    spec: FoldSpec, keys: Sequence[Sequence[HeldRow]], up_to: int | None
+) -> list[list[Output]]:
+    """The same for the rows of several keys. The second time each is folded by itself, the last one
+    first: so what is kept elsewhere than in the state is missed, or is another."""
+    within = [[row for row in rows if up_to is None or row.time <= up_to] for rows in keys]
+    folding = Folding(spec)
+    first = [folding.fold(None, rows, up_to)[1] for rows in within]
+    second = [Folding(spec, anew=True).fold(None, rows, up_to)[1] for rows in reversed(within)]
+    return [_agreed(spec, *both) for both in zip(first, reversed(second), strict=True)]
+
+
+def _agreed(spec: FoldSpec, one: Sequence[Output], other: Sequence[Output]) -> list[Output]:
     both = [{start: list(of) for start, of in groupby(found, key=lambda output: output.start)}
             for found in (one, other)]  # fmt: skip
     outputs: list[Output] = []
     for start in sorted({*both[0], *both[1]}):
         first, second = (found.get(start, []) for found in both)
-        if repr(first) == repr(second):
+        if _shown(first) == _shown(second):
             outputs += first
             continue
         last = (first or second)[-1]
-        said = (
+        failure = (
             f"{spec.python} {NOT_DETERMINISTIC}: the same rows were folded twice, and came to "
-            "different outputs (by a clock, by chance, by what an instance keeps beside the state?)"
+            "different outputs (by a clock, by chance, by what an instance, a class or a module "
+            "keeps beside the state?)"
         )
-        outputs.append(Output(start, VERDICT, last.end, (None,) * len(spec.emits), last.rows, said))
+        nothing = (None,) * len(spec.emits)
+        outputs.append(Output(start, VERDICT, last.end, nothing, last.rows, failure))
     return outputs
 
 
-def episodes_of(rows: Iterable[HeldRow], timeout: int) -> Iterator[list[HeldRow]]:
-    """A key's rows by episodes."""
-    held: list[HeldRow] = []
-    for row in sorted(rows, key=lambda one: one.time):
-        if held and row.time > held[-1].time + timeout:
-            yield held
-            held = []
-        held.append(row)
-    if held:
-        yield held
+def _shown(outputs: Sequence[Output]) -> list[str]:
+    """What tells outputs apart, NaN being NaN. Two verdicts at one place are the same, as an error
+    may name what is made anew."""
+    return [repr((one.number, one.end, one.values, one.rows)) for one in outputs]
+
+
+def _numbered(episode: Episode, given: list[tuple[Any, ...]], end: int) -> list[Output]:
+    return [
+        Output(episode.start, number, end, values, episode.rows)
+        for number, values in enumerate(given, start=episode.number + 1)
+    ]
 
 
 def _as_mapping(given: Any) -> Mapping[str, Any] | None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -39,7 +40,7 @@ from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.fold_code import fingerprint, same_code
 from tidemark.pipeline.fold_rules import NUMBER
 from tidemark.pipeline.instants import epoch_ms, epoch_us, instant_of
-from tidemark.pipeline.model import FoldTable, Table
+from tidemark.pipeline.model import FoldTable, Pipeline, Table
 from tidemark.storage.delta.place import TablePlace
 
 _TICK = timedelta(microseconds=1)
@@ -48,9 +49,17 @@ _OTHER = "The state and the table hold what it came to as it was, and the engine
 
 @dataclass(frozen=True)
 class Folds(Sessions):
-    """The outputs of one table. `Touched.closed` has whole episodes, with the number 0."""
+    """The outputs of one table. `Touched.closed` has whole episodes, with the number 0. `columns`
+    are those that the pipeline's file gives a row."""
 
     table: FoldTable
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, table: Table) -> Self:
+        assert isinstance(table, FoldTable)
+        source = pipeline.source
+        return cls(source.event_time.column, table, (*source.columns, *source.derive))
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -73,10 +82,19 @@ class Folds(Sessions):
     def keeps_apart(self) -> bool:
         return True
 
+    @property
+    def fails_again(self) -> bool:
+        """Of an episode that failed, late rows can be what the class lacked, and others too many:
+        its verdict goes and comes by the same number, and over any number of rows."""
+        return True
+
     def spec(self, columns: Sequence[str]) -> FoldSpec:
-        """What a task needs, for rows of these columns."""
+        """What a task needs, for bronze with these columns. A row has also those that bronze gets
+        with the next run: by their names, as a table can have them in another order than its file.
+        """
         fold = self.table.fold
-        others = [name for name in columns if name not in fold.order_by]
+        names = {*self.columns, *(name for name in columns if not name.startswith("_"))}
+        others = sorted(names.difference(fold.order_by))
         return FoldSpec(
             python=fold.python,
             code=self.table.code,

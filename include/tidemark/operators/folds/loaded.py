@@ -8,49 +8,23 @@ generations and pipelines, and two of them may have a module `visits`.
 from __future__ import annotations
 
 import builtins
-import dataclasses
 import hashlib
 import sys
-import typing
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePosixPath
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
-from pydantic import BaseModel
-
 from tidemark.errors import PipelineInvalid
+from tidemark.operators.folds.said import named
+from tidemark.operators.folds.states import states_of
 from tidemark.pipeline.fold_code import METHODS, split_python
 
 
 def load_fold(python: str, code: Mapping[str, str]) -> type[Any]:
     """The class. PipelineInvalid where its module cannot be imported, or it is no fold."""
     return _loaded(python, tuple(sorted(code.items())))
-
-
-def state_type(fold: type[Any]) -> type[Any]:
-    """What `start` says that it returns: a dataclass or a model of pydantic."""
-    try:
-        found = typing.get_type_hints(fold.start).get("return")
-    except Exception as error:
-        raise PipelineInvalid(
-            _said(fold, f"`start` has a return type that is unknown: {error}")
-        ) from error
-    if not isinstance(found, type) or not _is_record(found):
-        named = "nothing" if found is None else f"`{getattr(found, '__name__', found)}`"
-        raise PipelineInvalid(
-            _said(
-                fold,
-                f"`start` says that it returns {named}: say the type of the state, a dataclass or "
-                "a model of pydantic, as in `def start(self) -> Visit:`",
-            )
-        )
-    return found
-
-
-def _is_record(kind: type[Any]) -> bool:
-    return dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel)
 
 
 @cache
@@ -64,13 +38,20 @@ def _loaded(python: str, code: tuple[tuple[str, str], ...]) -> type[Any]:
     try:
         module = _Modules(sources, PurePosixPath(file).parent).load(file)
         found = getattr(module, name, None)
-    except Exception as error:
-        raise PipelineInvalid(
-            f"The fold {python} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise PipelineInvalid(f"The fold {python} cannot be imported: {named(error)}") from error
     if not isinstance(found, type):
         raise PipelineInvalid(f"The fold {python} has no class `{name}`.")
     checked_fold(found)
+    return found
+
+
+def load_again(file: str, name: str, code: Mapping[str, str]) -> type[Any]:
+    """A class that loads, of modules of its own: what others keep in theirs is not in these. The
+    one that was loaded so before is not to be used any more."""
+    found: type[Any] = getattr(
+        _Modules(code, PurePosixPath(file).parent, "_again").load(file), name
+    )
     return found
 
 
@@ -80,26 +61,34 @@ def checked_fold(found: type[Any]) -> None:
         raise PipelineInvalid(_said(found, f"it lacks the method `{lacking[0]}`"))
     try:
         found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PipelineInvalid(
-            _said(found, f"it cannot be made without arguments: {type(error).__name__}: {error}")
+            _said(found, f"it cannot be made without arguments: {named(error)}")
         ) from error
-    state_type(found)
+    try:
+        states_of(found).check()
+    except PipelineInvalid as error:
+        raise PipelineInvalid(_said(found, str(error))) from error
 
 
 def _said(fold: type[Any], what: str) -> str:
     return f"The class {fold.__name__} is no fold: {what}."
 
 
+@cache
+def _compiled(source: str, path: str) -> CodeType:
+    return compile(source, path, "exec")
+
+
 class _Modules:
     """The modules of one version of the code. Each import in them that names another of them finds
     that, whatever else has its name."""
 
-    def __init__(self, sources: Mapping[str, str], home: PurePosixPath) -> None:
+    def __init__(self, sources: Mapping[str, str], home: PurePosixPath, suffix: str = "") -> None:
         self.sources = sources
         self.home = home
         text = "\0".join(f"{path}\0{source}" for path, source in sources.items())
-        self.prefix = f"_fold_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self.prefix = f"_fold_{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
         self.modules: dict[str, ModuleType] = {}
 
     def load(self, path: str) -> ModuleType:
@@ -112,7 +101,7 @@ class _Modules:
         # Dataclasses and pydantic look a class's module up by its name.
         self.modules[path] = sys.modules[name] = module
         try:
-            exec(compile(self.sources[path], path, "exec"), module.__dict__)
+            exec(_compiled(self.sources[path], path), module.__dict__)
         except BaseException:
             del self.modules[path], sys.modules[name]
             raise

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, folded_twice
+from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, keys_folded_twice
 from tidemark.operators.folds.folds import Folds
-from tidemark.operators.folds.values import ordered, plain
+from tidemark.operators.folds.values import ordered, read_rows
 from tidemark.pipeline.instants import epoch_us
 from tidemark.storage.delta.dataset import dataset_of
 
@@ -19,18 +20,21 @@ def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
     """What is to be said of each key of which two folds of the same rows differ. All of bronze is
     read: for a few rows."""
     rows = dataset_of(bronze).to_table()
-    spec = operator.spec(sorted(name for name in rows.column_names if not name.startswith("_")))
+    spec = operator.spec(rows.column_names)
+    for name in set(spec.columns).difference(rows.column_names):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows))
     by_key: defaultdict[Any, list[HeldRow]] = defaultdict(list)
     names: dict[Any, dict[str, Any]] = {}
-    for row in rows.select(list(spec.columns)).to_pylist(maps_as_pydicts="strict"):
-        values = {name: plain(value) for name, value in row.items()}
+    for row in read_rows([rows.column(name) for name in spec.columns]):
+        values = dict(zip(spec.columns, row, strict=True))
         if (at := values[operator.event_time]) is None:
             continue
         key = tuple(ordered(values[name]) for name in operator.table.group_by)
         names[key] = {name: values[name] for name in operator.table.group_by}
-        by_key[key].append(HeldRow(epoch_us(at), tuple(values[name] for name in spec.columns)))
-    for key, held in by_key.items():
-        for output in folded_twice(spec, held, None):
+        by_key[key].append(HeldRow(epoch_us(at), row))
+    outputs = keys_folded_twice(spec, list(by_key.values()), None)
+    for key, of_key in zip(by_key, outputs, strict=True):
+        for output in of_key:
             if output.failure and NOT_DETERMINISTIC in output.failure:
                 told = ", ".join(f"{name}={value}" for name, value in names[key].items())
                 yield f"{told}: {output.failure}"

@@ -1,16 +1,19 @@
 """Values as a fold sees them and puts them out: the same, whoever brings a row.
 
-The engine's state function, Arrow and tests each have values of their own: instants without a zone,
-`Row`, `bytearray`. Here all become one, so that a fold comes to the same everywhere.
+The engine, and who reads bronze, have a row's values from Arrow, a map as a list of pairs, which
+only its column's type tells from an array: so both read by the type. In tests users give them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation, localcontext
+from math import copysign
 from typing import Any
+
+import pyarrow as pa
 
 from tidemark.pipeline.fold_types import element_of
 
@@ -44,17 +47,61 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
+def reader(kind: pa.DataType) -> Callable[[Any], Any]:
+    """What makes a value as a fold sees it out of one that Arrow gives of this type (`as_py`).
+
+    A map's entries are in the order of their keys; where these cannot be a dict's, it stays a list
+    of pairs.
+    """
+    if isinstance(kind, pa.MapType):
+        return _unless_null(_map_reader(kind))
+    if isinstance(kind, pa.StructType):
+        parts = {field.name: reader(field.type) for field in kind}
+        return _unless_null(lambda value: {name: read(value[name]) for name, read in parts.items()})
+    if isinstance(kind, pa.ListType | pa.LargeListType):
+        element = reader(kind.value_type)
+        return _unless_null(lambda value: [element(one) for one in value])
+    return plain
+
+
+def _map_reader(kind: pa.MapType[Any, Any, Any]) -> Callable[[Any], Any]:
+    key, item = reader(kind.key_type), reader(kind.item_type)
+    made: Callable[[Any], Any] = list if pa.types.is_nested(kind.key_type) else dict
+
+    def read(value: Any) -> Any:
+        pairs = [(key(name), item(one)) for name, one in value]
+        # Else rows with the same entries would come in the order in which they arrived.
+        return made(sorted(pairs, key=lambda pair: ordered(pair[0])))
+
+    return read
+
+
+def read_rows(columns: Sequence[pa.ChunkedArray[Any]]) -> list[tuple[Any, ...]]:
+    """The rows of Arrow's columns, as a fold sees them."""
+    read = [map(reader(column.type), column.to_pylist()) for column in columns]
+    return list(zip(*read, strict=True))
+
+
+def copied(value: Any) -> Any:
+    """A value that nobody else has: lists and dicts are new, all else cannot be changed."""
+    if isinstance(value, list):
+        return [copied(one) for one in value]
+    if isinstance(value, dict):
+        return {name: copied(one) for name, one in value.items()}
+    return value
+
+
 def ordered(value: Any) -> Any:
-    """What any two values of a column are compared by, null first and NaN last."""
+    """What any two values of a column are compared by, null first and NaN last. Values that are
+    the same in this are the same to see, else the order of rows would be that of their arrival."""
     if value is None:
         return (0,)
     if isinstance(value, dict):
-        # A struct's fields in their order, a map's by their names.
         return (1, *sorted((str(name), ordered(one)) for name, one in value.items()))
     if isinstance(value, list):
         return (1, *map(ordered, value))
-    if isinstance(value, float) and value != value:
-        return (2,)
+    if isinstance(value, float):
+        return (2,) if value != value else (1, value, copysign(1, value))
     return (1, value)
 
 
@@ -69,7 +116,7 @@ def converter(kind: str) -> Callable[[Any], Any]:
     return _SIMPLE[kind]
 
 
-def _null_stays(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
@@ -79,7 +126,7 @@ def _array(kind: str, element: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise _unfit(value, kind)
         return [element(one) for one in value]
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
@@ -89,10 +136,10 @@ def _whole(kind: str, bits: int) -> Callable[[Any], Any]:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _unfit(value, kind)
         if not -largest <= value < largest:
-            raise Unfit(f"{value} is too large for a column of type {kind}")
+            raise Unfit(f"a number is too large for a column of type {kind}")
         return int(value)
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _decimal(kind: str) -> Callable[[Any], Any]:
@@ -103,16 +150,17 @@ def _decimal(kind: str) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise _unfit(value, kind)
+        number = Decimal(value)
         with localcontext(prec=80):
             try:
-                found = Decimal(value).quantize(Decimal(1).scaleb(-scale))
+                found = number.quantize(Decimal(1).scaleb(-scale))
             except InvalidOperation:
-                raise Unfit(f"{value} is no value of a column of type {kind}") from None
-        if found != value or len(found.as_tuple().digits) > precision:
-            raise Unfit(f"{value} does not fit into a column of type {kind}")
+                raise Unfit(f"{number!s:.40} is no value of a column of type {kind}") from None
+        if found != number or len(found.as_tuple().digits) > precision:
+            raise Unfit(f"{number!s:.40} does not fit into a column of type {kind}")
         return found
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[Any], Any]:
@@ -121,16 +169,19 @@ def _simple(kind: str, allowed: type[Any] | tuple[type[Any], ...]) -> Callable[[
             raise _unfit(value, kind)
         return value
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _number(kind: str) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _unfit(value, kind)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Unfit(f"a number is too large for a column of type {kind}") from None
 
-    return _null_stays(convert)
+    return _unless_null(convert)
 
 
 def _float(value: Any) -> Any:
@@ -156,7 +207,20 @@ def _timestamp(value: Any) -> Any:
         raise _unfit(value, "timestamp")
     if value.tzinfo is None:
         raise Unfit(f"{value.isoformat()} has no zone, and the column is of type timestamp")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise Unfit(f"{value.isoformat()} is no time of the years 1 to 9999 in UTC") from None
+
+
+def _string(value: Any) -> Any:
+    text = _simple("string", str)(value)
+    if text is not None and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Unfit(f"{text!r} is no text that UTF-8 can hold") from None
+    return text
 
 
 def _unfit(value: Any, kind: str) -> Unfit:
@@ -164,7 +228,7 @@ def _unfit(value: Any, kind: str) -> Unfit:
 
 
 _SIMPLE: Mapping[str, Callable[[Any], Any]] = {
-    "string": _simple("string", str),
+    "string": _string,
     "boolean": _simple("boolean", bool),
     "binary": _simple("binary", bytes),
     "double": _number("double"),

@@ -47,6 +47,7 @@ from tidemark.runs.backfill.backfill_plan import (
     pending_changes,
 )
 from tidemark.runs.backfill.differences import Differences
+from tidemark.runs.repair_facts import batch_computed_after
 from tidemark.runs.run import Run
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, VERSION
@@ -187,7 +188,8 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) 
         run.warehouse.gold(name),
         run.warehouse.ledger,
     )
-    append_recomputed(changes, plan.differing, BACKFILL, plan.state.generation, run.run_id)
+    batch = batch_computed_after(run, name, plan.state.generation)
+    append_recomputed(changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, batch)
     pinned = pins(plan, changes.existing().version())
     positions = {BACKFILL: _position(plan, pinned.changes)}
     lines = list(recomputed_lines(name, _query(plan), positions, [recomputed]))

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from tidemark.operators.folds.folding import Episode, Folding, FoldSpec, HeldRow
-from tidemark.operators.folds.values import plain
+from tidemark.operators.folds.values import plain, reader
 
 VARIABLE = "fold"
 # `state` is the JSON of the user's; `held` are the rows that wait, with their columns' names.
@@ -40,10 +41,14 @@ _NOTHING = _Saved(None, [], None)
 
 
 class FoldProcessor(StatefulProcessor):
-    """Folds one key's rows. `columns` are those of its outputs: the engine takes these by name."""
+    """Folds one key's rows, whose columns have these types in Arrow. `columns` are those of its
+    outputs: the engine takes these by name."""
 
-    def __init__(self, spec: FoldSpec, columns: Sequence[str]) -> None:
+    def __init__(
+        self, spec: FoldSpec, kinds: Sequence[pa.DataType], columns: Sequence[str]
+    ) -> None:
         self.spec = spec
+        self.kinds = kinds
         self.columns = columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -51,11 +56,12 @@ class FoldProcessor(StatefulProcessor):
         self.state = handle.getValueState(VARIABLE, _STATE)
         self.folding = Folding(self.spec)
         self.output = Row(*self.columns)
+        self.readers = [reader(kind) for kind in self.kinds]
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         saved = self._saved()
-        new = [HeldRow(row[-2], tuple(map(plain, row[:-2]))) for row in rows]
         # The last column is that of the watermark, the one before it the same in microseconds.
+        new = [HeldRow(row[-2], self._values(row[:-2])) for row in rows]
         held = _Saved(saved.episode, [*saved.held, *new], saved.due)
         yield from self._advanced(key, held, timerValues.getCurrentWatermarkInMs())
 
@@ -83,6 +89,9 @@ class FoldProcessor(StatefulProcessor):
         for one in outputs:
             values = (one.number, *one.values, one.rows, one.failure)
             yield self.output(one.start, one.end, *named, *values)
+
+    def _values(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(read(value) for read, value in zip(self.readers, given, strict=True))
 
     def _saved(self) -> _Saved:
         found = self.state.get() if self.state.exists() else None

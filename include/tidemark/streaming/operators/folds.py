@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tidemark.errors import PipelineInvalid
 from tidemark.operators.folds.folding import (
     FoldSpec,
     HeldRow,
@@ -25,11 +26,11 @@ from tidemark.operators.folds.folding import (
 )
 from tidemark.operators.folds.folds import Folds
 from tidemark.operators.folds.loaded import load_fold
-from tidemark.operators.folds.values import plain
+from tidemark.operators.folds.values import read_rows
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.sessions import spans
-from tidemark.pipeline.fold_rules import NUMBER
+from tidemark.pipeline.fold_rules import NUMBER, inexact
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import FoldTable
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
@@ -67,9 +68,14 @@ class StreamedFolds(StreamedOperator):
         return StateOf(named=(("stateVarName", VARIABLE),)) if side is None else None
 
     def columns(self, inputs: Inputs) -> T.StructType:
-        """Told without a plan; PipelineInvalid where the class is no fold."""
+        """Told without a plan; PipelineInvalid where the class is no fold, or a key is a float."""
         load_fold(self.table.fold.python, self.table.code)
         keys = [inputs[BRONZE].schema[key] for key in self.table.group_by]
+        for key in keys:
+            if _holds_float(key.dataType):
+                raise PipelineInvalid(
+                    f"A key of the fold {self.table.fold.python}, `{key.name}`, {inexact()}"
+                )
         emitted = [
             T.StructField(name, T.DataType.fromDDL(kind))
             for name, kind in self.table.fold.emits.items()
@@ -82,11 +88,12 @@ class StreamedFolds(StreamedOperator):
         rows = inputs[BRONZE]
         if not rows.isStreaming:
             return self._folded(inputs, rows, self._frontier_us, folded_rows)
-        spec = self._spec(rows)
+        spec = self.operator.spec(rows.columns)
         schema = self._output_schema(inputs)
         given = self._given(rows, spec, "_event_time")
+        processor = FoldProcessor(spec, self._kinds(given, spec), schema.names)
         outputs = given.groupBy(*self._keys).transformWithState(
-            FoldProcessor(spec, schema.names), schema, "append", "EventTime"
+            processor, schema, "append", "EventTime"
         )
         return self._shown(outputs)
 
@@ -119,28 +126,30 @@ class StreamedFolds(StreamedOperator):
     def _frontier_us(self) -> int | None:
         return None if self.up_to_ms is None else self.up_to_ms * 1_000
 
-    def _spec(self, rows: DataFrame) -> FoldSpec:
-        """Columns by their names, as a table can have them in another order than its file."""
-        return self.operator.spec(sorted(name for name in rows.columns if not name.startswith("_")))
+    def _kinds(self, given: DataFrame, spec: FoldSpec) -> tuple[pa.DataType, ...]:
+        """The types in which Arrow has the columns of a fold's rows."""
+        names = [f"`{name}`" for name in spec.columns]
+        schema = to_arrow_schema(given.select(*names).schema, timezone="UTC")
+        return tuple(field.type for field in schema)
 
     def _given(self, rows: DataFrame, spec: FoldSpec, *others: str) -> DataFrame:
-        """What a fold takes of rows: its columns in their order, and the time in microseconds."""
-        columns = [F.col(f"`{name}`") for name in spec.columns]
+        """What a fold takes of rows: its columns in their order, those that they lack null, and the
+        time in microseconds."""
+        columns = [
+            F.col(f"`{name}`") if name in rows.columns
+            else F.lit(None).cast("string").alias(name)
+            for name in spec.columns
+        ]  # fmt: skip
         return rows.select(*columns, F.unix_micros("_event_time").alias(_TIME), *others)
 
     def _folded(self, inputs: Inputs, rows: DataFrame, up_to: int | None, fold: Fold) -> DataFrame:
-        spec = self._spec(inputs[BRONZE])
+        spec = self.operator.spec(inputs[BRONZE].columns)
         given = self._given(rows, spec)
         schema = self._output_schema(inputs)
         arrow = to_arrow_schema(schema, timezone="UTC")
-        one_key = _FoldedKey(spec, self.table.group_by, up_to, fold, arrow)
-
-        # The engine counts a function's arguments, and `self` among them.
-        def folded_key(rows: pa.Table) -> pa.Table:
-            return one_key.folded(rows)
-
-        folded = given.groupBy(*self._keys).applyInArrow(folded_key, schema)
-        return self._shown(folded)
+        # A function: of an object that can be called, the engine counts `self` as an argument.
+        one_key = _key_folded(spec, self.table.group_by, up_to, fold, arrow)
+        return self._shown(given.groupBy(*self._keys).applyInArrow(one_key, schema))
 
     def _output_schema(self, inputs: Inputs) -> T.StructType:
         """As tasks give outputs: times in microseconds."""
@@ -174,37 +183,37 @@ class StreamedFolds(StreamedOperator):
         )
 
 
-@dataclass(frozen=True)
-class _FoldedKey:
+def _holds_float(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return any(_holds_float(field.dataType) for field in kind.fields)
+    if isinstance(kind, T.ArrayType):
+        return _holds_float(kind.elementType)
+    return isinstance(kind, T.FloatType | T.DoubleType)
+
+
+def _key_folded(
+    spec: FoldSpec, keys: Sequence[str], up_to: int | None, fold: Fold, schema: pa.Schema
+) -> Callable[[pa.Table], pa.Table]:
     """What a task does with all rows of one key."""
 
-    spec: FoldSpec
-    keys: tuple[str, ...]
-    up_to: int | None
-    fold: Fold
-    schema: pa.Schema
-
-    def folded(self, rows: pa.Table) -> pa.Table:
-        columns = [
-            rows.column(name).to_pylist(maps_as_pydicts="strict") for name in self.spec.columns
-        ]
+    def folded(rows: pa.Table) -> pa.Table:
         times: list[Any] = rows.column(_TIME).to_pylist()
-        held = [
-            HeldRow(time, tuple(map(plain, values)))
-            for time, *values in zip(times, *columns, strict=True)
-        ]
-        outputs = self.fold(self.spec, held, self.up_to)
+        values = read_rows([rows.column(name) for name in spec.columns])
+        held = [HeldRow(*row) for row in zip(times, values, strict=True)]
+        outputs = fold(spec, held, up_to)
+        emitted = {
+            name: [one.values[place] for one in outputs] for place, name in enumerate(spec.emits)
+        }
         told: dict[str, list[Any]] = {
             "window_start": [one.start for one in outputs],
             "window_end": [one.end for one in outputs],
-            **{key: [rows.column(key)[0].as_py()] * len(outputs) for key in self.keys},
+            **{key: [rows.column(key)[0].as_py()] * len(outputs) for key in keys},
             NUMBER: [one.number for one in outputs],
-            **{
-                name: [one.values[place] for one in outputs]
-                for place, name in enumerate(self.spec.emits)
-            },
+            **emitted,
             "rows": [one.rows for one in outputs],
             FAILURE: [one.failure for one in outputs],
         }
-        columns_told = [pa.array(told[field.name], field.type) for field in self.schema]
-        return pa.table(columns_told, schema=self.schema)
+        columns = [pa.array(told[field.name], field.type) for field in schema]
+        return pa.table(columns, schema=schema)
+
+    return folded

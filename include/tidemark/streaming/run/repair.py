@@ -48,7 +48,8 @@ class Repair:
     `bronze_version` is the version that the table's query has read to. `closed_ms` is how far
     the query closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal), in
     milliseconds. Windows that start before `frozen_before_ms` stay as they are. `others` are the
-    versions of other inputs that it has read to; `checked_to` is as in `Repaired`.
+    versions of other inputs that it has read to; `checked_to` is as in `Repaired`, `batch` as in
+    `append_recomputed`.
     """
 
     pipeline: Pipeline
@@ -62,6 +63,7 @@ class Repair:
     run_id: str
     others: ReadAt = field(default_factory=dict)
     checked_to: int = 0
+    batch: int | None = None
 
     @property
     def operator(self) -> Operator:
@@ -167,7 +169,7 @@ def _append_differing(
         gold.existing(), changes.existing(), plan.gold, plan.operator, windows, covered
     )
     known = known_to_gold(gold.existing(), plan.gold, plan.operator, differing)
-    append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id)
+    append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id, plan.batch)
     rows = pc.sum(windows.column("rows")).as_py() or 0
     expected = rows_in_bronze if plan.operator.counts_rows else None
     return Recomputed(

@@ -8,7 +8,12 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.operators.other_inputs import read_at
 from tidemark.operators.repaired import Repaired
-from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
+from tidemark.runs.repair_facts import (
+    batch_computed_after,
+    checked_to_of,
+    seal_ms,
+    unpublished_batches,
+)
 from tidemark.runs.run import GoldStates, Outcome, Run
 from tidemark.streaming.run.repair import Repair, repair
 
@@ -40,4 +45,5 @@ def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
         run_id=run.run_id,
         others=read_at(operator, run.warehouse, run.query_checkpoint(name, gold.generation)),
         checked_to=checked_to_of(run, name, gold.generation, outcome.versions["bronze"]),
+        batch=batch_computed_after(run, name, gold.generation),
     )
