@@ -18,7 +18,7 @@ from tests.streaming.audits import audit
 from tidemark import commit_point
 from tidemark.errors import MigrationRefused
 from tidemark.gold.other_readers import OtherReader, note_reader, other_readers
-from tidemark.gold.retention import given_up_ms
+from tidemark.gold.retention import given_up_ms, table_frozen_before_ms
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.migration.change import change_of
@@ -219,6 +219,10 @@ def test_what_was_given_up_stays_so_whatever_the_next_generation_reaches_for(
     assert result.error is None, result.error
     first = given_up_ms(place.warehouse, TABLE, place.kind.operator)
     assert first == epoch_ms(given_up + 2 * DAYS)
+    # Nor by tables that came back from a backup, whose frontier is an earlier one.
+    bronze, earlier = place.warehouse.bronze.existing(), epoch_ms(NOW - 30 * DAYS)
+    asked = (place.pipeline, place.warehouse, TABLE, place.kind.operator, bronze, earlier)
+    assert table_frozen_before_ms(*asked) == first
     assert all(epoch_ms(row["window_start"]) >= first for row in place.gold(TABLE).to_pylist())
     succeed(spark, place, "on")
     assert audit(spark, place).outcome == "equal"

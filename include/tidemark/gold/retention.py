@@ -54,14 +54,23 @@ def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
 
 
 def table_frozen_before_ms(
-    pipeline: Pipeline, warehouse: Warehouse, name: str, operator: Operator, bronze: DeltaTable
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    name: str,
+    operator: Operator,
+    bronze: DeltaTable,
+    close_ms: int | None = None,
 ) -> int | None:
     """The same for the rows of a table, by its kind, and by what other pipelines may have dropped
-    of what it joins."""
+    of what it joins. Where what closes is held against bronze, rows that are open by the frontier
+    `close_ms` are not frozen, however old."""
     frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
     if frozen is None:
         return None
-    return max(operator.frozen_before_ms(frozen, bronze), given_up_ms(warehouse, name, operator))
+    frozen = operator.frozen_before_ms(frozen, bronze)
+    if operator.checks_closing and close_ms is not None:
+        frozen = min(frozen, epoch_ms(operator.first_open_start(close_ms)))
+    return max(frozen, given_up_ms(warehouse, name, operator))
 
 
 def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int:

@@ -101,8 +101,7 @@ def _unlike_bronze(
     at: Frontiers,
 ) -> pa.Table:
     """Rows as bronze gives them that are known otherwise, or not at all though the query is past
-    them; rows of before `frozen_before_ms` stay as they are, but for those that were open: what
-    they are made of is all there."""
+    them; rows of before `frozen_before_ms` stay as they are."""
     operator, bronze = left_out.operator, left_out.bronze
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
@@ -113,8 +112,6 @@ def _unlike_bronze(
         connection.register("closing", _closing(left_out, at, touched))
         frozen = at.frozen_before_ms
         kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
-        if operator.checks_closing:
-            kept = f"({kept} OR window_end > {time_literal(at.before_ms)})"
         connection.execute(
             f"""
             CREATE TEMP TABLE candidates AS SELECT DISTINCT {listed(names)} FROM (

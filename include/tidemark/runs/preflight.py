@@ -119,7 +119,9 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     batches, operator = unpublished_batches(run, name, gold), run.reading(name, gold.generation)
     place, bronze = run.warehouse.bronze, run.warehouse.bronze.existing()
     changes = run.warehouse.changes(name, gold.generation).existing()
-    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze)
+    frozen = table_frozen_before_ms(
+        run.pipeline, run.warehouse, name, operator, bronze, gold.close_ms
+    )
     found = to_compute(
         LeftOut.of(operator, place, bronze, changes, gold.generation),
         run.warehouse.gold(name).existing(),

@@ -40,7 +40,7 @@ def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
         closed_ms=run.closed_ms(name, gold.generation),
         seal_ms=seal_ms(run, name, outcome),
         frozen_before_ms=table_frozen_before_ms(
-            run.pipeline, run.warehouse, name, operator, bronze
+            run.pipeline, run.warehouse, name, operator, bronze, gold.close_ms
         ),
         run_id=run.run_id,
         others=read_at(operator, run.warehouse, run.query_checkpoint(name, gold.generation)),
