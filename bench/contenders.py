@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
+from bench.folds import episodes
 from tidemark.pipeline.settings.jvm import LARGE_BYTES, jvm_variables
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -24,19 +25,24 @@ DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 IVY = REPOSITORY / ".tidemark" / "bench" / "ivy"
 NAME = "bench"
 TABLE = "per_10m"
-# Of sessions: some seventeen rows each.
+# Of sessions and of folds: some seventeen rows each.
 GAP = "2 minutes"
+FOLD_EMITS = {"events": "long", "amount": "long"}
+# The other pipeline of joins, below the same root.
+CLICKS = "clicks"
 # What `.tidemark/env` gives; the rival that takes every default starts without it.
 TUNING = ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH")
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where one contender works: the JSON files that it reads, and a folder of its own."""
+    """Where one contender works: the JSON files that it reads, and a folder of its own; of joins,
+    the other side's Delta table."""
 
     source: Path
     root: Path
     master: str = "local[2]"
+    other: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Contender:
 def _tuned_environment(place: Workspace) -> dict[str, str]:
     """Set-up's, and both of the JVM's compilers where a first run finds much to read: what
     `tidemark run` and the operator do, and what a tuned script's author would."""
-    has_run = [*place.root.glob("checkpoints"), *place.root.glob("*/checkpoints")]
+    has_run = [*place.root.glob("checkpoints"), *place.root.glob(f"{NAME}/checkpoints")]
     new_bytes = 0 if has_run else sum(file.stat().st_size for file in place.source.iterdir())
     return {**os.environ, **jvm_variables(os.environ, new_bytes)}
 
@@ -91,15 +97,19 @@ def pipeline_content(source: Path, **advanced: object) -> dict[str, object]:
     return content | ({"advanced": advanced} if advanced else {})
 
 
-def write_settings(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
+def write_settings(
+    root: Path, content: Mapping[str, object], name: str = NAME
+) -> tuple[Path, Path]:
     """The platform's settings and pipeline file below a root, made where they are missing."""
-    settings, pipeline = _files(root)
-    return (settings, pipeline) if settings.exists() else write_pipeline(root, content)
+    settings, pipeline = _files(root, name)
+    return (settings, pipeline) if pipeline.exists() else write_pipeline(root, content, name)
 
 
-def write_pipeline(root: Path, content: Mapping[str, object]) -> tuple[Path, Path]:
+def write_pipeline(
+    root: Path, content: Mapping[str, object], name: str = NAME
+) -> tuple[Path, Path]:
     """The same, also where they are there."""
-    settings, pipeline = _files(root)
+    settings, pipeline = _files(root, name)
     pipeline.parent.mkdir(parents=True, exist_ok=True)
     yaml = YAML()
     yaml.dump(dict(content), pipeline)
@@ -107,16 +117,16 @@ def write_pipeline(root: Path, content: Mapping[str, object]) -> tuple[Path, Pat
     return settings, pipeline
 
 
-def _files(root: Path) -> tuple[Path, Path]:
-    return root / "settings.yaml", root / "pipelines" / f"{NAME}.yaml"
+def _files(root: Path, name: str) -> tuple[Path, Path]:
+    return root / "settings.yaml", root / "pipelines" / f"{name}.yaml"
 
 
 def _ours(place: Workspace) -> list[str]:
     return _our_job(place, pipeline_content(place.source))
 
 
-def _our_job(place: Workspace, content: Mapping[str, object]) -> list[str]:
-    settings, pipeline = write_settings(place.root, content)
+def _our_job(place: Workspace, content: Mapping[str, object], name: str = NAME) -> list[str]:
+    settings, pipeline = write_settings(place.root, content, name)
     job = REPOSITORY / "jobs" / "stream.py"
     given = ["--pipeline", str(pipeline), "--settings", str(settings)]
     return ["spark-submit", "--master", place.master, str(job), *given]
@@ -149,15 +159,48 @@ def _script(
     return [*submit, str(RIVALS / name), str(place.source), str(place.root), *arguments]
 
 
-def _our_sessions(place: Workspace) -> list[str]:
-    content = pipeline_content(place.source)
-    tables: Any = content["tables"]
-    tables[TABLE] |= {"window": {"session": GAP}}
+def _our_table(place: Workspace, table: Mapping[str, object]) -> list[str]:
+    content = pipeline_content(place.source) | {"tables": {TABLE: {"group_by": ["key"], **table}}}
     return _our_job(place, content)
+
+
+def _our_sessions(place: Workspace) -> list[str]:
+    measures = {"events": "count(*)", "amount": "sum(amount)"}
+    return _our_table(place, {"window": {"session": GAP}, "measures": measures})
 
 
 def _tuned_sessions(place: Workspace) -> list[str]:
     return _script("tuned.py", place, arguments=[GAP])
+
+
+def _clicks(place: Workspace) -> list[str]:
+    return _our_job(place, pipeline_content(place.source), CLICKS)
+
+
+def _our_joins(place: Workspace) -> list[str]:
+    table = {
+        "join": {"with": CLICKS, "on": ["key"], "within": "5 minutes", "type": "left"},
+        # So short that each small run closes some.
+        "window": {"length": "2 minutes"},
+        "measures": {"events": "count(*)", "amount": f"sum({CLICKS}.amount)"},
+    }
+    return _our_table(place, table)
+
+
+def _tuned_joins(place: Workspace) -> list[str]:
+    return _script("tuned_join.py", place, arguments=[str(place.other)])
+
+
+def _our_folds(place: Workspace) -> list[str]:
+    code = place.root / "pipelines" / "folds" / "episodes.py"
+    code.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(episodes.__file__, code)
+    fold = {"python": "folds/episodes.py:Episodes", "timeout": GAP, "emits": FOLD_EMITS}
+    return _our_table(place, {"fold": fold})
+
+
+def _tuned_folds(place: Workspace) -> list[str]:
+    return _script("tuned_fold.py", place)
 
 
 def _batch(name: str) -> Callable[[Workspace], list[str]]:
@@ -197,9 +240,14 @@ TUNED_C1 = Contender("tuned, one compiler", _tuned, _one_compiler, _rival_gold)
 TUNED_BOTH = Contender("tuned, both compilers", _tuned, with_both_compilers, _rival_gold)
 TUNED = Contender("tuned", _tuned, _tuned_environment, _rival_gold)
 OUR_SESSIONS = Contender("tidemark", _our_sessions, _tuned_environment, _our_gold)
-TUNED_SESSIONS = Contender(
-    "by hand, without repair", _tuned_sessions, _tuned_environment, _rival_gold
-)
+OUR_JOINS = Contender("tidemark", _our_joins, _tuned_environment, _our_gold)
+OUR_FOLDS = Contender("tidemark", _our_folds, _tuned_environment, _our_gold)
+_BY_HAND = "by hand, without repair"
+TUNED_SESSIONS = Contender(_BY_HAND, _tuned_sessions, _tuned_environment, _rival_gold)
+TUNED_JOINS = Contender(_BY_HAND, _tuned_joins, _tuned_environment, _rival_gold)
+TUNED_FOLDS = Contender(_BY_HAND, _tuned_folds, _tuned_environment, _rival_gold)
+# Writes the other bronze of joins, below the same root.
+OUR_CLICKS = Contender("clicks", _clicks, _one_compiler, _our_gold)
 DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)
 POLARS = Contender("Polars", _batch("polars_batch.py"), _tuned_environment, _parquet)
 

@@ -20,8 +20,11 @@ FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _ROWS_A_FILE = 250_000
 
 
-def write_events(folder: Path, first: int, rows: int, keys: int = KEYS) -> list[Path]:
-    """Write rows number `first` and following, as files named after their first row."""
+def write_events(
+    folder: Path, first: int, rows: int, keys: int = KEYS, every: int = 1
+) -> list[Path]:
+    """Write rows number `first` and following, as files named after their first row; of these,
+    those whose number is a multiple of `every`."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for start in range(first, first + rows, _ROWS_A_FILE):
@@ -30,13 +33,15 @@ def write_events(folder: Path, first: int, rows: int, keys: int = KEYS) -> list[
         aside = folder / f".{file.name}"
         with duckdb.connect() as connection:
             end = min(start + _ROWS_A_FILE, first + rows)
-            connection.execute(f"COPY ({_events(start, end, keys)}) TO '{aside}' (FORMAT json)")
+            connection.execute(
+                f"COPY ({_events(start, end, keys, every)}) TO '{aside}' (FORMAT json)"
+            )
         aside.rename(file)
         files.append(file)
     return files
 
 
-def _events(start: int, end: int, keys: int) -> str:
+def _events(start: int, end: int, keys: int, every: int) -> str:
     step = 86_400_000_000 // ROWS_A_DAY
     first_day = f"TIMESTAMP '{FIRST_DAY:%Y-%m-%d}'"
     return f"""
@@ -44,5 +49,5 @@ def _events(start: int, end: int, keys: int) -> str:
                 '%Y-%m-%dT%H:%M:%S.%fZ') AS at,
             CASE WHEN n % 200 < 199 THEN 'key' || (hash(n + 1) % {keys}) END AS key,
             hash(n + 2) % 100 AS amount
-        FROM range({start}, {end}) AS numbers(n)
+        FROM range({start}, {end}) AS numbers(n) WHERE n % {every} = 0
     """

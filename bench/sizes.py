@@ -25,6 +25,7 @@ class Sizes:
     migrated_rows: int
     migrations: int
     cores_rows: int
+    stateful_rows: int
     state_keys: int
     settings_keys: tuple[int, ...]
     settings_runs: int
@@ -49,6 +50,7 @@ USUAL = Sizes(
     migrated_rows=10_000_000,
     migrations=2,
     cores_rows=500_000,
+    stateful_rows=500_000,
     state_keys=1_000_000,
     settings_keys=(300, 200_000),
     settings_runs=16,
@@ -70,6 +72,7 @@ LONG = replace(
     late_repetitions=10,
     migrations=5,
     cores_rows=5_000_000,
+    stateful_rows=5_000_000,
     settings_runs=60,
     chain=150,
     chain_repetitions=10,
@@ -87,6 +90,7 @@ SMALLEST = Sizes(
     migrated_rows=2_000,
     migrations=1,
     cores_rows=2_000,
+    stateful_rows=30_000,  # so many that some windows close
     state_keys=2_000,
     settings_keys=(300,),
     settings_runs=3,

@@ -75,6 +75,13 @@ def test_the_same_arguments_make_the_same_input(tmp_path: Path) -> None:
     assert len(files[0].read_text().splitlines()) == 1_000
 
 
+def test_every_tenth_row_is_one_of_all(tmp_path: Path) -> None:
+    tenth, every = (
+        write_events(tmp_path / str(n), 7, 1_000, every=n)[0].read_text() for n in (10, 1)
+    )
+    assert tenth.splitlines() == every.splitlines()[3::10]
+
+
 def test_the_cost_of_a_process_counts_its_children(tmp_path: Path) -> None:
     burn = "t=__import__('time'); e=t.process_time()+1\nwhile t.process_time()<e: pass"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"

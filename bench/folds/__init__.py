@@ -1,0 +1,1 @@
+"""Classes of folds: a contender copies them into its pipeline's folder."""
