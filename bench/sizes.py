@@ -25,7 +25,7 @@ class Sizes:
     migrated_rows: int
     migrations: int
     cores_rows: int
-    stateful_rows: int
+    stateful_rows: int  # in one batch: a join's pairs grow with their square
     state_keys: int
     settings_keys: tuple[int, ...]
     settings_runs: int
@@ -72,7 +72,6 @@ LONG = replace(
     late_repetitions=10,
     migrations=5,
     cores_rows=5_000_000,
-    stateful_rows=5_000_000,
     settings_runs=60,
     chain=150,
     chain_repetitions=10,
