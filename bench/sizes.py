@@ -1,6 +1,6 @@
 """How much is measured: as small as a test can, as `make bench`, as `make bench-long`.
 
-`make bench` takes about an hour on two cores, half of it for `growth`: 120 processes of 20 CPU
+`make bench` takes an hour and a quarter on two cores, much of it for `growth`: 120 processes of 20 CPU
 seconds. The page of the results says what each figure took.
 """
 
@@ -25,7 +25,7 @@ class Sizes:
     migrated_rows: int
     migrations: int
     cores_rows: int
-    stateful_rows: int
+    stateful_rows: int  # in one batch: a join's pairs grow with their square
     state_keys: int
     settings_keys: tuple[int, ...]
     settings_runs: int
@@ -72,7 +72,6 @@ LONG = replace(
     late_repetitions=10,
     migrations=5,
     cores_rows=5_000_000,
-    stateful_rows=5_000_000,
     settings_runs=60,
     chain=150,
     chain_repetitions=10,
