@@ -1,7 +1,7 @@
 """How much is measured: as small as a test can, as `make bench`, as `make bench-long`.
 
-`make bench` takes an hour and a quarter on two cores, much of it for `growth`: 120 processes of 20 CPU
-seconds. The page of the results says what each figure took.
+`make bench` takes an hour and a quarter on two cores, much of it for `growth`: 120 processes of
+20 CPU seconds. The page of the results says what each figure took.
 """
 
 from __future__ import annotations
