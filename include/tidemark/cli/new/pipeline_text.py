@@ -140,6 +140,7 @@ def _table(proposal: Proposal, keys: Sequence[str]) -> Iterator[str]:
     yield f"  {proposal.table}:"
     spread = _about(proposal.order.spread) if proposal.order.spread else "no time"
     yield f"    # The sample's events spread over {spread}."
+    yield "    # Other kinds: sessions of a key, `window: {session: 30 minutes}`; `join`; `fold`."
     yield f"    window: {{length: {duration_text(proposal.window)}}}"
     if keys:
         counts = [f"{key.distinct:,}" for key in proposal.keys]
