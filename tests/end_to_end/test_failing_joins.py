@@ -129,6 +129,7 @@ def test_windows_that_fail_on_a_joined_row_are_verdicts_and_the_others_go_on(
     assert place.changes(TABLE).num_rows <= before + 1
 
 
+@pytest.mark.long
 def test_a_row_that_fails_once_it_comes_out_as_unmatched_is_a_verdict_on_its_window(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_what_fails_in_the_very_first_batch_ends_the_run(
     assert error.type == "ExpressionFailed"
 
 
+@pytest.mark.long
 def test_what_fails_is_left_out_of_the_next_generation_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_late_row_into_an_open_episode_brings_outputs_that_the_engine_never_em
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_a_late_row_reopens_an_episode_that_had_ended(spark: SparkSession, tmp_path: Path) -> None:
     """1 and 2 ended at 8, when the frontier was at 10; 7 is late, and 12 in time belongs to it."""
     ran(spark, place_at(tmp_path), [
@@ -128,6 +129,7 @@ def test_two_episodes_that_a_late_row_joins_are_folded_as_one(
     assert [(row["window_start"], row["number"]) for row in gone] == [(DAY + 11 * MINUTE, 1)]
 
 
+@pytest.mark.long
 def test_a_closed_episode_and_an_open_one_that_a_late_row_joins_are_folded_as_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_timer_in_the_past_fires_in_the_batch_that_sets_it(
     ran(spark, place, [ticks(20), [event(15), event(16), *ticks(300)], ticks(301)])
 
 
+@pytest.mark.long
 def test_random_landings_with_several_keys_and_microseconds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -239,6 +242,7 @@ def test_a_class_sees_the_same_values_of_every_type_in_the_engine_and_from_bronz
     assert {row["cause"] for row in place.changes("thirds").to_pylist()} == {"stream"}
 
 
+@pytest.mark.long
 def test_a_column_that_bronze_lacks_yet_is_null(spark: SparkSession, tmp_path: Path) -> None:
     place = place_at(tmp_path, SHOWS)
     columns = {**place.content["source"]["columns"], "some_more": "long"}
@@ -277,6 +281,7 @@ def test_an_episode_that_fails_is_a_verdict_without_outputs_and_the_others_go_on
     assert "1 windows of thirds fail" in status.next_step
 
 
+@pytest.mark.long
 def test_a_verdict_goes_with_the_rows_that_made_it_another_episode(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -386,6 +391,7 @@ def test_the_state_lies_in_rocksdb_and_other_tables_keep_their_store(
     assert place.warehouse.gold("per_10m").existing().version() >= 1
 
 
+@pytest.mark.long
 def test_closed_rows_are_as_old_as_their_last_row(spark: SparkSession, tmp_path: Path) -> None:
     place = place_at(tmp_path)
     place.land("1.json", as_json([event(1), event(2), event(3), *ticks(13)]))

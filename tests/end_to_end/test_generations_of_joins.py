@@ -187,7 +187,7 @@ def readers_of_other(place: JoinedPlace) -> int:
     return len(other_readers(PartnerPlace(place.root, name=OTHER).warehouse))
 
 
-@pytest.mark.parametrize("change", first_of(CHANGES, 3))
+@pytest.mark.parametrize("change", first_of(CHANGES, 1))
 def test_gold_is_right_behind_the_change_and_behind_the_way_back(
     spark: SparkSession, tmp_path: Path, change: str
 ) -> None:
@@ -237,6 +237,7 @@ def test_what_is_open_comes_from_the_new_query_with_rows_of_both_sides_of_before
     assert longer.known()[DAY + 40 * MINUTE, "a"][-2] == 1
 
 
+@pytest.mark.long
 def test_rows_of_either_side_that_come_while_windows_are_computed_are_caught_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -282,6 +283,7 @@ KILLS = [("reader of another bronze forgotten", "before"),
          ("reader of another bronze forgotten", "after")]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("point", "when"), KILLS)
 def test_a_migration_that_ends_behind_its_commit_is_done(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str

@@ -158,6 +158,7 @@ def test_a_late_row_of_the_other_side_for_a_frozen_window_is_counted_and_changes
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_a_window_that_is_open_is_mended_though_keep_has_passed_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_window_that_is_open_is_mended_though_keep_has_passed_it(
     assert (found["cost"], found["matches"], found["status"]) == (7, 1, "final")
 
 
+@pytest.mark.long
 def test_what_is_needed_is_noted_behind_the_publish_and_a_kill_keeps_more(
     spark: SparkSession, both: tuple[Kept, OtherKept], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +204,7 @@ def test_what_is_needed_is_noted_behind_the_publish_and_a_kill_keeps_more(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_what_was_given_up_stays_so_whatever_the_next_generation_reaches_for(
     spark: SparkSession, both: tuple[Kept, OtherKept]
 ) -> None:
@@ -235,6 +238,7 @@ def test_what_was_given_up_stays_so_whatever_the_next_generation_reaches_for(
         gold_before(place.run("look"), TABLE, place.kind.operator, change)
 
 
+@pytest.mark.long
 def test_there_is_no_way_back_to_a_join_whose_rows_were_dropped_meanwhile(
     spark: SparkSession, both: tuple[Kept, OtherKept]
 ) -> None:

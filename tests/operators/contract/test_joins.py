@@ -142,7 +142,7 @@ def test_a_late_match_of_a_row_that_came_out_as_unmatched_mends_its_window(
     assert (row["status"], row["revision"]) == ("corrected", 1)
 
 
-@pytest.mark.parametrize("late", ["left", "right"])
+@pytest.mark.parametrize("late", [pytest.param("left", marks=LONG), "right"])
 def test_what_the_engine_drops_though_its_window_is_open_is_there_when_it_closes(
     spark: SparkSession, tmp_path: Path, late: str
 ) -> None:
@@ -171,7 +171,11 @@ KILLS = [
 
 @pytest.mark.parametrize(
     ("point", "when"),
-    [*KILLS[:4], ("windows of the stream", "before"), ("windows of the stream", "after")],
+    [
+        *(pytest.param(*kill, marks=LONG) for kill in KILLS[:4]),
+        pytest.param("windows of the stream", "before", marks=LONG),
+        ("windows of the stream", "after"),
+    ],
 )
 def test_a_kill_between_changes_no_watermark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str
@@ -198,6 +202,7 @@ def test_a_kill_between_changes_no_watermark(
     assert watermark(place) == expected_watermark(rows)
 
 
+@LONG
 @pytest.mark.parametrize(("point", "when"), KILLS[4:])
 def test_a_reader_is_noted_before_anything_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str
@@ -255,6 +260,7 @@ def test_pins_say_what_the_query_has_read_of_the_other_bronze(
     landed(spark, place, rows, "on", event(70), of(70))
 
 
+@LONG
 def test_another_or_an_older_table_of_the_other_pipeline_is_a_loss(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -297,8 +303,8 @@ def test_without_the_other_bronze_nothing_runs(spark: SparkSession, tmp_path: Pa
     ("changed", "what"),
     [
         (join_table("left", before=1, after=8), "join.within"),
-        (join_table("inner", before=1), "join.type"),
-        (join_table("left", before=1, group_by=()), "group_by"),
+        pytest.param(join_table("inner", before=1), "join.type", marks=LONG),
+        pytest.param(join_table("left", before=1, group_by=()), "group_by", marks=LONG),
     ],
 )
 def test_a_changed_join_is_refused_before_anything_runs(
@@ -404,6 +410,7 @@ def test_the_other_pipelines_upkeep_knows_who_reads_its_bronze(
     assert found.waiting is not None
 
 
+@LONG
 def test_clock_rows_of_former_runs_go_and_runs_go_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def test_two_tables_may_stand_for_different_versions_of_the_other_bronze(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_upkeep_over_there_keeps_what_a_first_batch_that_did_not_end_has_planned(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +140,10 @@ def test_upkeep_over_there_keeps_no_log_for_a_table_that_has_read_nothing(
     assert (found.first, found.waiting) == (partner.warehouse.bronze.existing().version() + 1, None)
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["in-time", "late"])
+@pytest.mark.parametrize(
+    "late",
+    [pytest.param(False, id="in-time", marks=pytest.mark.long), pytest.param(True, id="late")],
+)
 def test_a_row_that_is_alone_for_many_runs_is_matched_when_its_match_comes(
     spark: SparkSession, tmp_path: Path, late: bool
 ) -> None:
@@ -184,6 +188,7 @@ def test_another_delay_over_there_is_told_before_anything_is_written(
     succeed(spark, place, "as it was")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["restored", "copied back"])
 def test_the_other_bronze_as_it_was_before_is_a_loss(
     spark: SparkSession, tmp_path: Path, how: str
@@ -206,6 +211,7 @@ def test_the_other_bronze_as_it_was_before_is_a_loss(
     check(place, rows)
 
 
+@pytest.mark.long
 def test_rows_of_the_other_pipeline_that_come_during_a_run_wait_for_the_next_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

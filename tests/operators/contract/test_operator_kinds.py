@@ -48,12 +48,13 @@ if TYPE_CHECKING:
 LONG = pytest.mark.long
 POINTS = ("windows of the stream", "recomputed windows", "gold")
 
-# Windows run and are killed in many more ways elsewhere: here they run with the long tests.
+# Windows run and are killed in many more ways elsewhere, and what only this suite has is like
+# sessions: here both run with the long tests.
 IN_SPARK = [
     pytest.param(
         kind,
         id=name,
-        marks=() if name in ("stretches", "sessions-append", "joins-left", "folds") else LONG,
+        marks=() if name in ("sessions-append", "joins-left", "folds") else LONG,
     )
     for name, kind in KINDS.items()
 ]
