@@ -256,6 +256,7 @@ def test_rows_of_either_side_that_come_while_windows_are_computed_are_caught_up(
     goes_on(spark, longer, rows)
 
 
+@pytest.mark.long
 def test_a_lost_clock_and_a_new_table_of_the_other_pipeline_are_mended_by_a_rebuild(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -193,8 +193,9 @@ def test_rows_are_read_though_their_files_were_replaced_since(tmp_path: Path) ->
 def test_a_log_entry_that_is_gone_is_named_and_nothing_is_guessed(tmp_path: Path) -> None:
     append(tmp_path, [row(0)])
     append(tmp_path, [row(1)])
+    append(tmp_path, [row(2)])
     bronze = DeltaTable(str(tmp_path))
-    gone = tmp_path / "_delta_log" / f"{0:020}.json"
+    gone = tmp_path / "_delta_log" / f"{1:020}.json"
     gone.unlink()
     with pytest.raises(StorageUnavailable, match=f"{gone} is not there") as raised:
         find_late_rows(
@@ -202,7 +203,7 @@ def test_a_log_entry_that_is_gone_is_named_and_nothing_is_guessed(tmp_path: Path
             TablePlace(str(tmp_path)),
             "at",
             table_of(SLIDING),
-            [BatchRead(0, 0, 1, 0)],
+            [BatchRead(1, 1, 2, 0)],
             None,
             0,
         )

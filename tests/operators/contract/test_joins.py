@@ -333,7 +333,8 @@ def test_a_clock_row_that_does_not_arrive_fails_the_run_and_publishes_nothing(
     check(place, rows)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=LONG if n else ()) for n in range(200)])
+@LONG
+@pytest.mark.parametrize("seed", range(200))
 def test_random_runs_of_both_sides_are_what_one_batch_gives(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
