@@ -15,12 +15,20 @@ from tidemark.operators.touched import BatchRead
 Planned = tuple[int, int]
 
 
+TABLE_ID = "2f1cb0c4-7a4e-4f0e-9a40-6d3c41b1d0aa"
+
+
 def checkpoint(folder: Path, planned: Sequence[Planned], committed: int) -> Checkpoint:
     """A checkpoint as the engine writes it: of each batch the version of bronze that the next one
     begins with, and the watermark that it ran by; so many of them are committed."""
     for batch, (version, watermark) in enumerate(planned):
         metadata = {"batchWatermarkMs": watermark, "batchTimestampMs": 1_780_000_000_000 + batch}
-        offset = {"sourceVersion": 1, "reservoirVersion": version, "index": -1}
+        offset = {
+            "sourceVersion": 1,
+            "reservoirId": TABLE_ID,
+            "reservoirVersion": version,
+            "index": -1,
+        }
         write(folder / "offsets" / str(batch), metadata, offset)
         if batch < committed:
             write(folder / "commits" / str(batch), {"nextBatchWatermarkMs": 0})

@@ -7,6 +7,7 @@ housekeeping too. So they are copied here first; written without a JVM.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
-from tidemark.operators.batches_read import ReadTo, read_to
+from tidemark.operators.batches_read import OtherInput, ReadTo, read_to
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import Row, append_once
@@ -34,6 +35,8 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("batch_time", _TIME),
     pa.field("watermark_ms", pa.int64()),
     pa.field("bronze_end", pa.int64()),
+    # Of a query with several inputs: the same of each, as JSON by Delta's id.
+    pa.field("ends", pa.string()),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "What the offset logs said of each batch of the tables' queries"
@@ -71,19 +74,33 @@ def copy_batches(place: TablePlace, queries: Iterable[CopiedQuery]) -> None:
         append_once(place, SCHEMA, _DESCRIPTION, rows)
 
 
-def copied_batches(place: TablePlace, pipeline: str, query: str) -> dict[int, ReadTo]:
-    """What was copied of a query's batches, by batch; empty where nothing was."""
+def copied_batches(
+    place: TablePlace, pipeline: str, query: str, others: Sequence[OtherInput] = ()
+) -> dict[int, ReadTo]:
+    """What was copied of a query's batches, by batch; empty where nothing was. `others` are its
+    inputs beside bronze."""
     table = place.open()
     if table is None:
         return {}
     known = dataset_of(table, f"pipeline = '{pipeline}'")
+    # A table of before there were joins has no such column.
+    ends = "ends" if "ends" in known.schema.names else "NULL"
     with duckdb.connect() as connection:
         connection.register("known", known)
         rows = connection.execute(
-            "SELECT batch, bronze_end, watermark_ms FROM known WHERE pipeline = ? AND query = ?",
+            f"SELECT batch, bronze_end, watermark_ms, {ends} FROM known "
+            "WHERE pipeline = ? AND query = ?",
             [pipeline, query],
         ).fetchall()
-    return {batch: ReadTo(end, watermark) for batch, end, watermark in rows}
+    return {
+        batch: ReadTo(end, watermark, _of_others(told, others))
+        for batch, end, watermark, told in rows
+    }
+
+
+def _of_others(told: str | None, others: Sequence[OtherInput]) -> dict[str, int]:
+    ends: dict[str, int] = json.loads(told or "{}")
+    return {one.name: ends.get(one.id, 0) for one in others}
 
 
 def _rows(query: CopiedQuery, after_batch: int) -> Iterator[Row]:
@@ -105,5 +122,6 @@ def _row(query: CopiedQuery, batch: int) -> Row:
         "batch_time": instant_of(time_ms),
         "watermark_ms": known.watermark_ms,
         "bronze_end": known.bronze_end,
+        "ends": json.dumps(query.checkpoint.delta_versions(batch)),
     }
     return query.id, batch, columns

@@ -95,7 +95,8 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     generation = gold_state(gold).generation
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, generation))
     query = str(checkpoint.query_id())
-    copied = copied_batches(source.warehouse.batches, source.pipeline.name, query)
+    others = others_published(operator, source.warehouse, {})
+    copied = copied_batches(source.warehouse.batches, source.pipeline.name, query, others)
     changes = source.warehouse.changes(name, generation).existing()
     bronze, frontier = source.warehouse.bronze, _frontier(source, name, changes, query)
     left_out = LeftOut(
@@ -109,7 +110,7 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
             frontier,
             copied,
             operator.closed_to_ms,
-            others_published(operator, source.warehouse, {}),
+            others,
         )
         if (number := batch.number) is not None
         for counts in _counts(left_out, batch)
