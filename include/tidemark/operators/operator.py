@@ -238,8 +238,10 @@ class Operator(ABC):
 
     def starts_in(self, known: str, row: str) -> str:
         """The condition in DuckDB's SQL that a known row of one relation starts within a row of
-        another one, which bronze gives. Only where `checks_emitted`."""
-        raise NotImplementedError
+        another one, which bronze gives. The same row where a row's place is fixed."""
+        return " AND ".join(
+            f'{known}."{name}" IS NOT DISTINCT FROM {row}."{name}"' for name in self.identity
+        )
 
     def unlike(self, bronze: DeltaTable, known: pa.Table, found: pa.Table) -> pa.Table | None:
         """Those of `found`, which bronze gives, of which something else is known: `known` has

@@ -306,6 +306,9 @@ class Table(_Model, ABC):
             raise ValueError(f"renamed_from: {both[0]} is still a column of the table")
         return self
 
+    # The only state store that the engine has for this kind; None where it leaves the choice.
+    state_store: ClassVar[StateStore | None] = None
+
     @property
     @abstractmethod
     def rows_are(self) -> str:
@@ -518,6 +521,9 @@ class Fold(_Model):
 
 class FoldTable(GappedTable):
     """What a fold of each key's rows puts out."""
+
+    # Timers are in it alone.
+    state_store: ClassVar[StateStore | None] = "rocksdb"
 
     fold: Fold
     measures: dict[ColumnName, Expression] = Field(

@@ -98,7 +98,7 @@ class Found:
     @property
     def operator(self) -> Operator:
         """That of the query as it was started: the file may have changed since."""
-        return _started(self.content, self.warehouse, self.name, self.generation)
+        return started_operator(self.content, self.warehouse, self.name, self.generation)
 
     @property
     def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
@@ -148,7 +148,7 @@ class _Shared:
 def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
     gold = _table("gold", warehouse.gold(name))
     generation = generation_of(gold.table)
-    others = other_places(_started(pipeline, warehouse, name, generation), warehouse)
+    others = other_places(started_operator(pipeline, warehouse, name, generation), warehouse)
     return Found(
         pipeline=pipeline.name,
         name=name,
@@ -166,7 +166,11 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
     )
 
 
-def _started(content: Pipeline, warehouse: Warehouse, name: str, generation: int) -> Operator:
+def started_operator(
+    content: Pipeline, warehouse: Warehouse, name: str, generation: int
+) -> Operator:
+    """The operator of a generation's query as it was started, whose inputs may be others than those
+    of the file; as the file has it where it was not started yet."""
     place = warehouse.places.contract(name, generation)
     started = read_contract(place, warehouse.options)
     return operator_of(content if started is None else started.pipeline, name)

@@ -111,11 +111,6 @@ class Joins(Windows):
     def most_emitted(self, rows: int) -> None:
         return None
 
-    def first_needed_of_other(self, close_ms: int) -> int:
-        """No row of the right side before this matches a row of an open window."""
-        length, before = self.table.window.length, self.table.join.within.before
-        return close_ms - (length + before) // _MILLISECOND
-
     def seeded_of(self, name: str, since: datetime) -> datetime:
         """A row of the right side may lie before the one that it matches."""
         return since if name == BRONZE else since - self.table.join.within.before
@@ -151,12 +146,6 @@ class Joins(Windows):
 
     def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
         return self._located(windows_given(self._in(bronze, condition), rows))
-
-    def starts_in(self, known: str, row: str) -> str:
-        """The same window: known rows do not overlap."""
-        return " AND ".join(
-            f'{known}."{name}" IS NOT DISTINCT FROM {row}."{name}"' for name in self.identity
-        )
 
     def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
         length = self.table.window.length

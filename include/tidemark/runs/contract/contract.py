@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tidemark.commit_point import commit_point
 from tidemark.errors import CheckpointUnreadable
 from tidemark.pipeline.difference import Difference
-from tidemark.pipeline.model import FoldTable, Pipeline, Table
+from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
@@ -129,7 +129,7 @@ def contract_of(pipeline: Pipeline, query: str, settings: Settings) -> Contract:
 
 def _of_kind(table: Table) -> dict[str, str]:
     """What a kind of table sets by itself."""
-    return {PROVIDER: provider_class("rocksdb")} if isinstance(table, FoldTable) else {}
+    return {PROVIDER: provider_class(table.state_store)} if table.state_store else {}
 
 
 def read_contract(place: str, options: Options) -> Contract | None:

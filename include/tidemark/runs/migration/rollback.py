@@ -22,13 +22,12 @@ from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
 from tidemark.gold.retention import frozen_before_ms, given_up_ms
 from tidemark.gold.state import gold_state
-from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
-from tidemark.runs.contract.contract import read_contract
+from tidemark.runs.found import started_operator
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
@@ -81,7 +80,7 @@ def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollb
     now = gold_state(gold)
     began = _began(warehouse, gold, table, now.generation)
     former = warehouse.gold(table).at_version(began - 1)
-    operator = _started(pipeline, warehouse, table, generation_of(former))
+    operator = started_operator(pipeline, warehouse, table, generation_of(former))
     before = gold_state(former, operator.inputs)
     missing = next(_missing(pipeline, warehouse, table, operator, before), None)
     if missing is not None:
@@ -90,13 +89,6 @@ def plan_rollback(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Rollb
             f"{missing}. Nothing was written; generation {now.generation} goes on."
         )
     return Rollback(pipeline.name, table, gold, now, before)
-
-
-def _started(pipeline: Pipeline, warehouse: Warehouse, table: str, generation: int) -> Operator:
-    """The operator of a generation, whose inputs may be others than those of the file."""
-    place = warehouse.places.contract(table, generation)
-    contract = read_contract(place, warehouse.options)
-    return operator_of(pipeline if contract is None else contract.pipeline, table)
 
 
 def _began(warehouse: Warehouse, gold: DeltaTable, table: str, generation: int) -> int:

@@ -245,9 +245,10 @@ def balanced(plan: Migration) -> Recomputed:
     """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
     each assignment of bronze; nothing is written then."""
     operator, bronze = plan.operator, plan.run.warehouse.bronze.at_version(plan.bronze)
-    rows = range_of(operator, bronze, plan.state.close_ms, plan.to.frozen_before_ms)
-    in_bronze: int | None = 0 if rows is None else operator.count_starting(bronze, rows, "true")
-    in_bronze = in_bronze if operator.counts_rows else None
+    in_bronze = None
+    if operator.counts_rows:
+        rows = range_of(operator, bronze, plan.state.close_ms, plan.to.frozen_before_ms)
+        in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
     found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
     lines = list(recomputed_lines(plan.name, "", {MIGRATION: plan.bronze}, [found]))

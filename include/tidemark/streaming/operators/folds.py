@@ -5,7 +5,7 @@ The class runs in Python workers either way, and by the same code (`operators/fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,16 +33,14 @@ from tidemark.operators.sessions.sessions import spans
 from tidemark.pipeline.fold_rules import NUMBER, inexact
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import FoldTable
-from tidemark.pipeline.settings.state import PROVIDER, provider_class
 from tidemark.storage.delta.history import FAILURE
-from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.fold_processor import VARIABLE, FoldProcessor
 from tidemark.streaming.operators.operator import StreamedOperator
-from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
+from tidemark.streaming.operators.stretches import Stretch, joined, rows_lying_in, rows_within
 from tidemark.streaming.state.stored import StateOf
 
-_START, _END, _TIME = "_episode_start", "_episode_end", "_time"
+_TIME = "_time"
 _TICK = timedelta(microseconds=1)
 
 # The fold of one key's rows, up to a frontier in microseconds.
@@ -58,10 +56,6 @@ class StreamedFolds(StreamedOperator):
     @property
     def table(self) -> FoldTable:
         return self.operator.table
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        return {PROVIDER: provider_class("rocksdb")}
 
     @classmethod
     def state(cls, side: str | None) -> StateOf | None:
@@ -99,7 +93,7 @@ class StreamedFolds(StreamedOperator):
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         whole = joined(Stretch(start, end) for start, end in spans(closed))
-        rows = self._in(rows_within(inputs[BRONZE], whole), closed)
+        rows = rows_lying_in(rows_within(inputs[BRONZE], whole), closed, self.table.group_by)
         return self._folded(inputs, rows, self._frontier_us, folded_rows)
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
@@ -164,23 +158,6 @@ class StreamedFolds(StreamedOperator):
     def _shown(self, outputs: DataFrame) -> DataFrame:
         times = {name: F.timestamp_micros(F.col(name)) for name in ("window_start", "window_end")}
         return outputs.withColumns(times)
-
-    def _in(self, rows: DataFrame, episodes: pa.Table) -> DataFrame:
-        """The rows that lie in these episodes. Null keys are keys."""
-        keys = self.table.group_by
-        names = [f"_episode_key_{place}" for place in range(len(keys))]
-        given = [episodes.column(key) for key in keys]
-        listed = pa.table(
-            [episodes.column("window_start"), episodes.column("window_end"), *given],
-            names=[_START, _END, *names],
-        )
-        same = [
-            F.col(f"`{key}`").eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)
-        ]
-        within = F.col("_event_time").between(F.col(_START), F.col(_END))
-        return rows.join(
-            F.broadcast(frame_of(rows.sparkSession, listed)), [within, *same], "left_semi"
-        )
 
 
 def _holds_float(kind: T.DataType) -> bool:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.operators.operator import Operator
 from tidemark.operators.row_range import RowRange
+from tidemark.pipeline.settings.state import PROVIDER, provider_class
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.state.stored import StateOf
@@ -39,7 +40,8 @@ class StreamedOperator(ABC):
     @property
     def settings(self) -> Mapping[str, str]:
         """Settings of Spark that the streaming query has to start with."""
-        return {}
+        store = self.operator.table.state_store
+        return {PROVIDER: provider_class(store)} if store else {}
 
     @classmethod
     def state(cls, side: str | None) -> StateOf | None:

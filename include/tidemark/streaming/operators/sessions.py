@@ -19,14 +19,19 @@ from tidemark.operators.sessions.sessions import Sessions, spans
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import SessionTable
 from tidemark.storage.delta.history import FAILURE
-from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs
 from tidemark.streaming.operators.measures import measured
 from tidemark.streaming.operators.operator import StreamedOperator
-from tidemark.streaming.operators.stretches import Stretch, joined, rows_within
+from tidemark.streaming.operators.stretches import (
+    STRETCH_END,
+    STRETCH_START,
+    Stretch,
+    joined,
+    rows_lying_in,
+    rows_within,
+)
 
 _TICK = timedelta(microseconds=1)
-_START, _END = "_session_start", "_session_end"
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class StreamedSessions(StreamedOperator):
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         rows = rows_within(inputs[BRONZE], self._stretches(closed))
-        window = F.struct(F.col(_START).alias("start"), F.col(_END).alias("end"))
-        return self._measured(self._in(rows, closed, "inner"), window)
+        window = F.struct(F.col(STRETCH_START).alias("start"), F.col(STRETCH_END).alias("end"))
+        return self._measured(rows_lying_in(rows, closed, self.table.group_by, "inner"), window)
 
     def ending_in(self, inputs: Inputs, first_end: datetime, last_end: datetime) -> DataFrame:
         computed = self._sessions(inputs[BRONZE])
@@ -66,28 +71,13 @@ class StreamedSessions(StreamedOperator):
 
     def _sessions(self, rows: DataFrame) -> DataFrame:
         if self.aside is not None and self.aside.num_rows:
-            rows = self._in(rows, self.aside, "left_anti")
+            rows = rows_lying_in(rows, self.aside, self.table.group_by, "left_anti")
         return self._measured(
             rows, F.session_window("_event_time", duration_text(self.operator.gap))
         )
 
     def _stretches(self, closed: pa.Table) -> list[Stretch]:
         return joined(Stretch(start, end) for start, end in spans(closed))
-
-    def _in(self, rows: DataFrame, sessions: pa.Table, how: str) -> DataFrame:
-        """The rows that lie in these sessions, or in none of them. Null keys are keys."""
-        keys = self.table.group_by
-        names = [f"_session_key_{place}" for place in range(len(keys))]
-        given = [sessions.column(key) for key in keys]
-        listed = pa.table(
-            [sessions.column("window_start"), sessions.column("window_end"), *given],
-            names=[_START, _END, *names],
-        )
-        same = [
-            F.col(f"`{key}`").eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)
-        ]
-        within = F.col("_event_time").between(F.col(_START), F.col(_END))
-        return rows.join(F.broadcast(frame_of(rows.sparkSession, listed)), [within, *same], how)
 
     def _measured(self, rows: DataFrame, window: Column) -> DataFrame:
         table = self.table

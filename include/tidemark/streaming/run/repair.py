@@ -109,7 +109,7 @@ def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Tabl
     operator, bronze = plan.operator, plan.bronze()
     windows = _computed(spark, plan, late, due, plan.at.open_after_ms)
     closed = pa.concat_tables([late, due.cast(late.schema)])
-    in_bronze = operator.count_touched(bronze, closed)
+    in_bronze = operator.count_touched(bronze, closed) if operator.counts_rows else None
     return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
 
 
@@ -128,7 +128,7 @@ def _repair_sealed(spark: SparkSession, plan: Repair, left_out: LeftOut) -> Reco
             windows = pa.concat_tables(
                 [windows, _computed(spark, plan, aside.slice(0, 0), aside, plan.seal_ms)]
             )
-    in_bronze = operator.count_ending(plan.bronze(), *ends)
+    in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.counts_rows else None
     return _append_differing(plan, windows, operator.covered_ending(*ends), SEAL, in_bronze)
 
 
@@ -161,7 +161,7 @@ def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
 
 
 def _append_differing(
-    plan: Repair, windows: pa.Table, covered: Covered | None, cause: str, rows_in_bronze: int
+    plan: Repair, windows: pa.Table, covered: Covered | None, cause: str, rows_in_bronze: int | None
 ) -> Recomputed:
     changes = plan.tables.changes(plan.table_name, plan.gold.generation)
     gold = plan.tables.gold(plan.table_name)
@@ -171,12 +171,11 @@ def _append_differing(
     known = known_to_gold(gold.existing(), plan.gold, plan.operator, differing)
     append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id, plan.batch)
     rows = pc.sum(windows.column("rows")).as_py() or 0
-    expected = rows_in_bronze if plan.operator.counts_rows else None
     return Recomputed(
         cause,
         windows.num_rows,
         rows,
-        expected,
+        rows_in_bronze,
         appended=differing.num_rows,
         corrected=known.closed,
         first_seen=differing.num_rows - known.held,
