@@ -9,23 +9,12 @@ what changed for whom, and a way back.
 
 import sys
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tuned_session import tuned_session
 
 bronze, root = sys.argv[1:]
 
-SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
-builder = SparkSession.builder.appName("refresh")
-for name, value in SETTINGS.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = tuned_session("refresh", {})
 
 windows = (
     spark.read.format("delta")

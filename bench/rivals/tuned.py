@@ -13,25 +13,13 @@ merged; the merge names the dates that it can touch, so that it reads no others.
 import sys
 
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tuned_session import STREAMING, ingest, tuned_session
 
 source, root, *gap = sys.argv[1:]
 raw, gold, checkpoints = f"{root}/raw", f"{root}/gold", f"{root}/checkpoints"
 
-SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
-builder = SparkSession.builder.appName("tuned")
-for name, value in SETTINGS.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = tuned_session("tuned", STREAMING)
 
 
 def upsert(batch, batch_id):
@@ -57,15 +45,7 @@ def upsert(batch, batch_id):
     batch.unpersist()
 
 
-events = spark.readStream.schema("at TIMESTAMP, key STRING, amount BIGINT").json(source)
-accepted = events.where("at IS NOT NULL AND key IS NOT NULL")
-(
-    accepted.writeStream.format("delta")
-    .option("checkpointLocation", f"{checkpoints}/raw")
-    .trigger(availableNow=True)
-    .start(raw)
-    .awaitTermination()
-)
+ingest(spark, source, raw, f"{checkpoints}/raw")
 
 window = F.session_window("at", gap[0]) if gap else F.window("at", "10 minutes")
 windows = (

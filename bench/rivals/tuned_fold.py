@@ -10,31 +10,22 @@ state of a key is its open episodes, and a row can join two of them. With the se
 
 import sys
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from tuned_session import STREAMING, ingest, tuned_session
 
 source, root = sys.argv[1:]
 raw, gold, checkpoints = f"{root}/raw", f"{root}/gold", f"{root}/checkpoints"
 
 TIMEOUT = 120_000_000  # microseconds, as all times here; timers have milliseconds
-SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
+ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-builder = SparkSession.builder.appName("tuned_fold")
-for name, value in SETTINGS.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = tuned_session("tuned_fold", {**STREAMING, **ROCKSDB})
 
 
 class Episodes(StatefulProcessor):
@@ -85,15 +76,7 @@ def due(episode):
     return -(-(episode[1] + TIMEOUT) // 1_000)
 
 
-incoming = spark.readStream.schema("at TIMESTAMP, key STRING, amount BIGINT").json(source)
-accepted = incoming.where("at IS NOT NULL AND key IS NOT NULL")
-(
-    accepted.writeStream.format("delta")
-    .option("checkpointLocation", f"{checkpoints}/raw")
-    .trigger(availableNow=True)
-    .start(raw)
-    .awaitTermination()
-)
+ingest(spark, source, raw, f"{checkpoints}/raw")
 
 episodes = (
     spark.readStream.format("delta")

@@ -9,35 +9,15 @@ Delta table, which somebody else fills. With the settings of `tuned.py`.
 
 import sys
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tuned_session import STREAMING, ingest, tuned_session
 
 source, root, other = sys.argv[1:]
 raw, gold, checkpoints = f"{root}/raw", f"{root}/gold", f"{root}/checkpoints"
 
-SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
-builder = SparkSession.builder.appName("tuned_join")
-for name, value in SETTINGS.items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = tuned_session("tuned_join", STREAMING)
 
-incoming = spark.readStream.schema("at TIMESTAMP, key STRING, amount BIGINT").json(source)
-accepted = incoming.where("at IS NOT NULL AND key IS NOT NULL")
-(
-    accepted.writeStream.format("delta")
-    .option("checkpointLocation", f"{checkpoints}/raw")
-    .trigger(availableNow=True)
-    .start(raw)
-    .awaitTermination()
-)
+ingest(spark, source, raw, f"{checkpoints}/raw")
 
 events = (
     spark.readStream.format("delta").load(raw).select("at", "key").withWatermark("at", "10 minutes")

@@ -1,0 +1,39 @@
+"""What the tuned scripts have in common: the session, and JSON lines into a table of raw rows.
+
+Jars on the class path, no resolution at each start; few shuffle and snapshot partitions, no user
+interface. Spark puts the folder of a script on Python's path, and so this module.
+"""
+
+from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+# Of a streaming query: adaptive execution has nothing to win there.
+STREAMING = {"spark.sql.adaptive.enabled": "false"}
+
+
+def tuned_session(name, more):
+    """A session with these settings, and with `more`."""
+    builder = SparkSession.builder.appName(name)
+    for setting, value in {**SETTINGS, **more}.items():
+        builder = builder.config(setting, value)
+    return builder.getOrCreate()
+
+
+def ingest(spark, source, raw, checkpoint):
+    """Rows with a time and a key, as far as they are new, into the Delta table `raw`."""
+    events = spark.readStream.schema("at TIMESTAMP, key STRING, amount BIGINT").json(source)
+    accepted = events.where("at IS NOT NULL AND key IS NOT NULL")
+    (
+        accepted.writeStream.format("delta")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(raw)
+        .awaitTermination()
+    )
