@@ -13,7 +13,7 @@ IN_ENVIRONMENT = . ./.tidemark/env &&
 IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow image compose-env test test-all test-deployment bench bench-long lint format clean
+.PHONY: help setup demo airflow kafka image compose-env test test-all test-deployment bench bench-long lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -27,6 +27,9 @@ demo: setup ## run the samples through Airflow, print what came of them, stop ag
 
 airflow: setup ## Airflow with its UI on your own settings, with address and login, until Ctrl-C
 	@$(IN_ENVIRONMENT) python include/demo/demo.py --stay
+
+kafka: setup ## a Kafka broker of its own, with its address as a connection, until Ctrl-C
+	@$(IN_ENVIRONMENT) python -m broker
 
 image: ## the image that docker-compose.yaml runs
 	@docker build --tag tidemark .

@@ -15,7 +15,7 @@ random() {
 umask 077
 cat >.env.part <<END
 # Made by \`make compose-env\`; docs/compose.md says what else may stand here.
-# What runs besides Airflow and Spark: store, history.
+# What runs besides Airflow and Spark: store, history, kafka.
 COMPOSE_PROFILES=store
 
 # Airflow's page: user admin.

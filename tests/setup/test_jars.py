@@ -10,6 +10,7 @@ import pytest
 
 from setup.errors import SetupFailed
 from setup.jars import (
+    BROKER_JARS,
     JARS,
     Jar,
     ca_bundle,
@@ -17,6 +18,7 @@ from setup.jars import (
     fetch,
     is_whole,
     ivy_settings,
+    jars_step,
     proxy_flags,
     sha256_of,
     trust_flags,
@@ -52,12 +54,19 @@ def test_the_installed_jars_are_the_ones_that_were_checked(installed: Layout) ->
     assert all(is_whole(installed.jars / jar.file, jar) for jar in JARS)
 
 
+def test_a_broker_is_one_version_of_kafka_and_not_part_of_set_up(layout: Layout) -> None:
+    kafka = {jar.revision for jar in BROKER_JARS if jar.organisation == "org.apache.kafka"}
+    assert len(kafka) == 1
+    assert len({jar.file for jar in BROKER_JARS}) == len(BROKER_JARS)
+    assert layout.broker_jars not in {path.parent for path in jars_step(layout, "").outputs}
+
+
 def test_jars_come_from_the_repository_that_is_named(
     fetching: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(tmp_path / "maven", SMALL, b"small")
     monkeypatch.setenv("TIDEMARK_MAVEN", f"file://{tmp_path}/maven")
-    fetch(fetching, str(fetching.java), [SMALL])
+    fetch(fetching, str(fetching.java), [SMALL], fetching.jars)
     assert (fetching.jars / SMALL.file).read_bytes() == b"small"
     assert not (fetching.state / "ivy").exists()
 
@@ -68,7 +77,7 @@ def test_a_jar_that_is_not_the_pinned_one_is_deleted_and_refused(
     publish(tmp_path / "maven", SMALL, b"something else")
     monkeypatch.setenv("TIDEMARK_MAVEN", f"file://{tmp_path}/maven")
     with pytest.raises(SetupFailed, match=SMALL.sha256):
-        fetch(fetching, str(fetching.java), [SMALL])
+        fetch(fetching, str(fetching.java), [SMALL], fetching.jars)
     assert list(fetching.jars.glob("*")) == []
 
 
@@ -77,7 +86,7 @@ def test_a_repository_without_the_jar_is_named_with_what_to_do(
 ) -> None:
     monkeypatch.setenv("TIDEMARK_MAVEN", f"file://{tmp_path}/maven")
     with pytest.raises(SetupFailed) as failed:
-        fetch(fetching, str(fetching.java), [SMALL])
+        fetch(fetching, str(fetching.java), [SMALL], fetching.jars)
     assert f"small-1.0.jar could not be fetched from file://{tmp_path}/maven" in str(failed.value)
     assert f"put the files into {fetching.jars} by hand" in str(failed.value)
 
