@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
+from tidemark.airflow.connections import hand_down_connections
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings, load_settings
@@ -40,4 +41,6 @@ class PipelineOperator(BaseOperator):
 
     def own_settings(self) -> Settings:
         """Raises SettingsInvalid: a task's `as_task_failure` tells of it."""
-        return load_settings(self.settings_file)
+        settings = load_settings(self.settings_file)
+        hand_down_connections(settings)
+        return settings

@@ -1,5 +1,5 @@
-"""Settings: the root, the pipelines' folder, storage options, Spark settings, the cluster, the
-lease, maintenance, checks.
+"""Settings: the root, the pipelines' folder, storage options, Spark settings, the cluster,
+connections, the lease, maintenance, checks.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -28,6 +28,7 @@ from pydantic import (
 from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.settings.cluster import Cluster, cluster_conf
+from tidemark.pipeline.settings.connections import Connection, beside, secrets_in_file
 from tidemark.pipeline.settings.environment import PREFIX, read_environment
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.spark import as_text, check_spark_setting, is_secret
@@ -83,6 +84,7 @@ class Settings(BaseModel):
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     cluster: Cluster = Cluster()
+    connections: dict[str, Connection] = Field(default_factory=dict)
     lease_seconds: int = Field(default=60, ge=5, le=LONGEST_LEASE)
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
@@ -122,6 +124,7 @@ class Settings(BaseModel):
         yield "storage_options", _masked(self.storage_options, lambda name, _: name not in SHOWN)
         yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
         yield "cluster", self.cluster
+        yield "connections", self.connections
         yield "lease_seconds", self.lease_seconds
         yield "maintenance", self.maintenance
         yield "checks", self.checks
@@ -158,10 +161,12 @@ def _overridden(values: dict[str, Any], variables: dict[str, Any]) -> dict[str, 
     result = dict(values)
     for name, value in variables.items():
         before = result.get(name)
-        if isinstance(before, dict) and isinstance(value, dict):
-            result[name] = {**_folded(name, before), **_folded(name, value)}
-        else:
+        if not isinstance(before, dict) or not isinstance(value, dict):
             result[name] = value
+        elif name == "connections":
+            result[name] = _overridden(before, value)
+        else:
+            result[name] = {**_folded(name, before), **_folded(name, value)}
     return result
 
 
@@ -197,6 +202,10 @@ def _file_values(file: Path) -> dict[str, Any]:
         )
         for key in unknown
     ]
+    problems += [
+        document.problem(path, message, at_key=True)
+        for path, message in secrets_in_file(document.content.get("connections"))
+    ]
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise SettingsInvalid(f"The settings file cannot be used:\n{lines}")
@@ -204,6 +213,8 @@ def _file_values(file: Path) -> dict[str, Any]:
     for name in ("root", "pipelines"):
         if isinstance(given := values.get(name), str) and given and not is_uri(given):
             values[name] = str(file.parent / Path(given).expanduser())
+    if "connections" in values:
+        values["connections"] = beside(file.parent, values["connections"])
     return values
 
 

@@ -33,6 +33,8 @@ class _Environment(BaseSettings):
     storage_options: dict[str, _Text] | None = None
     spark: dict[str, _Text] | None = None
     cluster: dict[str, _Text] | None = None
+    # Of each, text or an object of options.
+    connections: dict[str, dict[str, Any]] | None = None
     # Text, so that Settings says what is wrong with it, as with a root.
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None
