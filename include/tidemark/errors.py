@@ -42,12 +42,28 @@ class SettingsInvalid(TidemarkError):
 
 
 class SourceNotFound(TidemarkError):
-    """The folder that a pipeline reads does not exist.
+    """What a pipeline reads (a folder, a topic, a table) does not exist.
 
-    A retry can help: the folder may be made, or a mount come back, between tries.
+    A retry can help: it may be made, or a mount come back, between tries.
     """
 
     retry_can_help: ClassVar[bool] = True
+
+
+class SourceRefused(TidemarkError):
+    """The source does not let us in: a login, a certificate, a permission; the message says which.
+    A retry cannot help."""
+
+
+class SourceUnavailable(TidemarkError):
+    """The source cannot be reached, or does not answer; the cause may pass."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class InputLost(TidemarkError):
+    """Input that was not read is gone, or the source was replaced by another one. The message says
+    which and how much; to go on without it, somebody has to accept that."""
 
 
 class SourceChanging(TidemarkError):

@@ -170,7 +170,8 @@ def test_safe_and_accepted_changes_are_taken_by_the_next_batch(
     of["advanced"] = {"shuffle_partitions": 5, "state": {"store": "rocksdb"}}
     place.content = of
     place.land("2.json", [row(2, 150, page="/"), row(None)])
-    losses, accepted = accept_changes(place.pipeline, place.settings, "accept", "known", "Ada")
+    told = accept_changes(place.pipeline, place.settings, "accept", "known", "Ada")
+    losses, accepted = told.by_hand, told.of_file
     assert (losses, [one.what for one in accepted]) == ((), ["source.derive.large", "keep"])
     succeed(spark, place, "second")
     rows = {one["amount"]: (one["large"], one["page"]) for one in place.bronze().to_pylist()}

@@ -414,7 +414,9 @@ def test_what_is_lost_between_a_run_and_its_publish_stops_both(
 
 
 def accept(place: Place, reason: str = "a wrong sensor") -> list[str]:
-    accepted, _ = accept_changes(place.pipeline, place.settings, "acceptance", reason, "somebody")
+    accepted = accept_changes(
+        place.pipeline, place.settings, "acceptance", reason, "somebody"
+    ).by_hand
     return [loss.name for loss in accepted]
 
 

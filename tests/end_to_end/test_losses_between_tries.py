@@ -32,10 +32,9 @@ __all__ = ["history"]
 
 KILLS = (
     "accepted rows",
-    "rejected rows",
     *(
         pytest.param(point, marks=pytest.mark.long)
-        for point in ("windows of the stream", "recomputed windows", "gold")
+        for point in ("rejected rows", "windows of the stream", "recomputed windows", "gold")
     ),
 )
 DAMAGES = {**OF_TABLES, "as before the killed run": from_run(LAST)}

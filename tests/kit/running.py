@@ -26,6 +26,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.connections import Connection
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
@@ -49,9 +50,15 @@ def session_for_tests() -> SparkSession:
     """The platform's session on two cores, whatever pipeline it will run."""
     from tidemark.streaming.session import start_session
 
-    # What `spark-submit --master` says to a job.
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
-    settings = Settings(root="/unused", pipelines="/unused")
+    # What `spark-submit` says to a job. `TieredStopAtLevel=1`, of the set-up's flags, leaves 48 MB
+    # for compiled code: enough for a job, while a session of hundreds of runs would throw code out
+    # and compile it again all the time.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = (
+        "--master local[2] --driver-java-options -XX:ReservedCodeCacheSize=512m pyspark-shell"
+    )
+    # Of the code that Spark writes for its plans, what a hundred plans need is kept unless told.
+    kept = {"spark.sql.codegen.cache.maxEntries": "2000"}
+    settings = Settings(root="/unused", pipelines="/unused", spark=kept)
     return start_session(pipeline_from_mapping("tests", clicks()), settings)
 
 
@@ -83,6 +90,7 @@ class Place:
     content: Mapping[str, Any] = field(default_factory=clicks)
     name: str = "clicks"
     spark: Mapping[str, str] = field(default_factory=dict)
+    connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -90,8 +98,14 @@ class Place:
 
     @property
     def settings(self) -> Settings:
+        connections = {
+            name: Connection.model_validate(one) for name, one in self.connections.items()
+        }
         return Settings(
-            root=str(self.root), pipelines=str(self.root / "pipelines"), spark=dict(self.spark)
+            root=str(self.root),
+            pipelines=str(self.root / "pipelines"),
+            spark=dict(self.spark),
+            connections=connections,
         )
 
     @property
@@ -105,7 +119,9 @@ class Place:
     @property
     def variables(self) -> dict[str, str]:
         """The environment in which commands and jobs find this root and its pipelines."""
-        return {"TIDEMARK_ROOT": str(self.root), "TIDEMARK_PIPELINES": self.settings.pipelines}
+        own = {"TIDEMARK_ROOT": str(self.root), "TIDEMARK_PIPELINES": self.settings.pipelines}
+        connections = json.dumps(dict(self.connections))
+        return {**own, "TIDEMARK_CONNECTIONS": connections} if self.connections else own
 
     def run(self, run_id: str, scheduled: datetime = SCHEDULED, trigger: str = "manual") -> Run:
         return Run(self.pipeline, self.settings, run_id, epoch_ms(scheduled), trigger)

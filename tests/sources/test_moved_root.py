@@ -39,7 +39,7 @@ def place_at(root: Path, files: str = "landing/*.json*") -> Place:
 
 
 def check(place: Place, checkpoint: Checkpoint) -> None:
-    placed_source(place.pipeline, place.places, {}).check(checkpoint)
+    placed_source(place.pipeline, place.settings).check(checkpoint)
 
 
 def test_a_root_that_was_moved_is_said_with_both_places(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.kit.running import clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.new_input import new_input_bytes
 
 DATA = Path(__file__).parents[1] / "checkpoint" / "data"
@@ -19,7 +20,8 @@ DATA = Path(__file__).parents[1] / "checkpoint" / "data"
 
 def new_bytes(root: Path, files: str) -> int:
     source = clicks()["source"] | {"files": files}
-    return new_input_bytes(pipeline_from_mapping("clicks", clicks(source=source)), str(root), {})
+    settings = Settings(root=str(root), pipelines=str(root))
+    return new_input_bytes(pipeline_from_mapping("clicks", clicks(source=source)), settings)
 
 
 def land(root: Path, name: str, size: int, at_ms: int) -> None:

@@ -6,11 +6,13 @@ Names stand without tags, so that a plain StatsD server can tell pipelines and t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from airflow.sdk.observability.stats import gauge
 
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.results.result import RunResult
+from tidemark.sources.source import Lag
 
 
 def gauge_run(result: RunResult) -> None:
@@ -23,6 +25,15 @@ def gauge_run(result: RunResult) -> None:
 def gauge_state(pipeline: str, table: str, size: int) -> None:
     """`tidemark.PIPELINE.TABLE.state_bytes`: what the state's files take."""
     gauge(f"tidemark.{pipeline}.{table}.state_bytes", size)
+
+
+def gauge_lag(pipeline: str, lag: Lag, now: datetime) -> None:
+    """`tidemark.PIPELINE.source_lag_messages`, and `.source_lag_seconds`: since the oldest of them
+    came, 0 where there is none. `now` is in UTC."""
+    gauge(f"tidemark.{pipeline}.source_lag_messages", lag.messages)
+    if lag.since is not None or not lag.messages:
+        seconds = (now - lag.since).total_seconds() if lag.since else 0
+        gauge(f"tidemark.{pipeline}.source_lag_seconds", seconds)
 
 
 def _figures(result: RunResult) -> Iterator[tuple[str, float]]:

@@ -12,13 +12,14 @@ from typing import Any
 from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
-from tidemark.airflow.metrics import gauge_run
+from tidemark.airflow.metrics import gauge_lag, gauge_run
 from tidemark.airflow.outcome import log_lines
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
+from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.new_input import new_input_bytes
 
 
@@ -63,7 +64,7 @@ class StreamOperator(JobOperator):
             pipeline = self.own_pipeline()
         except TidemarkError:
             return {}
-        new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
+        new_bytes = new_input_bytes(pipeline, settings)
         return jvm_variables(os.environ, new_bytes)
 
     def log_lines(self, result: RunResult) -> list[str]:
@@ -72,6 +73,7 @@ class StreamOperator(JobOperator):
     def summary(self, result: RunResult, uri: str) -> dict[str, Any]:
         """What goes to XCom: small, and without anything that a pipeline's rows hold."""
         gauge_run(result)
+        self._gauge_lag()
         return {
             "result": uri,
             "rows": result.rows.model_dump(),
@@ -86,6 +88,14 @@ class StreamOperator(JobOperator):
                 for name, table in result.tables.items()
             },
         }
+
+    def _gauge_lag(self) -> None:
+        """What came while the run was at work, of sources that can tell."""
+        lag = source_lag(self.own_pipeline(), self.own_settings())
+        if isinstance(lag, NotAsked):
+            self.log.info("The lag of the source is not known: %s", lag.because)
+        elif lag is not None:
+            gauge_lag(self.own_pipeline().name, lag, datetime.now(UTC))
 
 
 def _schedule(context: Context) -> tuple[datetime, str]:

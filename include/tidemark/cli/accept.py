@@ -1,5 +1,5 @@
-"""`tidemark accept`: let runs go on with rows that somebody changed by hand, or with a change of
-the pipeline's file that loses something."""
+"""`tidemark accept`: let runs go on with rows that somebody changed by hand, without input that is
+gone, or with a change of the pipeline's file that loses something."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def accept(
 
     That is what was changed by hand in its tables (DELETE, UPDATE, RESTORE …), since the stream
     passes over it: gold stays as it is, so audit the pipeline afterwards; a backfill mends the
-    windows that are closed. And it is a change of its file that drops rows of bronze or gives a
-    derived column a second meaning: the next run takes it. Safe to repeat.
+    windows that are closed. It is input that is gone before it was read (messages that expired, a
+    topic or a table that was made anew): the next run tells it in rejects. And it is a change of
+    the file that drops rows of bronze or gives a derived column a second meaning: the next run
+    takes it. Safe to repeat.
     """
     try:
         given = acceptance(reason is not None, reason, by)
@@ -49,28 +51,38 @@ def accept(
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
     from tidemark.runs.contract.accept import changes_to_accept
-    from tidemark.upkeep.accept_changes import accept_changes, changed_by_hand
+    from tidemark.upkeep.accept_changes import (
+        Accepted,
+        accept_changes,
+        changed_by_hand,
+        lost_input,
+    )
 
     if given is None:
-        losses, of_file = changed_by_hand(found, loaded), changes_to_accept(found, loaded)
+        losses, lost = changed_by_hand(found, loaded), lost_input(found, loaded)
+        told = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)))
     else:
         run_id = manual_run_id(datetime.now(UTC), "acceptance")
-        losses, of_file = accept_changes(found, loaded, run_id, given.reason, given.by)
-    for loss in losses:
+        told = accept_changes(found, loaded, run_id, given.reason, given.by)
+    for loss in told.by_hand:
         for commit in loss.by_hand:
             print(f"{loss.place}: {commit}")
-    for change in of_file:
+    for one in told.lost:
+        print(f"{found.source.told}: {one.detail}")
+    for change in told.of_file:
         print(change)
-    if not losses and not of_file:
+    if not (told.by_hand or told.lost or told.of_file):
         print(
-            f"Nothing was changed by hand in the tables of {found.name}, and no change of its "
-            "file waits to be accepted."
+            f"Nothing was changed by hand in the tables of {found.name}, nothing of its source is "
+            "lost, and no change of its file waits to be accepted."
         )
     elif given is None:
         print('Nothing was written. Accept it with --reason "…".')
     else:
         print(f"Accepted: {given.reason} ({given.by}).")
-        if losses:
+        if told.by_hand:
             print("Audit the pipeline (`jobs/audit.py`).")
-        if of_file:
+        if told.lost:
+            print(f"The next run (`tidemark run {found.name}`) tells it in rejects, and goes on.")
+        if told.of_file:
             print(f"The next run (`tidemark run {found.name}`) takes the change.")

@@ -111,6 +111,6 @@ def run(
 def _run_job(asked: Run, uri: str, master: str, arguments: list[str]) -> RunResult:
     """The result that the job wrote; typer.Exit, which is told, where it wrote none."""
     pipeline, settings = asked.pipeline, asked.settings
-    new_bytes = new_input_bytes(pipeline, settings.root, settings.storage_options)
+    new_bytes = new_input_bytes(pipeline, settings)
     variables = partial(jvm_variables, input_bytes=new_bytes)
     return run_job(RunResult, _JOB, uri, settings, master, arguments, variables)

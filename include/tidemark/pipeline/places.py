@@ -55,6 +55,12 @@ class Places:
         """The checkpoint of the query that reads the source."""
         return f"{self.checkpoints}/ingest"
 
+    @property
+    def source_notes(self) -> str:
+        """The file of what has to be known of a source that no offset tells: beside the ingest's
+        checkpoint, as its contract is."""
+        return f"{self.ingest_checkpoint}.source.json"
+
     def query_checkpoint(self, table: str, generation: int) -> str:
         """The checkpoint of a table's query; a new generation starts in a folder of its own."""
         return f"{self.checkpoints}/{table}/{generation}"

@@ -58,7 +58,7 @@ class Run:
     @property
     def source(self) -> PlacedSource:
         """Where rows come from, as far as it is known without Spark."""
-        return placed_source(self.pipeline, self.places, self.settings.storage_options)
+        return placed_source(self.pipeline, self.settings)
 
     def query_checkpoint(self, table: str, generation: int) -> Checkpoint:
         return Checkpoint.of_query(self.warehouse, table, generation)

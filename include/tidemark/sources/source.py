@@ -10,16 +10,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.files import Options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# Further columns that a piece of lines may have (`Slice.lines`).
+REASON, DETAIL, AS_READ = "_reason", "_detail", "_as_read"
 
 
 @dataclass(frozen=True)
@@ -51,13 +57,43 @@ class PartVerdict:
 class Reading:
     """What of a batch's slice is read: these parts, and verdicts on the others.
 
-    `seen` holds what a kind saw of a part that was another than planned, such as a file's time;
-    it is committed with bronze, so that a replay knows what bronze holds.
+    `seen` holds what a kind saw that was another than planned, such as a file's time, or that only
+    reading tells; it is committed with bronze, so that a replay knows what bronze holds.
     """
 
     read: tuple[str, ...]
     verdicts: tuple[PartVerdict, ...]
     seen: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LostInput:
+    """Input that is gone and was not read: the text of a part of it, why, and for people what is
+    lost (how much, since when). `is_another`: what stands in its place is not the source that was
+    read so far, and is read from its beginning once this is accepted."""
+
+    part: str
+    reason: str
+    detail: str
+    is_another: bool = False
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Who accepts a loss, why, and when (UTC)."""
+
+    reason: str
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Lag:
+    """`messages` (or rows) are there and not read; the oldest of them came at `since` (UTC), None
+    where there is none or its time is not known."""
+
+    messages: int
+    since: datetime | None
 
 
 class PartUnreadable(Exception):
@@ -84,6 +120,10 @@ class Slice(ABC):
         """The lines in pieces, in their order: `_value` (binary, without its end) and the origin's
         columns.
 
+        A kind that rejects lines by itself has REASON and DETAIL too (text; null: judge the line),
+        and the value of such a line may be null. One that knows more of a line than it says has
+        AS_READ: the line as it is judged (binary).
+
         Raises PartUnreadable, SourceChanging where the part is not what was planned, and
         StorageUnavailable where that cannot be told.
         """
@@ -91,25 +131,64 @@ class Slice(ABC):
 
 @dataclass(frozen=True)
 class PlacedSource(ABC):
-    """A pipeline's source, where it lies. `options` reach its place.
+    """A pipeline's source, where it lies. `settings` say how it is reached.
 
     `origin`: where a row comes from. Rows of equal event time are told apart by these columns, in
     their order, and then by the line's text; so they must not depend on how a batch is read.
     """
 
     pipeline: Pipeline
-    places: Places
-    options: Options
+    settings: Settings
 
     origin: ClassVar[tuple[OriginColumn, ...]]
+
+    @property
+    def places(self) -> Places:
+        return Places(self.settings.root, self.pipeline.name)
+
+    @property
+    def options(self) -> Options:
+        """The storage options."""
+        return self.settings.storage_options
 
     @abstractmethod
     def check(self, ingest: Checkpoint) -> None:
         """Raise SourceNotFound where it is not there, TableLost where it is not the one that was
-        read so far.
+        read so far, InputLost where some of it is gone that was not read (`lost`).
 
         Asked before a run writes anything.
         """
+
+    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
+        """What the next batch should read and cannot, because it is gone or is another's now, and
+        that nobody accepted yet: runs stop at it (`check` raises InputLost). None where what is
+        lost is a verdict by itself. Nothing is written."""
+        return ()
+
+    # What a kind may leave out.
+    def accept_lost(  # noqa: B027
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+    ) -> None:
+        """Let runs go on without it: the next batches have a verdict on each part. Called under the
+        pipeline's lease, whose fence is the checkpoint's; to repeat it changes nothing."""
+
+    def prepare(self, ingest: Checkpoint) -> None:  # noqa: B027
+        """Note what has to be known before the ingest's query plans its first batch, or its next:
+        called under the lease, after `check`. To repeat it changes nothing."""
+
+    def confirm(self, ingest: Checkpoint, batch: int) -> None:  # noqa: B027
+        """Raise InputLost where what was read of a batch may not be what was planned: called when
+        it was read, before anything of it is committed."""
+
+    def accounted(self, reading: Reading, lines: int) -> Reading:
+        """The reading, once all its parts were read and had so many lines together, with what only
+        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number."""
+        return reading
+
+    def lag(self, ingest: Checkpoint) -> Lag | None:
+        """How far the ingest is behind what is there now; None where the kind cannot tell. Raises
+        what it meets."""
+        return None
 
     @abstractmethod
     def unread(self, ingest: Checkpoint) -> str | None:

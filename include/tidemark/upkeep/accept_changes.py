@@ -1,10 +1,13 @@
-"""Accept rows that were changed by hand, so that runs go on: why, and who, stands in the log.
+"""Accept what runs stop at: rows that were changed by hand, input that is gone. Why, and who,
+stands in the log.
 
 The life of an acceptance, under the pipeline's lease:
 1. find what was changed by hand (`runs/losses.py`);
 2. refuse what runs cannot go on with;
 3. one commit in each changed table, without rows, notes up to which version it is accepted;
-4. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
+4. input that is gone is noted as lost (`sources/notes.py`), and is a verdict of the batch that
+   would have read it;
+5. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
 Killed between two of these, what is not accepted yet is still found; repeat it.
 """
 
@@ -12,11 +15,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import AcceptanceRefused
 from tidemark.gold.plan import accepted_name
@@ -30,6 +35,8 @@ from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
+from tidemark.sources.kinds import placed_source
+from tidemark.sources.source import Acceptance, LostInput
 from tidemark.storage.delta.by_hand import HandCommit
 from tidemark.storage.delta.notes import AcceptedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -48,17 +55,32 @@ def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
     return found
 
 
+def lost_input(pipeline: Pipeline, settings: Settings) -> tuple[LostInput, ...]:
+    """What of the source is gone and was not read; nothing is written. Raises what says that the
+    source cannot be asked."""
+    warehouse = Warehouse.of(pipeline.name, settings)
+    return placed_source(pipeline, settings).lost(Checkpoint.of_ingest(warehouse))
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What was accepted: in tables, of the source, of the pipeline's file."""
+
+    by_hand: tuple[Loss, ...]
+    lost: tuple[LostInput, ...]
+    of_file: tuple[Difference, ...]
+
+
 def accept_changes(
     pipeline: Pipeline, settings: Settings, run_id: str, reason: str, by: str
-) -> tuple[tuple[Loss, ...], tuple[Difference, ...]]:
-    """Accept it, and the changes of the pipeline's file that runs wait for, behind the lease; what
-    was accepted. Gold stays as it is: an audit says what differs from bronze now, and a backfill
-    mends what is closed.
+) -> Accepted:
+    """Accept it, and the changes of the pipeline's file that runs wait for, behind the lease. Gold
+    stays as it is: an audit says what differs from bronze now, and a backfill mends what is closed.
 
     Raises AcceptanceRefused and LeaseHeld; nothing is written then.
     """
     with pipeline_lease(pipeline, settings, run_id, "acceptance") as lease:
-        found = changed_by_hand(pipeline, settings)
+        found, lost = changed_by_hand(pipeline, settings), lost_input(pipeline, settings)
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         for loss in found:
             note = AcceptedNote(up_to=loss.by_hand[-1].version, reason=reason, by=by)
@@ -67,8 +89,11 @@ def accept_changes(
             else:
                 _accept(warehouse.table_at(loss.place), note)
         now = datetime.now(UTC)
+        if lost:
+            source, ingest = placed_source(pipeline, settings), Checkpoint.of_ingest(warehouse)
+            source.accept_lost(ingest, lost, Acceptance(reason, by, now))
         of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
-    return found, of_file
+    return Accepted(found, lost, of_file)
 
 
 def _accept_of_other(

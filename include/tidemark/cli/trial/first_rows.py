@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.fold_rules import write_fold_code
-from tidemark.pipeline.model import Pipeline, Source
-from tidemark.pipeline.places import Places
+from tidemark.pipeline.kafka_columns import places_in
+from tidemark.pipeline.model import KafkaSource, Pipeline, Source
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.kinds import placed_source
 
@@ -38,7 +38,7 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, limit: int, root: Pa
             "the table that joins."
         )
     taken, used, notes = 0, 0, []
-    source = placed_source(pipeline, Places(settings.root, pipeline.name), settings.storage_options)
+    source = placed_source(pipeline, settings)
     for number, (name, lines) in enumerate(source.samples()):
         if taken == limit:
             break
@@ -61,6 +61,9 @@ def write_pipeline(pipeline: Pipeline, folder: Path) -> Path:
     content = pipeline.model_dump(mode="json", exclude={"name", "partners"}, exclude_unset=True)
     shared = {key: value for key, value in content["source"].items() if key in Source.model_fields}
     content["source"] = {"files": f"{_landing(pipeline.name)}/**/*", **shared}
+    if isinstance(pipeline.source, KafkaSource):
+        columns = {**shared["columns"], **places_in(json.dumps(content))}
+        content["source"] = {"of_messages": True, **content["source"], "columns": columns}
     file = folder / f"{pipeline.name}.yaml"
     for table in content["tables"].values():
         table.pop("code", None)

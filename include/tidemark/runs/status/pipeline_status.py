@@ -26,6 +26,8 @@ from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus, table_status
+from tidemark.sources.lag import NotAsked, source_lag
+from tidemark.sources.source import Lag
 from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.place import TablePlace
@@ -48,9 +50,9 @@ _GROWTH = 16
 class PipelineStatus:
     """How a pipeline stands, and what is to be done. Times are in UTC; None: none yet.
 
-    `state_bytes` is what the last upkeep left. `runs` are the recent ones, newest first.
-    `problem` says all that is wrong where the file is invalid or the status cannot be told; there
-    are no further facts then.
+    `source`: what it has that was not read, where its kind can tell. `state_bytes` is what the last
+    upkeep left. `runs` are the recent ones, newest first. `problem` says all that is wrong where
+    the file is invalid or the status cannot be told; there are no further facts then.
     """
 
     name: str
@@ -60,6 +62,7 @@ class PipelineStatus:
     state_bytes: int | None = None
     tables: tuple[TableStatus, ...] = ()
     runs: tuple[RecentRun, ...] = ()
+    source: Lag | NotAsked | None = None
     problem: str | None = None
 
     @property
@@ -126,6 +129,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
         state_bytes=state_bytes(warehouse.upkeep, name),
         tables=tables,
         runs=runs,
+        source=source_lag(pipeline, settings),
     )
 
 

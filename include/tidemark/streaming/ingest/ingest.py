@@ -65,8 +65,9 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     Raises TableMismatch where the tables hold rows and the checkpoint is not there.
     """
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
+    ingest.streamed.placed.prepare(ingest.checkpoint)
     rules = rules_of(ingest.pipeline)
-    stream = ingest.streamed.stream(spark)
+    stream = ingest.streamed.stream(spark, ingest.checkpoint)
 
     def write(_: DataFrame, number: int) -> None:
         with progress.batch("ingest", number) as report:
@@ -99,6 +100,7 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     try:
         if committed is not None:
             judged = replace(judged, counts=_counts_of_repeat(committed, judged))
+        ingest.streamed.placed.confirm(ingest.checkpoint, number)
         note = _note(ingest, number, judged, committed)
         _append_bronze(ingest, number, judged, note)
         _append_rejects(ingest, number, judged, note)

@@ -46,6 +46,7 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
         slices = source.slices(batch.checkpoint, batch.number, reading)
         lines = judge_lines(spark, batch, slices, further, further or not repeated)
         if not lines.unreadable:
+            reading = source.accounted(reading, lines.lines)
             if further:
                 return _with_further(spark, batch, reading, lines, repeated)
             return _plain(batch, reading, lines, repeated)

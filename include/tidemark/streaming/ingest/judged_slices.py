@@ -10,11 +10,19 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.judge import Judge
 from tidemark.judge.rules import TIMESTAMP, Rules
-from tidemark.sources.source import OriginColumn, PartUnreadable, Slice
+from tidemark.sources.source import (
+    AS_READ,
+    DETAIL,
+    REASON,
+    OriginColumn,
+    PartUnreadable,
+    Slice,
+)
 
 # The line itself, beside the columns of an accepted row.
 LINE = "_value"
@@ -67,22 +75,44 @@ class JudgedLines:
 def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     """The slice's lines, piece by piece; raises what reading it raises."""
     judge = Judge(by.rules, by.batch_time_ms, by.by_line)
-    for lines in one.lines():
-        judged = judge.judge(lines[LINE].combine_chunks())
-        accepted = judged.accepted
-        where = _where_from(by, lines, judged.accepted_at)
-        if by.keeps_lines:
-            where = where.append_column(LINE, lines[LINE].take(judged.accepted_at))
-        rejected = judged.rejected
-        raw = lines[LINE].take(judged.rejected_at).combine_chunks()
-        text, no_text = _texts(raw)
-        columns = [rejected["reason"], rejected["detail"], text, no_text, rejected["event_time"]]
-        names = ["reason", "detail", "raw", "raw_bytes", "event_time"]
-        reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
-        rejects = _side_by_side(
-            pa.table(columns, names=names), _where_from(by, lines, judged.rejected_at)
-        )
-        yield JudgedLines([_side_by_side(accepted, where)], [rejects], len(lines), reasons)
+    for piece in one.lines():
+        lines = piece
+        if REASON in piece.column_names:
+            own = pc.is_valid(piece[REASON])
+            yield _rejected_by_kind(by, piece.filter(own))
+            lines = piece.filter(pc.invert(own))
+        yield _judged(by, judge, lines)
+
+
+def _judged(by: BatchRules, judge: Judge, lines: pa.Table) -> JudgedLines:
+    as_read = lines[AS_READ if AS_READ in lines.column_names else LINE]
+    judged = judge.judge(as_read.combine_chunks())
+    where = _where_from(by, lines, judged.accepted_at)
+    if by.keeps_lines:
+        where = where.append_column(LINE, lines[LINE].take(judged.accepted_at))
+    rejects = _rejects(by, lines.take(judged.rejected_at), judged.rejected)
+    reasons = _by_reason(judged.rejected)
+    return JudgedLines([_side_by_side(judged.accepted, where)], [rejects], len(lines), reasons)
+
+
+def _rejected_by_kind(by: BatchRules, lines: pa.Table) -> JudgedLines:
+    """Lines that the source's kind rejects: nobody read an event time in them."""
+    verdicts = lines.select([REASON, DETAIL]).rename_columns(["reason", "detail"])
+    verdicts = verdicts.append_column("event_time", pa.nulls(len(lines), TIMESTAMP))
+    rejects = _rejects(by, lines, verdicts)
+    return JudgedLines([], [rejects], len(lines), _by_reason(verdicts))
+
+
+def _rejects(by: BatchRules, lines: pa.Table, verdicts: pa.Table) -> pa.Table:
+    """These lines with the verdicts on them, in the columns of rejects but `repeats`."""
+    text, no_text = _texts(lines[LINE].combine_chunks())
+    columns = [verdicts["reason"], verdicts["detail"], text, no_text, verdicts["event_time"]]
+    names = ["reason", "detail", "raw", "raw_bytes", "event_time"]
+    return _side_by_side(pa.table(columns, names=names), _where_from(by, lines))
+
+
+def _by_reason(verdicts: pa.Table) -> Counter[str]:
+    return Counter(str(reason) for reason in verdicts["reason"].to_pylist())
 
 
 def judge_slices(by: BatchRules, slices: Sequence[Slice], most: int) -> JudgedLines | None:
@@ -101,9 +131,10 @@ def judge_slices(by: BatchRules, slices: Sequence[Slice], most: int) -> JudgedLi
     return found
 
 
-def _where_from(by: BatchRules, lines: pa.Table, places: Array) -> pa.Table:
-    where = lines.select([one.name for one in by.origin]).take(places)
-    number = len(places)
+def _where_from(by: BatchRules, lines: pa.Table, places: Array | None = None) -> pa.Table:
+    where = lines.select([one.name for one in by.origin])
+    where = where if places is None else where.take(places)
+    number = len(where)
     where = where.append_column("_batch", pa.repeat(pa.scalar(by.batch, pa.int64()), number))
     time = pa.scalar(by.batch_time_ms * 1_000, TIMESTAMP)
     return where.append_column("_batch_time", pa.repeat(time, number))
@@ -121,8 +152,8 @@ def _texts(lines: Array) -> tuple[Array, Array]:
         return lines.cast(pa.string()), pa.nulls(len(lines), pa.binary())
     except pa.ArrowInvalid:
         texts, odd = [], []
-        for line in cast("list[bytes]", lines.to_pylist()):
-            text = line.decode(errors="replace")
+        for line in cast("list[bytes | None]", lines.to_pylist()):
+            text = None if line is None else line.decode(errors="replace")
             texts.append(text)
-            odd.append(None if text.encode() == line else line)
+            odd.append(None if text is None or text.encode() == line else line)
         return pa.array(texts, pa.string()), pa.array(odd, pa.binary())

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
@@ -27,7 +28,7 @@ class StreamedFiles(StreamedSource):
 
     placed: PlacedFiles
 
-    def stream(self, spark: SparkSession) -> DataFrame:
+    def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:
         limit = self.placed.pipeline.advanced.max_files_per_batch
         return stream_of_files(spark, self.placed.files, limit)
 

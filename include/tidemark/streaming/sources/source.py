@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.sources.source import PlacedSource
 
 
@@ -22,8 +23,9 @@ class StreamedSource(ABC):
     placed: PlacedSource
 
     @abstractmethod
-    def stream(self, spark: SparkSession) -> DataFrame:
-        """The source as a stream. Only its planning of batches is used, its rows are not."""
+    def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:
+        """The source as a stream, which goes on from the ingest's checkpoint. Only its planning of
+        batches is used, its rows are not."""
 
     @abstractmethod
     def is_from(self, parts: Sequence[str]) -> Column:

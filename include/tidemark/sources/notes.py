@@ -1,0 +1,126 @@
+"""What has to be known of a source that no offset tells: a file beside the ingest's checkpoint.
+
+Of what was read, its id: a topic or a table that was made anew under the same name has another
+one, and offsets that fit. Where reading began. And the losses that somebody accepted: what is gone
+is a verdict of the batch that would have read it, and where another topic or table stands in its
+place, a batch that reads nothing leads over to that one (`Crossing`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
+from tidemark.errors import NoteUnreadable
+from tidemark.sources.source import Acceptance, LostInput
+from tidemark.storage.files import FileMissing, read_bytes, write_bytes
+from tidemark.storage.result_file import Facts
+
+
+class AcceptedLoss(Facts):
+    """Input that is gone and was accepted as lost: the part of it, why and how much, who accepted
+    it and why.
+
+    `id` is that of the topic or table, `batch` the one that has the verdict, where the kind says
+    so; `was_planned`: the part is in what that batch was planned to read.
+    """
+
+    part: str
+    id: str = ""
+    batch: int | None = None
+    was_planned: bool = False
+    reason: str
+    detail: str
+    accepted: str
+    by: str
+    at: AwareDatetime
+
+    @property
+    def told(self) -> str:
+        """For the reject that stands for it. The same whenever it is asked for."""
+        return f"{self.detail}. Accepted by {self.by}: {self.accepted}"
+
+
+class OfBatch(Protocol):
+    """What a kind knows of a loss that is a verdict of one batch."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def batch(self) -> int | None: ...
+    @property
+    def was_planned(self) -> bool: ...
+
+
+class Crossing(Facts):
+    """A batch of the ingest that reads nothing and leads from what was read to what stands there
+    now. It is planned up to `offset`, as the engine writes one; `ids` are those from then on."""
+
+    batch: int
+    offset: str
+    ids: dict[str, str]
+    lost: tuple[AcceptedLoss, ...]
+
+
+class SourceNotes(Facts):
+    """`ids`: by the name of a topic or table. `begins`: by part of the source, where the first
+    batch begins. `lost`: accepted, of parts that batches read."""
+
+    version: Literal[1] = 1
+    ids: dict[str, str] = Field(default_factory=dict)
+    begins: dict[str, int] = Field(default_factory=dict)
+    lost: tuple[AcceptedLoss, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+
+    def crossing(self, batch: int) -> Crossing | None:
+        """That of a batch, if it is one."""
+        return next((one for one in self.crossings if one.batch == batch), None)
+
+
+def accepted_loss(lost: LostInput, accepted: Acceptance, of: OfBatch | None = None) -> AcceptedLoss:
+    """A loss with who accepts it, and which batch has the verdict on it."""
+    return AcceptedLoss(
+        part=lost.part,
+        id=of.id if of else "",
+        batch=of.batch if of else None,
+        was_planned=of.was_planned if of else False,
+        reason=lost.reason,
+        detail=lost.detail,
+        accepted=accepted.reason,
+        by=accepted.by,
+        at=accepted.at,
+    )
+
+
+def source_notes(ingest: Checkpoint) -> SourceNotes:
+    """Those of an ingest; empty where it has none yet. NoteUnreadable where they are none."""
+    place = _place(ingest)
+    try:
+        return SourceNotes.model_validate_json(read_bytes(place, ingest.options))
+    except FileMissing:
+        return SourceNotes()
+    except ValidationError as error:
+        raise NoteUnreadable(
+            f"{place} does not tell what of the source was read: it is damaged, or of a newer "
+            "version of Tidemark. Nothing was read. Restore it from a backup, with the checkpoint "
+            "beside it."
+        ) from error
+
+
+@commit_point(
+    "source noted",
+    after_a_kill="before: the next run, or the acceptance when it is repeated, notes it again; "
+    "after: it is known",
+)
+def write_source_notes(ingest: Checkpoint, notes: SourceNotes) -> None:
+    """Replace them, behind the checkpoint's fence."""
+    ingest.fence()
+    write_bytes(_place(ingest), notes.model_dump_json(indent=1).encode(), ingest.options)
+
+
+def _place(ingest: Checkpoint) -> str:
+    """As `Places.source_notes`."""
+    return f"{ingest.uri}.source.json"
