@@ -43,7 +43,8 @@ def joins_of(usable: Section) -> dict[str, str]:
 
 def scope_of(pipeline: Pipeline) -> dict[str, KnownName]:
     """The names of another pipeline's columns, then of its derived ones, with their types."""
-    scope: dict[str, KnownName] = {}
+    places = pipeline.source.place_types
+    scope = {names.folded(name): KnownName(name, spark_type(kind)) for name, kind in places.items()}
     for name, column in pipeline.source.columns.items():
         scope[names.folded(name)] = KnownName(name, spark_type(column.type))
     for name, expression in pipeline.source.derive.items():

@@ -12,7 +12,8 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -29,7 +30,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from tidemark.pipeline import event_time_formats, names, schedules
+from tidemark.pipeline import delta_columns, event_time_formats, kafka_columns, names, schedules
 from tidemark.pipeline.checks import Check, SourceCheck
 from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
@@ -48,6 +49,25 @@ def _column_name(name: str) -> str:
 def _table_name(name: str) -> str:
     names.check_folder_name(name, "table")
     return name
+
+
+def _kafka_column_name(name: str) -> str:
+    return name if name in kafka_columns.TYPES else _column_name(name)
+
+
+def _message_column_name(name: str) -> str:
+    return name if name in kafka_columns.PLACE_TYPES else _kafka_column_name(name)
+
+
+def _topic(name: str) -> str:
+    kafka_columns.check_topic(name)
+    return name
+
+
+def _starting(value: str | dict[str, dict[int, int]]) -> str | dict[str, dict[int, int]]:
+    if isinstance(value, str):
+        kafka_columns.check_starting(value)
+    return value
 
 
 def _files(pattern: str) -> str:
@@ -75,6 +95,9 @@ def _spark_setting(name: str) -> str:
 
 
 ColumnName = Annotated[str, AfterValidator(_column_name)]
+KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
+MessageColumnName = Annotated[str, AfterValidator(_message_column_name)]
+TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
 SparkSettings = dict[
@@ -191,6 +214,9 @@ class Source(_Model, ABC):
         default=(), description="What a run's rows have to fulfil before it is published"
     )
 
+    # Columns that bronze always has of this kind, and that expressions may name, with their types.
+    place_types: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
     @property
     @abstractmethod
     def told(self) -> str:
@@ -210,8 +236,142 @@ class FilesSource(Source):
         return self.files
 
 
+class KafkaTopics(_Model):
+    """Which topics of which cluster, and how they are read."""
+
+    topic: TopicName | None = Field(default=None, description="One topic")
+    topics: Annotated[tuple[TopicName, ...], Field(strict=False)] = Field(
+        default=(), description="Several topics"
+    )
+    pattern: str | None = Field(
+        default=None,
+        description="All topics whose whole name matches this regular expression, those that come "
+        "later too",
+    )
+    connection: str = Field(description="Its name among the settings' `connections`")
+    starting: Annotated[
+        str | dict[TopicName, dict[int, Annotated[int, Field(ge=0)]]],
+        AfterValidator(_starting),
+        BeforeValidator(kafka_columns.with_numbers),
+    ] = Field(
+        default="earliest",
+        description="Where the first run begins: earliest, latest, a time (2026-07-01T00:00:00Z), "
+        "or an offset for each partition of each topic. New partitions are read from their "
+        "beginning",
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed",
+        description="read_uncommitted takes messages of transactions that were aborted, too",
+    )
+    offsets_without_record: Literal["count", "refuse"] = Field(
+        default="count",
+        description="Offsets that no message has: compaction and transactions leave them. refuse: "
+        "a run stops at one",
+    )
+    max_message_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1, description="Larger messages are rejected"
+    )
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_a_pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            kafka_columns.check_pattern(value)
+        return value
+
+    @model_validator(mode="after")
+    def _names_topics_once(self) -> Self:
+        said = [name for name in ("topic", "topics", "pattern") if getattr(self, name)]
+        if len(said) != 1:
+            raise ValueError("says one of `topic`, `topics` and `pattern`")
+        if len(set(self.topics)) < len(self.topics):
+            raise ValueError("names a topic twice")
+        if isinstance(self.starting, dict) and self.pattern:
+            raise ValueError("`starting` cannot name offsets of a pattern's topics")
+        if isinstance(self.starting, dict) and set(self.starting) != set(self.named):
+            raise ValueError("`starting` has to name the offsets of the topics that are read")
+        return self
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics; none where they are told by a pattern."""
+        return (self.topic,) if self.topic else self.topics
+
+    @property
+    def told(self) -> str:
+        return self.pattern or ", ".join(self.named)
+
+
+class KafkaSource(Source):
+    """Messages of topics, whose values are one JSON object each."""
+
+    columns: dict[KafkaColumnName, Column] = Field(
+        min_length=1,
+        description="Fields of the value, and of the message: `_key: string`, "
+        f"`_kafka_time: timestamp`, `_headers: {kafka_columns.HEADERS_TYPE}`",
+    )
+    kafka: KafkaTopics
+
+    place_types = MappingProxyType(kafka_columns.PLACE_TYPES)
+
+    @model_validator(mode="after")
+    def _columns_of_the_message(self) -> Self:
+        kafka_columns.check_types({name: one.type for name, one in self.columns.items()})
+        time = self.event_time
+        if time.column == kafka_columns.TIME and (time.format != "iso8601" or time.zone):
+            raise ValueError(f"event_time: {kafka_columns.TIME} needs no format and no zone")
+        return self
+
+    @property
+    def told(self) -> str:
+        return f"kafka: {self.kafka.told}"
+
+
+class DeltaTableSource(_Model):
+    """Which table, and how it is read."""
+
+    table: str = Field(
+        min_length=1, description="A folder below the root, or an absolute URI, of a Delta table"
+    )
+    starting: Literal["earliest", "latest"] | Annotated[int, Field(ge=0)] = Field(
+        default="earliest",
+        description="Where the first run begins: earliest, latest, or with a version of the table",
+    )
+    changes: Literal["stop", "skip"] = Field(
+        default="stop",
+        description="What becomes of a version that deletes or changes rows: stop there until it "
+        "is accepted, or skip it, with a reject that tells so",
+    )
+
+
+class DeltaSource(Source):
+    """Rows that others append to a Delta table."""
+
+    delta: DeltaTableSource
+
+    place_types = MappingProxyType(delta_columns.PLACE_TYPES)
+
+    @property
+    def told(self) -> str:
+        return f"delta: {self.delta.table}"
+
+
+class MessageFiles(FilesSource):
+    """Files that `tidemark try` writes: lines that were messages, with what of the message itself
+    the pipeline names."""
+
+    columns: dict[MessageColumnName, Column] = Field(min_length=1)
+    of_messages: Literal[True]
+
+
 # The kinds of sources, each by the key that it alone has.
-SOURCE_KINDS: dict[str, type[Source]] = {"files": FilesSource}
+SOURCE_KINDS: dict[str, type[Source]] = {
+    "files": FilesSource,
+    "kafka": KafkaSource,
+    "delta": DeltaSource,
+    "of_messages": MessageFiles,
+}
+AnySource = FilesSource | KafkaSource | DeltaSource
 
 
 def source_kind(content: object) -> type[Source]:
@@ -495,7 +655,7 @@ class Partner(_Model):
 
     source: Annotated[
         SerializeAsAny[Source],
-        BeforeValidator(_source_of_its_kind, json_schema_input_type=FilesSource),
+        BeforeValidator(_source_of_its_kind, json_schema_input_type=AnySource),
     ]
     watermark: Watermark
 
@@ -633,6 +793,9 @@ class Advanced(_Model):
     """Overrides of defaults that are good for most pipelines."""
 
     max_files_per_batch: int | None = Field(default=None, ge=1)
+    max_messages_per_batch: int | None = Field(
+        default=None, ge=1, description="Of a Kafka source, over all partitions"
+    )
     shuffle_partitions: int | None = Field(default=None, ge=1)
     keep_batches: int | None = Field(
         default=None,
@@ -655,7 +818,7 @@ class Pipeline(_Model):
     )
     source: Annotated[
         SerializeAsAny[Source],
-        BeforeValidator(_source_of_its_kind, json_schema_input_type=FilesSource),
+        BeforeValidator(_source_of_its_kind, json_schema_input_type=AnySource),
     ]
     watermark: Watermark
     keep: PositiveDuration | None = Field(

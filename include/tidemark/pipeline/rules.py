@@ -28,7 +28,7 @@ from tidemark.pipeline.join_rules import (
     scope_of,
     unjoinable_columns,
 )
-from tidemark.pipeline.model import FoldTable, Pipeline, SessionTable, table_kind
+from tidemark.pipeline.model import FoldTable, Pipeline, SessionTable, source_kind, table_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.state import PROVIDER, store_name
@@ -71,7 +71,8 @@ def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
 
 def _scope(document: Document, source: Section) -> tuple[dict[str, KnownName], list[Problem]]:
     """The names that keys and measures can use: columns, then derived ones in their order."""
-    scope: dict[str, KnownName] = {}
+    kinds = source_kind(document.content.get("source")).place_types
+    scope = {names.folded(name): KnownName(name, spark_type(kind)) for name, kind in kinds.items()}
     problems: list[Problem] = []
     for name in section(section(document.content, "source"), "columns"):
         path = ("source", "columns", name)

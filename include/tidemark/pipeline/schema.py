@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from tidemark.pipeline.model import TABLE_KINDS, Pipeline
+from pydantic import BaseModel
+
+from tidemark.pipeline.model import SOURCE_KINDS, TABLE_KINDS, Pipeline
 
 
 def pipeline_schema() -> dict[str, Any]:
@@ -23,6 +26,8 @@ def pipeline_schema() -> dict[str, Any]:
     # Their defaults are other values of the same file.
     for model, name in (("EventTime", "max_future"), ("Window", "slide")):
         del schema["$defs"][model]["properties"][name]["default"]
+    sources = schema["properties"]["source"].pop("anyOf")
+    schema["properties"]["source"] |= _by_key(sources, SOURCE_KINDS, "FilesSource")
     tables = schema["properties"]["tables"]
     tables["additionalProperties"] = _by_its_keys(tables["additionalProperties"]["anyOf"])
     return {
@@ -35,11 +40,30 @@ def pipeline_schema() -> dict[str, Any]:
 def _by_its_keys(kinds: list[dict[str, Any]]) -> dict[str, Any]:
     """A table is of the kind that its keys tell, as `table_kind` has it: of several that it may be,
     editors would say that it is none, and not where."""
-    by_name = {kind["$ref"].rsplit("/", 1)[1]: kind for kind in kinds}
+    by_name = _by_name(kinds)
     told = {"required": ["session"]}
     of_sessions = {"required": ["window"], "properties": {"window": told}}
     found = {"if": of_sessions, "then": by_name["SessionTable"], "else": by_name["WindowTable"]}
-    for key, kind in TABLE_KINDS.items():
+    return _told_by_key(by_name, TABLE_KINDS, found)
+
+
+def _by_name(kinds: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {kind["$ref"].rsplit("/", 1)[1]: kind for kind in kinds}
+
+
+def _by_key(
+    kinds: list[dict[str, Any]], by_key: Mapping[str, type[BaseModel]], otherwise: str
+) -> dict[str, Any]:
+    """Of several kinds the one whose key is there."""
+    by_name = _by_name(kinds)
+    return _told_by_key(by_name, by_key, by_name.pop(otherwise))
+
+
+def _told_by_key(
+    by_name: Mapping[str, Any], by_key: Mapping[str, type[BaseModel]], otherwise: dict[str, Any]
+) -> dict[str, Any]:
+    found = otherwise
+    for key, kind in by_key.items():
         if kind.__name__ in by_name:
             found = {"if": {"required": [key]}, "then": by_name[kind.__name__], "else": found}
     return found

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.pipeline.difference import ChangeVerdict, Difference
-from tidemark.pipeline.model import FilesSource, Pipeline, Source
-from tidemark.pipeline.places import INGEST, Places
+from tidemark.pipeline.model import (
+    DeltaSource,
+    FilesSource,
+    KafkaSource,
+    MessageFiles,
+    Pipeline,
+    Source,
+)
+from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.sources.delta.placed import PlacedTable
 from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.kafka.placed import PlacedTopics
 from tidemark.sources.source import OriginColumn, PlacedSource
-from tidemark.storage.files import Options
 
-KINDS: dict[type[Source], type[PlacedSource]] = {FilesSource: PlacedFiles}
+KINDS: dict[type[Source], type[PlacedSource]] = {
+    FilesSource: PlacedFiles,
+    KafkaSource: PlacedTopics,
+    DeltaSource: PlacedTable,
+    MessageFiles: PlacedFiles,
+}
 
 
-def placed_source(pipeline: Pipeline, places: Places, options: Options) -> PlacedSource:
+def placed_source(pipeline: Pipeline, settings: Settings) -> PlacedSource:
     """The pipeline's source, of its kind."""
-    return KINDS[type(pipeline.source)](pipeline, places, options)
+    return KINDS[type(pipeline.source)](pipeline, settings)
 
 
 def row_origin(pipeline: Pipeline) -> tuple[OriginColumn, ...]:

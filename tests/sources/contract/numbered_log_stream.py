@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from tests.sources.contract.numbered_log import ENDS, PlacedLog, Span
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.streaming.sources import kinds
 from tidemark.streaming.sources.source import StreamedSource
 
@@ -58,7 +59,7 @@ class LogData(DataSource):
 class StreamedLog(StreamedSource):
     placed: PlacedLog
 
-    def stream(self, spark: SparkSession) -> DataFrame:
+    def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:
         spark.dataSource.register(LogData)
         reader = spark.readStream.format("numbered_log")
         return reader.option("folder", str(self.placed.folder)).load()

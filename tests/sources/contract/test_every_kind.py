@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kit.running import SCHEDULED, run_warm, sorted_rows, succeed
-from tests.sources.contract.worlds import WORLDS, Log, Row, Where, World, text
+from tests.sources.contract.worlds import WORLDS, Log, Row, Topics, Where, World
 from tidemark import commit_point
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
@@ -51,6 +51,8 @@ LONG = {"files": pytest.mark.long}
 def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "log":
         from tests.sources.contract import numbered_log_stream  # noqa: F401
+    if request.param == "kafka":
+        Topics.broker = request.getfixturevalue("broker")
     return str(request.param)
 
 
@@ -130,7 +132,7 @@ def test_every_row_is_in_one_of_bronze_and_rejects_with_where_it_comes_from(
     succeed(spark, world.place, "two")
     good = [(where, one["key"]) for where, one in landed if not isinstance(one, str)]
     assert accepted(world) == sorted(good)
-    bad = [(where, "malformed", text(one)) for where, one in landed if isinstance(one, str)]
+    bad = [(where, "malformed", world.raw(one)) for where, one in landed if isinstance(one, str)]
     assert rejected(world) == sorted(bad, key=repr)
     gold = world.place.gold().to_pylist()
     assert sorted((one["key"], one["events"]) for one in gold) == [
@@ -164,9 +166,8 @@ def test_what_is_read_is_accepted_or_rejected_whether_the_driver_or_tasks_write_
 @pytest.mark.long
 def test_what_is_unread_is_what_the_next_run_reads(spark: SparkSession, world: World) -> None:
     source, ingest = world.place.pipeline, ingest_of(world)
-    root = str(world.place.root)
     world.land("0", [row("a")])
-    assert new_input_bytes(source, root, {}) > 0
+    assert new_input_bytes(source, world.place.settings) > 0
     assert isinstance(look(run_of(world)), SparkNeeded)
     succeed(spark, world.place, "one")
     assert run_of(world).source.unread(ingest) is None
@@ -195,8 +196,8 @@ def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing
     # What an undisturbed run gives: the first of each key by where it is, and the rest rejected.
     assert [key for _, key in accepted(world)] == ["a", "b", "c", "d"]
     assert sorted((reason, raw) for _, reason, raw in rejected(world)) == [
-        ("duplicate", text(row("a", 2))),
-        ("malformed", BAD),
+        ("duplicate", world.raw(row("a", 2))),
+        ("malformed", world.raw(BAD)),
     ]
     assert (again.rows.read, again.rows.accepted) == (len(landed), 4)
     assert again.batches["ingest"] == [0]
@@ -218,19 +219,20 @@ def test_a_part_that_vanished_before_its_batch_was_repeated_is_a_verdict(
     gone = world.land("1", [row("gone"), f"{BAD} either"])
     fail_at(spark, world, point)
     world.lose("1")
+    world.settle()
     rows = succeed(spark, world.place, "again").rows
     assert rows.read == rows.accepted + sum(rows.rejected.values())
     kept = [(stays[0], "stays")]
-    bad = [(stays[1], "malformed", BAD)]
+    bad = [(stays[1], "malformed", world.raw(BAD))]
     match point:
         case ("accepted rows", "before"):
-            bad += [(gone[0], world.lost, None)]  # type: ignore[list-item]
+            bad += [(world.whole(gone[0]), world.lost, None)]  # type: ignore[list-item]
         case ("accepted rows", "after"):
             kept += [(gone[0], "gone")]
-            bad += [(gone[0], world.lost_since, None)]  # type: ignore[list-item]
+            bad += [(world.whole(gone[0]), world.lost_since, None)]  # type: ignore[list-item]
         case _:
             kept += [(gone[0], "gone")]
-            bad += [(gone[1], "malformed", f"{BAD} either")]
+            bad += [(gone[1], "malformed", world.raw(f"{BAD} either"))]
     assert accepted(world) == sorted(kept)
     assert rejected(world) == sorted(bad, key=repr)
     assert isinstance(look(run_of(world)), NothingNew)
@@ -253,9 +255,15 @@ def test_a_part_that_vanishes_while_it_is_read_is_a_verdict(
         return original(*arguments)
 
     monkeypatch.setattr(judged_batch, "judge_lines", judged)
+    if world.stops_at_losses:
+        error = run_warm(spark, world.place).error
+        assert error is not None
+        assert error.type == "InputLost"
+        assert world.place.bronze().num_rows == 0
+        world.settle()
     rows = succeed(spark, world.place).rows
     assert (rows.accepted, rows.rejected) == (1, {world.lost: 1})
-    assert rejected(world) == [(gone, world.lost, None)]
+    assert rejected(world) == [(world.whole(gone), world.lost, None)]
     assert [key for _, key in accepted(world)] == ["stays"]
 
 
@@ -266,6 +274,7 @@ def test_a_batch_of_which_all_has_vanished_is_verdicts_alone(
     world.land("0", [row("gone")])
     fail_at(spark, world, POINTS[0])
     world.lose("0")
+    world.settle()
     rows = succeed(spark, world.place, "again").rows
     assert (rows.read, rows.accepted, rows.rejected) == (1, 0, {world.lost: 1})
 
@@ -317,10 +326,15 @@ def test_a_row_of_a_vanished_part_that_bronze_has_is_still_repeated(
     (second,) = world.land("1", [row("x", 1)])
     fail_at(spark, world, POINTS[1])
     world.lose("0")
+    world.settle()
     succeed(spark, world.place, "again")
     assert accepted(world) == [(first, "x")]
     assert rejected(world) == sorted(
-        [(first, world.lost_since, None), (second, "duplicate", text(row("x", 1)))], key=repr
+        [
+            (world.whole(first), world.lost_since, None),
+            (second, "duplicate", world.raw(row("x", 1))),
+        ],
+        key=repr,
     )
 
 
@@ -377,7 +391,7 @@ def test_the_first_rows_are_tried_as_files(world: World, tmp_path: Path) -> None
     assert isinstance(tried.source, FilesSource)
     files = sorted(file for file in root.glob("*_source/*/*") if file.is_file())
     lines = [line for file in files for line in file.read_text().splitlines()]
-    assert lines == [text(row(key)) for key in "abc"]
+    assert lines == [world.raw(row(key)) for key in "abc"]
 
 
 def test_a_log_that_was_made_anew_is_refused_before_anything_is_written(

@@ -4,14 +4,22 @@ its source and to lose them. To add a kind, add its world."""
 from __future__ import annotations
 
 import json
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from broker.broker import Broker
+from tests.kit.kafka import delete_records, delete_topic, ends, make_topic, new_name, produce
 from tests.kit.running import Place, clicks
 from tests.sources.contract.numbered_log import ENDS
 from tidemark.sources.kinds import row_origin
+from tidemark.upkeep.accept_changes import accept_changes
 
 Row = Mapping[str, Any] | str
 # The values of the origin's columns, in their order.
@@ -21,23 +29,35 @@ Where = tuple[Any, ...]
 class World(ABC):
     """One pipeline's source. `part` names what is landed and lost together: "0", "1" …
 
+    `stops_at_losses`: what is lost has to be accepted before a run goes on.
     `lost` is the reason of the reject for a part that vanished before it was read, `lost_since`
     after bronze took its rows.
     """
 
     lost: ClassVar[str]
     lost_since: ClassVar[str]
+    stops_at_losses: ClassVar[bool] = False
     # The same kind of place, elsewhere.
-    elsewhere: ClassVar[dict[str, str]]
+    elsewhere: ClassVar[dict[str, Any]]
 
     def __init__(self, root: Path, **source: Any) -> None:
         common = {k: v for k, v in clicks()["source"].items() if k != "files"}
         self.place = Place(root, clicks(source={**self.named(), **common, **source}))
 
-    @staticmethod
     @abstractmethod
-    def named() -> dict[str, str]:
+    def named(self) -> dict[str, Any]:
         """What `source` says of where rows come from."""
+
+    def raw(self, row: Row) -> str:
+        """A row that was landed, as a reject has it."""
+        return text(row)
+
+    def whole(self, where: Where) -> Where:
+        """Where the reject comes from that stands for a whole part, by its first row."""
+        return where
+
+    def settle(self) -> None:  # noqa: B027
+        """Accept what was lost, where runs stop at it."""
 
     @abstractmethod
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
@@ -68,8 +88,7 @@ class Files(World):
     lost, lost_since = "unreadable file", "changed file"
     elsewhere: ClassVar = {"files": "others/*.json"}
 
-    @staticmethod
-    def named() -> dict[str, str]:
+    def named(self) -> dict[str, Any]:
         return {"files": "landing/*.json"}
 
     def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
@@ -92,8 +111,7 @@ class Log(World):
     lost, lost_since = "expired", "expired"
     elsewhere: ClassVar = {"log": "others"}
 
-    @staticmethod
-    def named() -> dict[str, str]:
+    def named(self) -> dict[str, Any]:
         return {"log": "log"}
 
     @property
@@ -118,4 +136,110 @@ class Log(World):
         (self.folder / ENDS).unlink()
 
 
-WORLDS: dict[str, type[World]] = {"files": Files, "log": Log}
+class Topics(World):
+    """A topic of its own in the broker of tests, which is set before a world is made; without it
+    only the pipeline's file is there."""
+
+    lost, lost_since, stops_at_losses = "expired", "expired", True
+    elsewhere: ClassVar = {"kafka": {"topic": "others", "connection": "broker"}}
+
+    broker: ClassVar[Broker | None] = None
+
+    def __init__(self, root: Path, **source: Any) -> None:
+        self.topic = new_name("clicks")
+        super().__init__(root, **source)
+        if self.broker is not None:
+            make_topic(self.broker, self.topic, 3)
+            plain = {"servers": self.broker.servers, "security_protocol": "PLAINTEXT"}
+            self.place.connections = {"broker": plain}
+
+    def named(self) -> dict[str, Any]:
+        return {"kafka": {"topic": self.topic, "connection": "broker"}}
+
+    def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
+        assert self.broker is not None
+        values = [text(row).encode() for row in rows]
+        placed = produce(self.broker, self.topic, values, partition=int(part))
+        return [(self.topic, *one) for one in placed]
+
+    def lose(self, part: str) -> None:
+        assert self.broker is not None
+        number = int(part)
+        delete_records(self.broker, self.topic, {number: ends(self.broker, self.topic)[number]})
+
+    def remove(self) -> None:
+        assert self.broker is not None
+        delete_topic(self.broker, self.topic)
+
+    def settle(self) -> None:
+        accept_changes(self.place.pipeline, self.place.settings, "settle", "for a test", "a test")
+
+
+class Table(World):
+    """A table that delta-rs writes. A row that cannot be read is one with a NaN, which has no JSON;
+    each `land` is a version with one file, and losing a part takes its files."""
+
+    lost, lost_since, stops_at_losses = "gone", "gone", True
+    elsewhere: ClassVar = {"delta": {"table": "others"}}
+    _SCHEMA: ClassVar = pa.schema(
+        [
+            pa.field("at", pa.timestamp("us", "UTC")),
+            pa.field("key", pa.string()),
+            pa.field("amount", pa.int64()),
+            pa.field("x", pa.float64()),
+        ]
+    )
+
+    def __init__(self, root: Path, **source: Any) -> None:
+        super().__init__(root, **source)
+        self.landed: dict[str, list[str]] = {}
+
+    def named(self) -> dict[str, Any]:
+        return {"delta": {"table": "events"}}
+
+    @property
+    def uri(self) -> str:
+        return str(self.place.root / "events")
+
+    def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
+        table = pa.Table.from_pylist([self._typed(row) for row in rows], self._SCHEMA)
+        write_deltalake(self.uri, table, mode="append")
+        now = DeltaTable(self.uri)
+        (file,) = set(_files_of(now)) - {one for files in self.landed.values() for one in files}
+        self.landed.setdefault(part, []).append(file)
+        return [(now.version(), file, n) for n in range(len(rows))]
+
+    def lose(self, part: str) -> None:
+        for file in self.landed[part]:
+            (self.place.root / "events" / file).unlink()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.uri)
+
+    def raw(self, row: Row) -> str:
+        return json.dumps(self._json(row))
+
+    def whole(self, where: Where) -> Where:
+        return (*where[:-1], None)
+
+    def settle(self) -> None:
+        accept_changes(self.place.pipeline, self.place.settings, "settle", "for a test", "a test")
+
+    def _json(self, row: Row) -> dict[str, Any]:
+        good = {"x": None} if isinstance(row, dict) else {"x": float("nan")}
+        if isinstance(row, str):
+            # What a bad row says tells it from others.
+            return {"at": None, "key": row, "amount": None, **good}
+        return {**dict.fromkeys(("at", "key", "amount")), **row, **good}
+
+    def _typed(self, row: Row) -> dict[str, Any]:
+        found = self._json(row)
+        at = found["at"]
+        return {**found, "at": None if at is None else datetime.fromisoformat(at)}
+
+
+def _files_of(table: DeltaTable) -> list[str]:
+    return [uri.rpartition("/")[2] for uri in table.file_uris()]
+
+
+WORLDS: dict[str, type[World]] = {"files": Files, "log": Log, "kafka": Topics, "delta": Table}

@@ -1,0 +1,78 @@
+"""What a pipeline's file may say of a Kafka source, and the columns of a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from tidemark.pipeline.instants import utc_instant
+
+KEY, TIME, HEADERS = "_key", "_kafka_time", "_headers"
+HEADERS_TYPE = "array<struct<key:string,value:string>>"
+# Columns that a file may declare beside the value's fields, each with the one type that it has.
+TYPES = {KEY: "string", TIME: "timestamp", HEADERS: HEADERS_TYPE}
+# Where a message lies: always in bronze, and known to expressions.
+TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
+PLACE_TYPES = {TOPIC: "string", PARTITION: "int", OFFSET: "long"}
+# Class org.apache.kafka.common.internals.Topic.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_topic(name: str) -> None:
+    """ValueError where no topic of Kafka can have this name."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ValueError("is no name of a topic: letters, digits, `.`, `_` and `-`, at most 249")
+
+
+def check_pattern(pattern: str) -> None:
+    """ValueError where it is no regular expression that Java and Python read alike."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    if "(?" in pattern or "\\p" in pattern or "&&" in pattern:
+        raise ValueError("has a part that Java and Python read differently (`(?…`, `\\p`, `&&`)")
+
+
+def check_starting(text: str) -> None:
+    """ValueError where it is none of earliest, latest and a time with its zone."""
+    if text not in ("earliest", "latest"):
+        starting_time(text)
+
+
+def starting_time(text: str) -> datetime:
+    """The time that `starting` names."""
+    try:
+        return utc_instant(text)
+    except ValueError as error:
+        raise ValueError(f"is none of earliest, latest and a time: {error}") from error
+
+
+def with_numbers(value: object) -> object:
+    """Partitions as numbers: JSON and some YAML have text there."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        topic: {
+            int(partition) if isinstance(partition, str) and partition.isdecimal() else partition: n
+            for partition, n in offsets.items()
+        }
+        if isinstance(offsets, Mapping)
+        else offsets
+        for topic, offsets in value.items()
+    }
+
+
+def places_in(text: str) -> dict[str, str]:
+    """Those of PLACE_TYPES that a pipeline, as text, has expressions over (or may have)."""
+    words = set(re.findall(r"\w+", text))
+    return {name: kind for name, kind in PLACE_TYPES.items() if name in words}
+
+
+def check_types(columns: Mapping[str, str]) -> None:
+    """ValueError where a column of the message has another type than it can have."""
+    for name, kind in TYPES.items():
+        found = columns.get(name, kind)
+        if re.sub(r"\s", "", found.lower()) != kind:
+            raise ValueError(f"columns: {name} is of type {kind}, not {found}")

@@ -1,0 +1,128 @@
+"""Messages as lines: the value, and what of the message itself a pipeline names.
+
+A declared `_key`, `_kafka_time` or `_headers` is set in front of the value's own fields, so that
+one judge judges them all. A field of the value that has such a name stands twice in the line then,
+which is a verdict of the judge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
+from tidemark.sources.source import AS_READ, DETAIL, REASON
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+NO_VALUE, TOO_LARGE, MALFORMED = "no value", "too large", "malformed"
+_Header = tuple[str, bytes | str | None]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Confluent's `TIMESTAMP_NOT_AVAILABLE`: a message of before Kafka 0.10.
+_NO_TIME = 0
+_BLANK = b" \t\r\n"
+
+
+@dataclass(frozen=True)
+class AsLines:
+    """Which further fields a line has (`fields`), and how large a value may be."""
+
+    fields: tuple[str, ...]
+    most_bytes: int
+
+    def table(self, messages: Sequence[Message]) -> pa.Table:
+        """The messages in their order, in the columns of `Slice.lines`."""
+        lines = [self._line(message) for message in messages]
+        columns: dict[str, pa.Array[Any]] = {
+            "_value": pa.array([one.value for one in lines], pa.binary()),
+            AS_READ: pa.array([one.as_read for one in lines], pa.binary()),
+            REASON: pa.array([one.reason for one in lines], pa.string()),
+            DETAIL: pa.array([one.detail for one in lines], pa.string()),
+            TOPIC: pa.array([one.topic() for one in messages], pa.string()),
+            PARTITION: pa.array([one.partition() for one in messages], pa.int32()),
+            OFFSET: pa.array([one.offset() for one in messages], pa.int64()),
+        }
+        return pa.table(columns)
+
+    def _line(self, message: Message) -> _Line:
+        value = message.value()
+        if value is None:
+            return _Line(None, None, NO_VALUE, "The message has no value (a tombstone)")
+        if len(value) > self.most_bytes:
+            told = f"The value has {len(value):,} bytes, at most {self.most_bytes:,} are taken"
+            return _Line(None, None, TOO_LARGE, told)
+        if not self.fields:
+            return _Line(value, value, None, None)
+        try:
+            return _Line(value, spliced(value, self._fields(message)), None, None)
+        except _Unusable as error:
+            return _Line(value, None, MALFORMED, str(error))
+
+    def _fields(self, message: Message) -> bytes:
+        """The further fields as JSON without its braces."""
+        found: dict[str, Any] = {}
+        for name in self.fields:
+            match name:
+                case "_key":
+                    found[KEY] = _text(message.key(), "The message's key")
+                case "_kafka_time":
+                    found[TIME] = _time(message)
+                case "_headers":
+                    found[HEADERS] = [
+                        {"key": key, "value": _text(value, f"The message's header `{key}`")}
+                        for key, value in cast("list[_Header]", message.headers() or [])
+                    ]
+                case "_topic":
+                    found[TOPIC] = message.topic()
+                case "_partition":
+                    found[PARTITION] = message.partition()
+                case "_offset":
+                    found[OFFSET] = message.offset()
+        return json.dumps(found, ensure_ascii=False).encode()[1:-1]
+
+
+def spliced(value: bytes, fields: bytes) -> bytes:
+    """The JSON object `value` with further fields in front; any other value as it is."""
+    body = value.lstrip(_BLANK)
+    if not body.startswith(b"{"):
+        return value
+    rest = body[1:]
+    comma = b"" if rest.lstrip(_BLANK).startswith(b"}") else b","
+    return b"{" + fields + comma + rest
+
+
+@dataclass(frozen=True)
+class _Line:
+    value: bytes | None
+    as_read: bytes | None
+    reason: str | None
+    detail: str | None
+
+
+class _Unusable(Exception):
+    """A declared field of the message has no value of its type."""
+
+
+def _text(data: bytes | str | None, what: str) -> str | None:
+    try:
+        return data.decode() if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        raise _Unusable(f"{what} is not UTF-8") from error
+
+
+def _time(message: Message) -> str | None:
+    kind, milliseconds = message.timestamp()
+    if kind == _NO_TIME:
+        return None
+    try:
+        time = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError as error:
+        told = f"Kafka's time of the message, {milliseconds} ms, is beyond the year 9999"
+        raise _Unusable(told) from error
+    return time.isoformat(timespec="milliseconds")

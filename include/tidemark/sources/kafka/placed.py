@@ -1,0 +1,310 @@
+"""Topics of Kafka as a pipeline's source, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import (
+    InputLost,
+    LedgerUnbalanced,
+    SampleUnusable,
+    SourceNotFound,
+    TidemarkError,
+)
+from tidemark.pipeline import kafka_columns
+from tidemark.pipeline.difference import Difference
+from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
+from tidemark.pipeline.model import KafkaSource, KafkaTopics, Pipeline
+from tidemark.pipeline.settings.connections import client_options, connection_of
+from tidemark.sources.kafka import losses, planning
+from tidemark.sources.kafka.changes import topic_changes
+from tidemark.sources.kafka.client import Cluster, TopicState
+from tidemark.sources.kafka.offsets import Offset, Range, ranges, without
+from tidemark.sources.kafka.planning import Plan, Position, batch_offset, position_of
+from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
+from tidemark.sources.source import (
+    Acceptance,
+    Lag,
+    LostInput,
+    OriginColumn,
+    PartVerdict,
+    PlacedSource,
+    Reading,
+    Slice,
+)
+
+if TYPE_CHECKING:
+    from tidemark.sources.kafka.slices import KafkaSlice
+
+# A guess, for `unread_bytes`.
+_BYTES_OF_A_MESSAGE = 500
+_SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
+
+
+@dataclass(frozen=True)
+class PlacedTopics(PlacedSource):
+    """A part is a range of offsets of one partition (`Range`)."""
+
+    origin = (
+        OriginColumn(TOPIC, "string", "The message's topic"),
+        OriginColumn(PARTITION, "integer", "Its partition"),
+        OriginColumn(OFFSET, "long", "Its offset there"),
+    )
+
+    @property
+    def kafka(self) -> KafkaTopics:
+        """What the pipeline's file says of them."""
+        assert isinstance(self.pipeline.source, KafkaSource)
+        return self.pipeline.source.kafka
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """How librdkafka reaches the cluster; secret. Raises SettingsInvalid."""
+        return client_options(connection_of(self.settings.connections, self.kafka.connection))
+
+    def cluster(self) -> Cluster:
+        """The cluster, to be asked."""
+        return Cluster(self.kafka.connection, self.client, self.kafka.isolation)
+
+    def check(self, ingest: Checkpoint) -> None:
+        """Raises SourceRefused and SourceUnavailable too, where the cluster cannot be asked."""
+        self._check_nothing_lost(ingest)
+
+    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
+        since = _last_planned(ingest)
+        return tuple(losses.told(one, since) for one in self._plan(ingest)[1].lost)
+
+    def accept_lost(
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+    ) -> None:
+        """Offsets that grew meanwhile are not accepted: runs stop at those."""
+        parts, since = {one.part for one in lost}, _last_planned(ingest)
+        notes = source_notes(ingest)
+        found = [one for one in self._plan(ingest)[1].lost if str(one.range) in parts]
+        if found:
+            entries = [accepted_loss(losses.told(one, since), accepted, one) for one in found]
+            lost_now = (*notes.lost, *entries)
+            write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
+
+    def steps(self, ingest: Checkpoint) -> list[Offset]:
+        """The offsets of the next batches; none where there is nothing to read. InputLost where
+        some of it is gone."""
+        position, plan = self._check_nothing_lost(ingest)
+        if not planning.moves(position, plan.offset):
+            return []
+        return planning.steps(plan.offset, self.pipeline.advanced.max_messages_per_batch)
+
+    def unread(self, ingest: Checkpoint) -> str | None:
+        position, plan = self._check_nothing_lost(ingest)
+        if position.offset is None:
+            return "no offset of Kafka was read yet"
+        if not planning.moves(position, plan.offset):
+            return None
+        number = sum(one.number for one in ranges(plan.offset))
+        return f"{number:,} offsets of Kafka are new"
+
+    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
+        """Batches are planned by us, so nothing is passed over by the engine."""
+        return frozenset()
+
+    def unread_bytes(self, ingest: Checkpoint) -> int:
+        planned = self._plan(ingest)[1].offset
+        return sum(one.number for one in ranges(planned)) * _BYTES_OF_A_MESSAGE
+
+    def lag(self, ingest: Checkpoint) -> Lag | None:
+        from tidemark.sources.kafka.oldest import oldest_message_ms
+
+        position, plan = self._plan(ingest)
+        unread = ranges(plan.offset) + position.pending
+        number = sum(one.number for one in unread) + sum(one.range.number for one in plan.lost)
+        oldest = oldest_message_ms(self.client, ranges(plan.offset) or position.pending)
+        since = None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC)
+        return Lag(number, since)
+
+    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+        self.confirm(ingest, batch)
+        parts, verdicts = self._left(ingest, batch, "")
+        return Reading(parts, verdicts, {})
+
+    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+        self.confirm(ingest, batch)
+        parts, verdicts = self._left(ingest, batch, _SINCE_BRONZE)
+        known = {one.part for one in committed.verdicts}
+        new = tuple(one for one in verdicts if one.part not in known)
+        return Reading(parts, (*committed.verdicts, *new), committed.seen)
+
+    def confirm(self, ingest: Checkpoint, batch: int) -> None:
+        """By the topics' ids; where there are none, by their offsets."""
+        offset = batch_offset(ingest, batch)
+        read = sorted({Range.of(part).topic for part in self._left(ingest, batch, "")[0]})
+        if not read:
+            return
+        cluster = self.cluster()
+        now = cluster.ids(read)
+        if all(now[name] == offset[name].id and now[name] for name in read):
+            return
+        self._check_nothing_lost(ingest)
+
+    def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        from tidemark.sources.kafka.slices import in_slices
+
+        parts = map(Range.of, reading.read)
+        return [self._slice(one, self._declared) for whole in parts for one in in_slices(whole)]
+
+    def accounted(self, reading: Reading, lines: int) -> Reading:
+        """`seen`: how many offsets the batch has, and how many of them no message has."""
+        if reading.seen:
+            return reading
+        offsets = sum(Range.of(part).number for part in reading.read)
+        gaps = offsets - lines
+        if gaps < 0 or (gaps and self.kafka.offsets_without_record == "refuse"):
+            raise LedgerUnbalanced(
+                f"{lines:,} messages were read at {offsets:,} offsets ({', '.join(reading.read)}), "
+                "and the pipeline says that each offset has one (offsets_without_record: refuse). "
+                "Nothing of the batch was committed. Is the topic compacted, or written in "
+                "transactions? Then set offsets_without_record to count."
+            )
+        return replace(reading, seen={"offsets": offsets, "without_record": gaps})
+
+    def left_out(
+        self,
+        ingest: Checkpoint,
+        batch: int,
+        reading: Reading,
+        unreadable: Mapping[str, str],
+        repeated: bool,
+    ) -> Reading:
+        """No part is left out by itself: what is gone has to be accepted."""
+        self._check_nothing_lost(ingest)
+        causes = "; ".join(f"{part}: {cause}" for part, cause in unreadable.items())
+        raise InputLost(
+            f"Messages of a planned batch cannot be read: {causes}. Nothing of the batch was "
+            "committed. Run again: if they are gone, the run says what was lost."
+        )
+
+    def origin_of(self, part: str) -> Mapping[str, Any]:
+        one = Range.of(part)
+        return {TOPIC: one.topic, PARTITION: one.partition, OFFSET: one.first}
+
+    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        from tidemark.sources.kafka.samples import lines_of
+
+        fields = [*self._declared, *kafka_columns.places_in(self.pipeline.model_dump_json())]
+        try:
+            states = self._states(self.cluster(), None)
+        except TidemarkError as error:
+            raise SampleUnusable(str(error)) from error
+        for name, state in states.items():
+            for partition, end in sorted(state.end.items()):
+                if state.first[partition] < end:
+                    whole = Range(name, partition, state.first[partition], end - 1)
+                    yield f"{name}-{partition}", lines_of(self._slice(whole, fields))
+
+    @classmethod
+    def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+        yield from topic_changes(old, new)
+
+    @property
+    def _declared(self) -> list[str]:
+        """What of the message itself is a column."""
+        return [name for name in kafka_columns.TYPES if name in self.pipeline.source.columns]
+
+    def _slice(self, whole: Range, fields: Sequence[str]) -> KafkaSlice:
+        from tidemark.sources.kafka.messages import AsLines
+        from tidemark.sources.kafka.slices import KafkaSlice
+
+        options = {**self.client, "isolation.level": self.kafka.isolation}
+        as_lines = AsLines(tuple(fields), self.kafka.max_message_bytes)
+        return KafkaSlice(str(whole), self.kafka.connection, options, as_lines)
+
+    def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, Plan]:
+        position, plan = self._plan(ingest)
+        if plan.lost:
+            raise losses.input_lost(self.pipeline.name, plan.lost, _last_planned(ingest))
+        return position, plan
+
+    def _plan(self, ingest: Checkpoint) -> tuple[Position, Plan]:
+        position = position_of(ingest)
+        cluster = self.cluster()
+        states = self._states(cluster, position.offset)
+        if position.offset is None:
+            begin = self._first_begin(cluster, states)
+            return position, Plan(planning.first_offset(states, begin), ())
+        accepted = source_notes(ingest).lost
+        return position, planning.plan_next(
+            position, states, accepted, by_pattern=self.kafka.pattern is not None
+        )
+
+    def _states(self, cluster: Cluster, read: Offset | None) -> dict[str, TopicState]:
+        pattern = self.kafka.pattern
+        names = self.kafka.named if pattern is None else cluster.topics(pattern)
+        if not names and read is None:
+            raise SourceNotFound(
+                f"No topic of the connection `{self.kafka.connection}` has a name that matches "
+                f"{pattern}. Nothing was read. Make one, or correct source.kafka.pattern."
+            )
+        return cluster.states(names)
+
+    def _first_begin(
+        self, cluster: Cluster, states: Mapping[str, TopicState]
+    ) -> dict[str, dict[int, int]]:
+        """Where the first batch begins, by what the pipeline's file says of it."""
+        starting = self.kafka.starting
+        if isinstance(starting, dict):
+            return {name: _begins_at(name, one, starting[name]) for name, one in states.items()}
+        if starting == "earliest":
+            return {name: dict(one.first) for name, one in states.items()}
+        if starting == "latest":
+            return {name: dict(one.end) for name, one in states.items()}
+        places = [(name, number) for name, one in states.items() for number in one.end]
+        since = cluster.since(places, epoch_ms(starting_time(starting)))
+        return {
+            name: {
+                number: end if (found := since[name, number]) is None else found
+                for number, end in one.end.items()
+            }
+            for name, one in states.items()
+        }
+
+    def _left(
+        self, ingest: Checkpoint, batch: int, told: str
+    ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
+        """What of a batch is read, and the verdicts on what was accepted as lost."""
+        offset = batch_offset(ingest, batch)
+        accepted = [one for one in source_notes(ingest).lost if one.batch == batch]
+        left = ranges(offset)
+        for one in accepted:
+            gone = Range.of(one.part)
+            if one.was_planned and offset[gone.topic].id == one.id:
+                left = [rest for part in left for rest in without(part, gone)]
+        verdicts = tuple(
+            PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
+        )
+        return tuple(str(one) for one in left), verdicts
+
+
+def _begins_at(name: str, state: TopicState, given: Mapping[int, int]) -> dict[int, int]:
+    """The offsets that the file names. Raises SourceNotFound where the topic has others."""
+    if wrong := sorted(set(given) ^ set(state.end)):
+        raise SourceNotFound(
+            f"source.kafka.starting and topic `{name}` differ in their partitions: {wrong}. "
+            "Nothing was read. Name an offset for each partition that the topic has."
+        )
+    for partition, offset in sorted(given.items()):
+        first, end = state.first[partition], state.end[partition]
+        if not first <= offset <= end:
+            raise SourceNotFound(
+                f"source.kafka.starting begins partition {partition} of topic `{name}` at offset "
+                f"{offset}, and it has the offsets {first} to {end}. Nothing was read. Correct it."
+            )
+    return dict(given)
+
+
+def _last_planned(ingest: Checkpoint) -> str:
+    last = ingest.last_batch("offsets")
+    return "" if last is None else instant_text(ingest.offsets(last).batch_time_ms)

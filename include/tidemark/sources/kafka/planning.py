@@ -1,0 +1,239 @@
+"""From what was planned and what the topics hold now: what the next batch reads, and what is lost.
+
+No question to the cluster, no file: data in, data out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.sources.kafka.client import TopicState
+from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, offset_of, ranges, without
+from tidemark.sources.notes import AcceptedLoss
+
+EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an ingest stands: the last batch that was planned, and its offset. `is_pending`: it is
+    not committed, and runs again. No batch yet: `batch` is -1."""
+
+    batch: int = -1
+    offset: Offset | None = None
+    is_pending: bool = False
+
+    @property
+    def pending(self) -> list[Range]:
+        """What the batch that runs again reads."""
+        return ranges(self.offset) if self.is_pending and self.offset else []
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A range that is gone, of which topic (by its id), and the batch that would have read it.
+    `was_planned`: that batch is pending, with this range in it."""
+
+    range: Range
+    id: str
+    batch: int
+    was_planned: bool
+    reason: str
+    # What is kept now: the first offset, or the end.
+    kept: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The offset up to which the next batches read, and what of it is gone. Only a plan without
+    losses is carried out."""
+
+    offset: Offset
+    lost: tuple[Lost, ...]
+
+
+def position_of(ingest: Checkpoint) -> Position:
+    """Read from the checkpoint; raises CheckpointUnreadable."""
+    last = ingest.last_batch("offsets")
+    if last is None:
+        return Position()
+    committed = ingest.last_batch("commits")
+    return Position(last, batch_offset(ingest, last), committed is None or committed < last)
+
+
+def batch_offset(ingest: Checkpoint, batch: int) -> Offset:
+    """The offset of a batch, as it was planned."""
+    (text,) = ingest.offsets(batch).sources
+    return offset_of(text or "", f"{ingest.uri}/offsets/{batch}")
+
+
+def plan_next(
+    position: Position,
+    states: Mapping[str, TopicState],
+    accepted: Sequence[AcceptedLoss],
+    by_pattern: bool,
+) -> Plan:
+    """What comes after `position`, an offset that was read before: `states` are the topics that
+    the pipeline reads now. Topics that it is told by name begin at what is kept of them, those of
+    a pattern, which came later than the first run, at 0; so do partitions that were added."""
+    assert position.offset is not None
+    lost = [*_lost_of_pending(position, states), *_lost_with_topics(position, states)]
+    offset: dict[str, TopicOffset] = {}
+    for name, state in states.items():
+        begin = _begin(name, state, position, accepted, by_pattern)
+        lost += _lost_of_next(name, state, position, begin)
+        kept = {
+            partition: min(max(first, state.first[partition]), state.end[partition])
+            for partition, first in begin.items()
+        }
+        offset[name] = TopicOffset(state.id, kept, state.end)
+    return Plan(offset, tuple(left for one in lost for left in _not_accepted(one, accepted)))
+
+
+def first_offset(
+    states: Mapping[str, TopicState], begin: Mapping[str, Mapping[int, int]]
+) -> Offset:
+    """Of the first batch: from `begin`, which is not behind the end, to the end."""
+    return {name: TopicOffset(one.id, begin[name], one.end) for name, one in states.items()}
+
+
+def moves(position: Position, planned: Offset) -> bool:
+    """Does the plan read something, or take note of another topic or partition?"""
+    return position.offset is None or _ends(position.offset) != _ends(planned)
+
+
+def steps(planned: Offset, most: int | None) -> list[Offset]:
+    """A plan in batches of at most so many offsets, taken from all partitions in proportion."""
+    found: list[Offset] = []
+    left = planned
+    while most is not None and sum(one.number for one in ranges(left)) > most:
+        taken = _shares(ranges(left), most)
+        found.append(_up_to(left, taken))
+        left = {name: replace(one, begin=found[-1][name].next) for name, one in left.items()}
+    return [*found, left]
+
+
+def _begin(
+    name: str,
+    state: TopicState,
+    position: Position,
+    accepted: Sequence[AcceptedLoss],
+    by_pattern: bool,
+) -> dict[int, int]:
+    """By partition, where the next batch begins."""
+    assert position.offset is not None
+    before = position.offset.get(name)
+    if before is None and not by_pattern:
+        return dict(state.first)
+    if before is None or is_another(before, state):
+        return dict.fromkeys(state.end, 0)
+    begin = {partition: before.next.get(partition, 0) for partition in state.end}
+    for one in accepted:
+        part = Range.of(one.part)
+        batch = position.batch if one.was_planned else position.batch + 1
+        if (one.reason, one.id, one.batch) != (CUT_OFF, state.id, batch) or part.last is None:
+            continue
+        # What was cut off is written anew, under the same offsets.
+        if part.topic == name and begin.get(part.partition) == part.last + 1:
+            begin[part.partition] = part.first
+    return begin
+
+
+def is_another(before: TopicOffset, state: TopicState) -> bool:
+    """Another topic of the same name: by its id; without ids, by having fewer partitions, or by
+    ending before what was read."""
+    if before.id and state.id:
+        return before.id != state.id
+    return any(state.end.get(partition, -1) < end for partition, end in before.next.items())
+
+
+def _lost_of_pending(position: Position, states: Mapping[str, TopicState]) -> Iterator[Lost]:
+    """Of the batch that runs again."""
+    for one in position.pending:
+        assert position.offset is not None
+        assert one.last is not None
+        before, state = position.offset[one.topic], states.get(one.topic)
+        if state is None or is_another(before, state):
+            reason = DELETED if state is None else REPLACED
+            yield Lost(one, before.id, position.batch, True, reason)
+            continue
+        first, end = state.first[one.partition], state.end[one.partition]
+        expired = replace(one, last=min(one.last, first - 1))
+        if expired.number > 0:
+            yield Lost(expired, before.id, position.batch, True, EXPIRED, first)
+        cut_off = replace(one, first=max(one.first, end))
+        if cut_off.number > 0:
+            yield Lost(cut_off, before.id, position.batch, True, CUT_OFF, end)
+
+
+def _lost_with_topics(position: Position, states: Mapping[str, TopicState]) -> Iterator[Lost]:
+    """What came to a topic after it was read, and went with it."""
+    assert position.offset is not None
+    for name, before in position.offset.items():
+        state = states.get(name)
+        if state is None or is_another(before, state):
+            reason = DELETED if state is None else REPLACED
+            for partition, end in sorted(before.next.items()):
+                rest = Range(name, partition, end, None)
+                yield Lost(rest, before.id, position.batch + 1, False, reason)
+
+
+def _lost_of_next(
+    name: str, state: TopicState, position: Position, begin: Mapping[int, int]
+) -> Iterator[Lost]:
+    """What the next batch would begin with, and is not kept, or was cut off."""
+    pending = {(one.topic, one.partition): one for one in position.pending}
+    for partition, first in sorted(begin.items()):
+        kept, end = state.first[partition], state.end[partition]
+        if first < kept:
+            gone = Range(name, partition, first, kept - 1)
+            yield Lost(gone, state.id, position.batch + 1, False, EXPIRED, kept)
+        # What the batch that runs again misses is the verdict of that one.
+        runs_again = pending.get((name, partition))
+        last = first - 1 if runs_again is None else min(first, runs_again.first) - 1
+        if end <= last:
+            gone = Range(name, partition, end, last)
+            yield Lost(gone, state.id, position.batch + 1, False, CUT_OFF, end)
+
+
+def _not_accepted(lost: Lost, accepted: Sequence[AcceptedLoss]) -> list[Lost]:
+    left = [lost.range]
+    for one in accepted:
+        if (one.id, one.batch) == (lost.id, lost.batch):
+            gone = Range.of(one.part)
+            left = [rest for part in left for rest in _left(part, gone)]
+    return [replace(lost, range=one) for one in left]
+
+
+def _left(whole: Range, gone: Range) -> list[Range]:
+    if whole.last is None:
+        return [] if whole == gone else [whole]
+    return without(whole, gone)
+
+
+def _ends(offset: Offset) -> dict[str, tuple[str, Mapping[int, int]]]:
+    return {name: (one.id, one.next) for name, one in offset.items()}
+
+
+def _shares(unread: Sequence[Range], most: int) -> dict[tuple[str, int], int]:
+    """So many offsets of each partition, together `most`."""
+    total = sum(one.number for one in unread)
+    shares = {(one.topic, one.partition): most * one.number // total for one in unread}
+    for place in list(shares)[: most - sum(shares.values())]:
+        shares[place] += 1
+    return shares
+
+
+def _up_to(offset: Offset, taken: Mapping[tuple[str, int], int]) -> Offset:
+    return {
+        name: replace(
+            one,
+            next={
+                partition: first + taken.get((name, partition), 0)
+                for partition, first in one.begin.items()
+            },
+        )
+        for name, one in offset.items()
+    }
