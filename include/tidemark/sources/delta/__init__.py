@@ -1,0 +1,1 @@
+"""Delta tables of somebody else as a source."""

@@ -1,0 +1,91 @@
+"""What the commits of a table's log say, one JSON file a version (Delta's protocol, "Delta log
+entries"). delta-rs tells what a table holds, not what a version added to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from tidemark.errors import DataDamaged
+from tidemark.storage.files import FileMissing, Options, read_bytes
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """A file with rows: its path below the table (or a URI), its partition's values as the log has
+    them, and how many rows it says it has. `has_deletions`: some of them are deleted."""
+
+    path: str
+    partition: Mapping[str, str | None]
+    rows: int | None
+    bytes: int
+    has_deletions: bool
+
+
+@dataclass(frozen=True)
+class Version:
+    """What one commit did: files that bring rows, and how many it took rows from. Files that only
+    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC."""
+
+    number: int
+    added: tuple[AddedFile, ...]
+    removed: int
+    operation: str
+    time_ms: int | None
+    sets_id: str | None
+
+    @property
+    def changes_rows(self) -> bool:
+        """Did it delete or change rows that were there?"""
+        return self.removed > 0 or any(one.has_deletions for one in self.added)
+
+
+def read_version(table: str, number: int, options: Options) -> Version | None:
+    """A version of the table at a URI; None where its commit is not in the log any more.
+
+    Raises DataDamaged where it is no commit.
+    """
+    place = f"{table}/_delta_log/{number:020}.json"
+    try:
+        text = read_bytes(place, options).decode()
+    except FileMissing:
+        return None
+    try:
+        entries = [json.loads(line) for line in text.splitlines() if line.strip()]
+        return _version(number, entries)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataDamaged(
+            f"{place} is no commit of a Delta table: {error}. Nothing was read. Restore the file; "
+            "the next run goes on."
+        ) from error
+
+
+def _version(number: int, entries: list[dict[str, Any]]) -> Version:
+    adds = [one["add"] for one in entries if "add" in one]
+    removes = [one["remove"] for one in entries if "remove" in one]
+    infos = [one["commitInfo"] for one in entries if "commitInfo" in one]
+    metadata = [one["metaData"] for one in entries if "metaData" in one]
+    info = infos[0] if infos else {}
+    return Version(
+        number,
+        tuple(added_file(one) for one in adds if one["dataChange"]),
+        sum(1 for one in removes if one["dataChange"]),
+        str(info.get("operation", "a commit that does not say what it is")),
+        info.get("timestamp"),
+        str(metadata[0]["id"]) if metadata else None,
+    )
+
+
+def added_file(add: Mapping[str, Any]) -> AddedFile:
+    """Of an `add` entry."""
+    stats = json.loads(add["stats"]) if add.get("stats") else {}
+    return AddedFile(
+        unquote(str(add["path"])),
+        dict(add.get("partitionValues") or {}),
+        stats.get("numRecords"),
+        int(add.get("size") or 0),
+        add.get("deletionVector") is not None,
+    )

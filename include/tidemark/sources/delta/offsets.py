@@ -1,0 +1,82 @@
+"""The offset of a batch over a Delta table, as our stream plans it: plain JSON, whole by itself.
+
+    {"id": "6f1…", "snapshot": null, "from": 3, "next": 7}
+
+Which table (its id), and the versions that the batch reads: `from` to the one before `next`. A
+batch with a `snapshot` reads first all that the table held at that version: the log of before is
+gone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from tidemark.errors import CheckpointUnreadable
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Versions of a table from `begin` to the one before `next`."""
+
+    id: str
+    begin: int
+    next: int
+    snapshot: int | None = None
+
+    @property
+    def text(self) -> str:
+        """As the checkpoint has it."""
+        return json.dumps(
+            {"id": self.id, "snapshot": self.snapshot, "from": self.begin, "next": self.next}
+        )
+
+    @classmethod
+    def of(cls, text: str, place: str) -> Offset:
+        """What an offset says; CheckpointUnreadable where it is none of ours. `place`: its file."""
+        try:
+            found = json.loads(text)
+            at = found["snapshot"]
+            snapshot = None if at is None else int(at)
+            return cls(str(found["id"]), int(found["from"]), int(found["next"]), snapshot)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CheckpointUnreadable(
+                f"{place} does not tell which versions of a Delta table a batch reads: "
+                f"{text[:200]!r}. Nothing was read. Restore it from a backup, or move the "
+                "pipeline's whole folder away to start from the table again."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is read or lost together: a file that a version added, a version (no `file`), versions
+    up to `last`, or, with a `last` of None behind a dash, all from a version on."""
+
+    version: int
+    file: str = ""
+    last: int | None = None
+    is_open: bool = False
+
+    def __str__(self) -> str:
+        if self.file:
+            return f"{self.version}/{quote(self.file)}"
+        if self.is_open:
+            return f"{self.version}-"
+        return str(self.version) if self.last is None else f"{self.version}-{self.last}"
+
+    @classmethod
+    def of(cls, text: str) -> Part:
+        """Of its text."""
+        versions, slash, file = text.partition("/")
+        first, dash, last = versions.partition("-")
+        if slash:
+            return cls(int(first), unquote(file))
+        return cls(int(first), last=int(last) if last else None, is_open=bool(dash) and not last)
+
+    def holds(self, other: Part) -> bool:
+        """Is the other one part of it?"""
+        if self.file:
+            return self == other
+        last = self.version if self.last is None else self.last
+        return self.version <= other.version and (self.is_open or other.version <= last)

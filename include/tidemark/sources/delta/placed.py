@@ -1,0 +1,319 @@
+"""A Delta table of somebody else as a pipeline's source, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import InputLost, SampleUnusable, TidemarkError
+from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
+from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
+from tidemark.pipeline.instants import instant_of
+from tidemark.pipeline.model import DeltaSource, DeltaTableSource, Pipeline
+from tidemark.pipeline.places import INGEST
+from tidemark.sources.delta import planning
+from tidemark.sources.delta.offsets import Offset, Part
+from tidemark.sources.delta.planning import CHANGED, Lost, Position, batch_offset, position_of
+from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
+from tidemark.sources.source import (
+    Acceptance,
+    Lag,
+    LostInput,
+    OriginColumn,
+    PartUnreadable,
+    PartVerdict,
+    PlacedSource,
+    Reading,
+    Slice,
+)
+
+if TYPE_CHECKING:
+    from tidemark.sources.delta.log import AddedFile
+    from tidemark.sources.delta.table import SourceTable
+
+_MOST_SHOWN = 5
+_UNREADABLE = "unreadable file"
+_SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
+
+
+@dataclass(frozen=True)
+class PlacedTable(PlacedSource):
+    """A part is a file that a version added, or one or several versions (`Part`)."""
+
+    origin = (
+        OriginColumn(VERSION, "long", "The version of the table that added the row's file"),
+        OriginColumn(FILE, "string", "That file, below the table"),
+        OriginColumn(ROW, "long", "The row's place in it, from 0"),
+    )
+
+    @property
+    def delta(self) -> DeltaTableSource:
+        """What the pipeline's file says of it."""
+        assert isinstance(self.pipeline.source, DeltaSource)
+        return self.pipeline.source.delta
+
+    def table(self) -> SourceTable:
+        """The table as it is now. Raises as `open_table`."""
+        from tidemark.sources.delta.table import open_table
+
+        return open_table(self.places.source(self.delta.table), self.options)
+
+    def check(self, ingest: Checkpoint) -> None:
+        """Raises SourceRefused too, where the table has features that are not read."""
+        self._check_nothing_lost(ingest)
+
+    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
+        return tuple(map(_told, self._lost(ingest, position_of(ingest), self.table())))
+
+    def accept_lost(
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+    ) -> None:
+        parts, notes = {one.part for one in lost}, source_notes(ingest)
+        found = self._lost(ingest, position_of(ingest), self.table())
+        entries = [
+            accepted_loss(_told(one), accepted, one) for one in found if str(one.part) in parts
+        ]
+        if entries:
+            lost_now = (*notes.lost, *entries)
+            write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
+
+    def steps(self, ingest: Checkpoint) -> list[Offset]:
+        """The offsets of the next batches; none where there is nothing to read. InputLost where
+        some of it is gone."""
+        position, table, offset = self._check_nothing_lost(ingest)
+        if not _moves(position, offset):
+            return []
+        return planning.steps(offset, table, self.pipeline.advanced.max_files_per_batch)
+
+    def unread(self, ingest: Checkpoint) -> str | None:
+        position, _, offset = self._check_nothing_lost(ingest)
+        if position.offset is None:
+            return "no version of the table was read yet"
+        if not _moves(position, offset):
+            return None
+        return f"versions {offset.begin} to {offset.next - 1} of the table are new"
+
+    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
+        """Batches are planned by us, so nothing is passed over by the engine."""
+        return frozenset()
+
+    def unread_bytes(self, ingest: Checkpoint) -> int:
+        return sum(file.bytes for _, file in self._unread_files(ingest))
+
+    def lag(self, ingest: Checkpoint) -> Lag | None:
+        """Files that do not say how many rows they have count as one."""
+        table, files = self.table(), self._unread_files(ingest)
+        rows = sum(1 if file.rows is None else file.rows for _, file in files)
+        times = [
+            version.time_ms
+            for number in {part.version for part, _ in files}
+            if (version := table.version(number)) is not None and version.time_ms is not None
+        ]
+        return Lag(rows, instant_of(min(times)) if rows and times else None)
+
+    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+        table = self._same_table(ingest, batch)
+        read, verdicts = self._readable(ingest, batch, table, "")
+        return Reading(read, verdicts, {})
+
+    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+        table = self._same_table(ingest, batch)
+        read, verdicts = self._readable(ingest, batch, table, _SINCE_BRONZE)
+        known = {one.part for one in committed.verdicts}
+        new = tuple(one for one in verdicts if one.part not in known)
+        left = tuple(part for part in read if part not in known)
+        return Reading(left, (*committed.verdicts, *new), committed.seen)
+
+    def confirm(self, ingest: Checkpoint, batch: int) -> None:
+        """By the table's id."""
+        self._same_table(ingest, batch)
+
+    def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        table, offset = self.table(), batch_offset(ingest, batch)
+        read = set(reading.read)
+        return [
+            _slice(table, part, file) for part, file in _files(table, offset) if str(part) in read
+        ]
+
+    def left_out(
+        self,
+        ingest: Checkpoint,
+        batch: int,
+        reading: Reading,
+        unreadable: Mapping[str, str],
+        repeated: bool,
+    ) -> Reading:
+        """A file that is gone has to be accepted; one that is no Parquet is a verdict."""
+        self._check_nothing_lost(ingest)
+        since = f". {_SINCE_BRONZE}" if repeated else ""
+        bad = [PartVerdict(one, _UNREADABLE, f"{why}{since}") for one, why in unreadable.items()]
+        left = tuple(part for part in reading.read if part not in unreadable)
+        return replace(reading, read=left, verdicts=(*reading.verdicts, *bad))
+
+    def origin_of(self, part: str) -> Mapping[str, Any]:
+        one = Part.of(part)
+        return {VERSION: one.version, FILE: one.file or None, ROW: None}
+
+    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        try:
+            table = self.table()
+            files = _files(table, planning.first_offset(table, "earliest"))
+        except TidemarkError as error:
+            raise SampleUnusable(str(error)) from error
+        for part, file in files:
+            yield f"{part.version}.json", _lines(_slice(table, part, file))
+
+    @classmethod
+    def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
+        before, after = old.source, new.source
+        assert isinstance(before, DeltaSource)
+        assert isinstance(after, DeltaSource)
+        if before.delta.table != after.delta.table:
+            reason = (
+                "Bronze is the record of one table: what was not read yet of the old one would be "
+                "left out. A table that was moved keeps its place in the pipeline by a link"
+            )
+            verdict = ChangeVerdict.NOT_ALLOWED
+            yield Difference(INGEST, "source.delta", before.told, after.told, verdict, reason)
+        was, now = before.delta, after.delta
+        if was.starting != now.starting:
+            reason = "Only the first run asks where to begin"
+            yield _change("source.delta.starting", was.starting, now.starting, reason)
+        if was.changes != now.changes:
+            yield _change("source.delta.changes", was.changes, now.changes, FROM_NOW)
+        limit, other = (one.advanced.max_files_per_batch for one in (old, new))
+        if limit != other:
+            yield _change("advanced.max_files_per_batch", limit, other, FROM_NOW)
+
+    def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, SourceTable, Offset]:
+        position, table = position_of(ingest), self.table()
+        if lost := self._lost(ingest, position, table):
+            raise self._input_lost(lost)
+        return position, table, self._planned(ingest, position, table)
+
+    def _lost(self, ingest: Checkpoint, position: Position, table: SourceTable) -> tuple[Lost, ...]:
+        skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
+        if position.offset is None:
+            start = self._planned(ingest, position, table)
+            found = planning.lost_of_start(table, start, skips)
+            return tuple(one for one in found if not _is_accepted(one, accepted))
+        return planning.lost_parts(position, table, accepted, skips)
+
+    def _planned(self, ingest: Checkpoint, position: Position, table: SourceTable) -> Offset:
+        if position.offset is None:
+            return planning.first_offset(table, self.delta.starting)
+        return planning.next_offset(position, table, source_notes(ingest).lost)
+
+    def _input_lost(self, lost: Sequence[Lost]) -> InputLost:
+        shown = "; ".join(one.what for one in lost[:_MOST_SHOWN])
+        more = f"; and {len(lost) - _MOST_SHOWN} more" if len(lost) > _MOST_SHOWN else ""
+        skip = ""
+        if any(one.reason == CHANGED for one in lost):
+            skip = " To pass over all such versions, set source.delta.changes to skip."
+        return InputLost(
+            f"Of the table {self.places.source(self.delta.table)} {shown}{more}. Nothing of it was "
+            "read, and nothing was written in its place: the run stopped. To go on without it, one "
+            f"reject for each: `tidemark accept {self.pipeline.name} --reason WHY`; of a table "
+            f"that was replaced all is read then.{skip}"
+        )
+
+    def _same_table(self, ingest: Checkpoint, batch: int) -> SourceTable:
+        table, offset = self.table(), batch_offset(ingest, batch)
+        if table.id != offset.id:
+            position = position_of(ingest)
+            accepted = source_notes(ingest).lost
+            if not any(one.batch == batch and one.was_planned for one in accepted):
+                raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
+        return table
+
+    def _readable(
+        self, ingest: Checkpoint, batch: int, table: SourceTable, told: str
+    ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
+        """Which files of a batch are read, and the verdicts on the rest."""
+        offset = batch_offset(ingest, batch)
+        versions = range(offset.begin, offset.next)
+        accepted = [
+            one
+            for one in source_notes(ingest).lost
+            if (one.batch is None and one.id == offset.id and Part.of(one.part).version in versions)
+            or one.batch == batch
+        ]
+        verdicts = [
+            PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
+        ]
+        if table.id != offset.id:
+            return (), tuple(verdicts)
+        gone = [Part.of(one.part) for one in accepted if one.batch is None]
+        for number in versions:
+            version = table.version(number)
+            skipped = version is not None and version.changes_rows
+            if skipped and not any(part.holds(Part(number)) for part in gone):
+                assert version is not None
+                if self.delta.changes != "skip":
+                    raise self._input_lost(
+                        [Lost(Part(number), table.id, CHANGED, planning.changed_text(version))]
+                    )
+                what = f"{planning.changed_text(version)} (changes: skip)"
+                verdicts.append(PartVerdict(str(Part(number)), CHANGED, what))
+        parts = [part for part, _ in _files(table, offset)]
+        read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
+        return read, tuple(verdicts)
+
+    def _unread_files(self, ingest: Checkpoint) -> list[tuple[Part, AddedFile]]:
+        position, table = position_of(ingest), self.table()
+        found = _files(table, self._planned(ingest, position, table))
+        if position.is_pending and position.offset and position.offset.id == table.id:
+            found += _files(table, position.offset)
+        return found
+
+
+def _files(table: SourceTable, offset: Offset) -> list[tuple[Part, AddedFile]]:
+    """The files whose rows a batch brings, in order; of versions that change rows none."""
+    found = []
+    if offset.snapshot is not None:
+        held = table.snapshot(offset.snapshot)
+        found += [(Part(offset.snapshot, file.path), file) for file in held]
+    for number in range(offset.begin, offset.next):
+        version = table.version(number)
+        if version is not None and not version.changes_rows:
+            added = sorted(version.added, key=lambda one: one.path)
+            found += [(Part(number, file.path), file) for file in added]
+    return found
+
+
+def _slice(table: SourceTable, part: Part, file: AddedFile) -> Slice:
+    from tidemark.sources.delta.slices import DeltaSlice
+
+    uri, partition = table.uri_of(file), table.partition_of(file)
+    return DeltaSlice(
+        str(part), part.version, file.path, uri, file.bytes, partition, dict(table.options)
+    )
+
+
+def _lines(one: Slice) -> Iterator[bytes]:
+    try:
+        for piece in one.lines():
+            yield from (line for line in piece["_value"].to_pylist() if line is not None)
+    except PartUnreadable as error:
+        raise SampleUnusable(f"{error.part}: {error.cause}") from error
+
+
+def _change(what: str, before: object, after: object, reason: str) -> Difference:
+    return Difference(INGEST, what, str(before), str(after), ChangeVerdict.SAFE, reason)
+
+
+def _moves(position: Position, planned: Offset) -> bool:
+    before = position.offset
+    return before is None or (before.id, before.next) != (planned.id, planned.next)
+
+
+def _is_accepted(lost: Lost, accepted: Sequence[Any]) -> bool:
+    return any(one.id == lost.id and Part.of(one.part).holds(lost.part) for one in accepted)
+
+
+def _told(lost: Lost) -> LostInput:
+    what = lost.what[0].upper() + lost.what[1:]
+    is_another = lost.reason == planning.REPLACED
+    return LostInput(str(lost.part), lost.reason, what, is_another)

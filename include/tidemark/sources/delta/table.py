@@ -1,0 +1,144 @@
+"""The table as it is now: whether it can be read right, and what it holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
+from tidemark.sources.delta.log import AddedFile, Version, read_version
+from tidemark.storage.files import Options
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+# Reader features (Delta's protocol, "Table features") under which a file's rows are what they are:
+# deletions are met as changed rows, and the log is read by its commits.
+_READ = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}
+_MAPPING = "delta.columnMapping.mode"
+_AS_JSON = {"string", "date"}
+_BARE = {"byte", "short", "integer", "long", "float", "double", "boolean"}
+
+
+@dataclass
+class SourceTable:
+    """A table of somebody else. Versions are read once."""
+
+    uri: str
+    options: Options
+    now: DeltaTable
+    _versions: dict[int, Version | None] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """What tells it from another table at the same place."""
+        return str(self.now.metadata().id)
+
+    @property
+    def newest(self) -> int:
+        """Its newest version."""
+        return self.now.version()
+
+    def version(self, number: int) -> Version | None:
+        """One of its versions; None where the log does not have it any more."""
+        if number not in self._versions:
+            self._versions[number] = read_version(self.uri, number, self.options)
+        return self._versions[number]
+
+    def snapshot(self, number: int) -> tuple[AddedFile, ...]:
+        """All files that the table held at a version, in the order of their paths. Raises
+        SourceRefused where rows of them may be deleted."""
+        if "deletionVectors" in (self.now.protocol().reader_features or ()):
+            raise SourceRefused(
+                f"The log of {self.uri} does not reach back to its beginning, and the table may "
+                "have deletion vectors: which rows of its files it holds is not told. Nothing was "
+                "read. Begin with a version whose log is there: source.delta.starting."
+            )
+        from deltalake import DeltaTable
+
+        held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        actions: Any = held.get_add_actions(flatten=False)
+        adds = [dict(one) for one in _records(actions)]
+        found = []
+        for one in sorted(adds, key=lambda add: str(add["path"])):
+            partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
+            rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)
+            found.append(AddedFile(str(one["path"]), partition, rows, size, has_deletions=False))
+        return tuple(found)
+
+    def uri_of(self, file: AddedFile) -> str:
+        """Where a file lies."""
+        return file.path if "://" in file.path else f"{self.uri}/{file.path}"
+
+    def partition_of(self, file: AddedFile) -> dict[str, str]:
+        """The file's values of partition columns, as JSON. Raises SourceRefused for types whose
+        text in the log does not say what they are."""
+        fields = json.loads(self.now.schema().to_json())["fields"]
+        return {
+            one["name"]: self._as_json(one["name"], one["type"], file.partition[one["name"]])
+            for one in fields
+            if one["name"] in file.partition
+        }
+
+    def _as_json(self, name: str, kind: Any, value: str | None) -> str:
+        if value is None or value == "":
+            return "null"
+        if kind in _AS_JSON:
+            return json.dumps(value, ensure_ascii=False)
+        if kind in _BARE or str(kind).startswith("decimal"):
+            return value
+        raise SourceRefused(
+            f"The table {self.uri} is partitioned by {name}, of type {kind}, whose value in the "
+            "log has no zone of its own: it would be a guess. Nothing was read. Tables that are "
+            "partitioned by text, numbers, dates and booleans can be read."
+        )
+
+
+def open_table(uri: str, options: Options) -> SourceTable:
+    """The table as it is now. Raises SourceNotFound where there is none, SourceRefused where it has
+    features that this reading would get wrong, DataDamaged and StorageUnavailable."""
+    # delta-rs, which commands that only place a source do without.
+    from tidemark.storage.delta.place import TablePlace
+
+    now = TablePlace(uri, options).open()
+    if now is None:
+        raise SourceNotFound(
+            f"There is no Delta table {uri}. Nothing was read in this run. Make it, or correct "
+            "source.delta.table in the pipeline; where it was removed for good, what was read of "
+            "it stays in bronze."
+        )
+    features = set(now.protocol().reader_features or ())
+    mode = (now.metadata().configuration or {}).get(_MAPPING, "none")
+    unknown = sorted(features - _READ)
+    if unknown or mode not in ("none", None):
+        what = f"the features {', '.join(unknown)}" if unknown else f"columns mapped by {mode}"
+        raise SourceRefused(
+            f"The table {uri} has {what}, which are not read. Nothing was read. Read it from a "
+            "copy without them, or ask for the feature."
+        )
+    return SourceTable(uri, options, now)
+
+
+def check_is_whole(table: SourceTable, number: int) -> Version:
+    """A version that has to be there. Raises DataDamaged where it is not."""
+    found = table.version(number)
+    if found is None:
+        raise DataDamaged(
+            f"Version {number} of {table.uri} was in its log when the batch was planned, and is "
+            "not now. Nothing was read. Run again: the run says what was lost."
+        )
+    return found
+
+
+def _records(actions: Any) -> Sequence[Mapping[str, Any]]:
+    import pyarrow as pa
+
+    return pa.table(actions).to_pylist()
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,224 @@
+"""Which rows of real tables a batch reads, and what is told as lost: without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.errors import SourceNotFound, SourceRefused
+from tidemark.sources.delta.offsets import Offset, Part
+from tidemark.sources.delta.placed import _files, _slice
+from tidemark.sources.delta.planning import (
+    Position,
+    first_offset,
+    lost_parts,
+    next_offset,
+    steps,
+)
+from tidemark.sources.delta.table import open_table
+
+
+def append(uri: str, *numbers: int, **options: Any) -> None:
+    rows = pa.table({"n": pa.array(numbers, pa.int64()), "day": ["a"] * len(numbers)})
+    write_deltalake(uri, rows, mode="append", **options)
+
+
+def read(uri: str, offset: Offset) -> list[int]:
+    table = open_table(uri, {})
+    lines = [
+        line
+        for part, file in _files(table, offset)
+        for piece in _slice(table, part, file).lines()
+        for line in piece["_value"].to_pylist()
+    ]
+    return [int(line.split(b": ")[1].split(b",")[0]) for line in lines if line is not None]
+
+
+def told(uri: str, position: Position, skips: bool = False) -> list[tuple[str, str]]:
+    found = lost_parts(position, open_table(uri, {}), [], skips)
+    return [(str(one.part), one.reason) for one in found]
+
+
+def after(uri: str, batch: int = 0) -> Position:
+    """All that is there was read."""
+    return Position(batch, first_offset(open_table(uri, {}), "earliest"))
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """A table of two appends."""
+    place = str(tmp_path / "events")
+    append(place, 1, 2)
+    append(place, 3)
+    return place
+
+
+def test_rows_that_were_packed_are_read_once(uri: str) -> None:
+    position = after(uri)
+    assert position.offset is not None
+    assert sorted(read(uri, position.offset)) == [1, 2, 3]
+    DeltaTable(uri).optimize.compact()
+    append(uri, 4)
+    assert told(uri, position) == []
+    assert read(uri, next_offset(position, open_table(uri, {}), [])) == [4]
+    # From the beginning too: the files that were packed are still there.
+    assert sorted(read(uri, first_offset(open_table(uri, {}), "earliest"))) == [1, 2, 3, 4]
+
+
+def test_a_version_that_deletes_overwrites_or_restores_is_told_and_brings_no_row(uri: str) -> None:
+    position = after(uri)
+    DeltaTable(uri).delete("n = 2")
+    write_deltalake(uri, pa.table({"n": [9], "day": ["a"]}), mode="overwrite")
+    append(uri, 4)
+    DeltaTable(uri).restore(1)
+    assert told(uri, position) == [
+        ("2", "changed rows"),
+        ("3", "changed rows"),
+        ("5", "changed rows"),
+    ]
+    assert told(uri, position, skips=True) == []
+    assert read(uri, next_offset(position, open_table(uri, {}), [])) == [4]
+
+
+def test_files_that_are_gone_before_they_were_read_are_told(uri: str) -> None:
+    position = after(uri)
+    append(uri, 4)
+    append(uri, 5)
+    (file,) = [one.path for one in (open_table(uri, {}).version(2) or pytest.fail("gone")).added]
+    (Path(uri) / file).unlink()
+    assert told(uri, position) == [(f"2/{file}", "gone")]
+    assert Part.of(f"2/{file}") == Part(2, file)
+
+
+def test_a_log_that_does_not_reach_back_is_told(uri: str) -> None:
+    position = after(uri)
+    for number in range(4, 8):
+        append(uri, number)
+    DeltaTable(uri).create_checkpoint()
+    for number in range(4):
+        (Path(uri) / "_delta_log" / f"{number:020}.json").unlink()
+    assert told(uri, position) == [("2-3", "expired")]
+    # Begun now, the table is read as it is.
+    begun = first_offset(open_table(uri, {}), "earliest")
+    assert begun.snapshot == 5
+    assert sorted(read(uri, begun)) == list(range(1, 8))
+
+
+def test_another_table_in_the_place_and_an_older_copy_are_told(uri: str, tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(uri, older)
+    append(uri, 4)
+    position = after(uri)
+    shutil.rmtree(uri)
+    shutil.copytree(older, uri)
+    assert told(uri, position) == [("2-2", "set back")]
+    shutil.rmtree(uri)
+    append(uri, 7)
+    append(uri, 8)
+    append(uri, 9)
+    append(uri, 10)
+    assert told(uri, position) == [("3-", "replaced")]
+    pending = Position(position.batch, position.offset, is_pending=True)
+    assert told(uri, pending) == [("3-", "replaced"), ("0-2", "replaced")]
+    assert read(uri, next_offset(position, open_table(uri, {}), [])) == [7, 8, 9, 10]
+
+
+def test_a_limit_of_files_splits_between_versions(uri: str) -> None:
+    for number in range(4, 9):
+        append(uri, number)
+    table = open_table(uri, {})
+    found = steps(first_offset(table, "earliest"), table, 3)
+    assert [(one.begin, one.next) for one in found] == [(0, 3), (3, 6), (6, 7)]
+    assert [n for one in found for n in read(uri, one)] == list(range(1, 9))
+
+
+def test_values_of_partitions_are_fields_of_their_rows(tmp_path: Path) -> None:
+    uri = str(tmp_path / "parts")
+    rows = pa.table({"n": [1, 2], "day": ["ä b", None], "ok": [True, False], "k": [7, 8]})
+    write_deltalake(uri, rows, partition_by=["day", "ok", "k"])
+    table = open_table(uri, {})
+    lines = [
+        line
+        for part, file in _files(table, first_offset(table, "earliest"))
+        for piece in _slice(table, part, file).lines()
+        for line in piece["_value"].to_pylist()
+    ]
+    assert sorted(line.decode() for line in lines if line) == [
+        '{"n": 1, "day": "ä b", "ok": true, "k": 7}',
+        '{"n": 2, "day": null, "ok": false, "k": 8}',
+    ]
+
+
+def test_what_cannot_be_read_right_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFound, match="There is no Delta table"):
+        open_table(str(tmp_path / "none"), {})
+    uri = str(tmp_path / "mapped")
+    rows = pa.table({"n": [1]})
+    write_deltalake(uri, rows)
+    log = Path(uri) / "_delta_log" / f"{0:020}.json"
+    text = log.read_text()
+    log.write_text(
+        text.replace('"configuration":{}', '"configuration":{"delta.columnMapping.mode":"name"}')
+    )
+    with pytest.raises(SourceRefused, match="columns mapped by name"):
+        open_table(uri, {})
+
+
+acts = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 3)),
+    st.tuples(st.just("append"), st.integers(1, 3)),
+    st.tuples(st.just("optimize"), st.just(0)),
+    st.tuples(st.just("delete"), st.integers(0, 9)),
+    st.tuples(st.just("run"), st.integers(1, 4)),
+    st.tuples(st.just("properties"), st.just(0)),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(acts, max_size=12))
+def test_each_appended_row_is_read_once_in_whatever_order_the_table_is_kept(
+    history: list[tuple[str, int]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        uri, numbers, seen = f"{folder}/events", itertools.count(), Counter[int]()
+        append(uri, next(numbers))
+        position = Position()
+        for act, number in [*history, ("run", 2)]:
+            match act:
+                case "append":
+                    append(uri, *(next(numbers) for _ in range(number)))
+                case "optimize":
+                    DeltaTable(uri).optimize.compact()
+                case "delete":
+                    DeltaTable(uri).delete(f"n = {number}")
+                case "properties":
+                    properties = CommitProperties(custom_metadata={"a": "b"})
+                    DeltaTable(uri).alter.set_table_properties(
+                        {"delta.logRetentionDuration": "interval 30 days"},
+                        commit_properties=properties,
+                    )
+                case "run":
+                    table = open_table(uri, {})
+                    assert {one.reason for one in lost_parts(position, table, [], False)} <= {
+                        "changed rows"
+                    }
+                    assert not lost_parts(position, table, [], skips=True)
+                    planned = (
+                        first_offset(table, "earliest")
+                        if position.offset is None
+                        else next_offset(position, table, [])
+                    )
+                    for one in steps(planned, table, number):
+                        seen.update(read(uri, Offset.of(one.text, "here")))
+                        position = Position(position.batch + 1, one)
+        assert seen == Counter(range(next(numbers)))

@@ -1,0 +1,74 @@
+"""Typed rows as the JSON lines that they would be."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.sources.delta.rows import lines_of
+
+EAST = timezone(timedelta(hours=5, minutes=30))
+
+
+def line(kind: pa.DataType, value: object) -> str:
+    (found,) = lines_of(pa.table({"v": pa.array([value], kind)}), {})
+    return found.decode()
+
+
+def test_each_type_has_its_json() -> None:
+    at = datetime(2026, 7, 1, 10, 0, 0, 123456, UTC)
+    bare = at.replace(tzinfo=None)
+    assert line(pa.timestamp("us", "UTC"), at) == '{"v": "2026-07-01T10:00:00.123456Z"}'
+    zoned = pa.timestamp("us", "Asia/Kolkata")
+    assert line(zoned, at.astimezone(EAST)) == '{"v": "2026-07-01T10:00:00.123456Z"}'
+    # Spark's INT96, as Arrow reads it.
+    assert line(pa.timestamp("ns"), bare) == '{"v": "2026-07-01T10:00:00.123456Z"}'
+    assert line(pa.timestamp("us"), bare) == '{"v": "2026-07-01T10:00:00.123456"}'
+    assert line(pa.date32(), date(2026, 7, 1)) == '{"v": "2026-07-01"}'
+    large = Decimal("12345678901234567890123456.7890123456")
+    assert line(pa.decimal128(38, 10), large) == f'{{"v": {large}}}'
+    assert line(pa.decimal128(10, 2), Decimal("1.10")) == '{"v": 1.10}'
+    assert line(pa.decimal128(20, 0), Decimal(10) ** 19) == f'{{"v": {10**19}}}'
+    assert line(pa.int64(), -(2**63)) == f'{{"v": {-(2**63)}}}'
+    assert line(pa.bool_(), True) == '{"v": true}'
+    assert line(pa.float64(), float("nan")) == '{"v": NaN}'
+    assert line(pa.binary(), b"\x00\xff") == '{"v": "AP8="}'
+    assert line(pa.string(), 'ü"\n') == '{"v": "ü\\"\\n"}'
+    struct = pa.struct([pa.field("a", pa.int32()), pa.field("t", pa.timestamp("us", "UTC"))])
+    assert (
+        line(struct, {"a": None, "t": at})
+        == '{"v": {"a": null, "t": "2026-07-01T10:00:00.123456Z"}}'
+    )
+    assert line(pa.list_(pa.decimal128(5, 1)), [Decimal("1.5"), None]) == '{"v": [1.5, null]}'
+    assert line(pa.map_(pa.string(), pa.int64()), [("k", 1)]) == '{"v": {"k": 1}}'
+    for kind in (pa.string(), pa.int64(), struct, pa.timestamp("us", "UTC")):
+        assert line(kind, None) == '{"v": null}'
+
+
+def test_fields_of_the_partition_follow_those_of_the_file() -> None:
+    rows = pa.table({"a": [1, 2]})
+    assert lines_of(rows, {"day": '"2026-07-01"'}) == [
+        b'{"a": 1, "day": "2026-07-01"}',
+        b'{"a": 2, "day": "2026-07-01"}',
+    ]
+
+
+values = st.fixed_dictionaries(
+    {
+        "a": st.text(),
+        "b": st.floats(allow_nan=False, allow_infinity=False),
+        "c": st.none() | st.integers(-(2**63), 2**63 - 1),
+    }
+)
+
+
+@given(st.lists(values, max_size=5))
+def test_json_gives_the_values_back(rows: list[dict[str, object]]) -> None:
+    schema = pa.schema({"a": pa.string(), "b": pa.float64(), "c": pa.int64()})
+    lines = lines_of(pa.Table.from_pylist(rows, schema), {})
+    assert [json.loads(one) for one in lines] == rows
