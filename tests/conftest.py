@@ -19,9 +19,16 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The same cases in every run; how many is the test's own choice.
-settings.register_profile("tidemark", derandomize=True, deadline=None, print_blob=True)
-settings.load_profile("tidemark")
+    from broker.broker import Broker
+
+# The same cases in every run. How many is the test's own choice; where it makes none, a run
+# without the long tests takes a quarter of what a run of all takes.
+settings.register_profile("all", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("short", parent=settings.get_profile("all"), max_examples=25)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("short" if "not long" in config.option.markexpr else "all")
 
 
 # The longest work first, so that no test process waits for the other in the end: the first
@@ -80,3 +87,12 @@ def spark() -> Iterator[SparkSession]:
     session: SparkSession = session_for_tests()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A Kafka broker of one node; topics are the test's own."""
+    from tests.kit.kafka import started_broker
+
+    with started_broker() as started:
+        yield started

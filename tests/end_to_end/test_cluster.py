@@ -193,6 +193,7 @@ def wait_for_more(place: OnCluster, planned: int, job: subprocess.Popen[str]) ->
         time.sleep(0.2)
 
 
+@pytest.mark.long
 def test_executors_without_the_jars_of_the_driver_end_a_run_before_its_first_batch(
     tmp_path: Path, store: Mapping[str, str]
 ) -> None:

@@ -18,6 +18,7 @@ from tests.end_to_end.test_generations_of_joins import KILLS as MIGRATIONS_OF_JO
 from tests.end_to_end.test_killed_runs import KILLS
 from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
+from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
 from tidemark import commit_point
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
@@ -219,7 +220,7 @@ def _leads(function: Function, by_name: dict[str, list[Function]], seen: set[str
 
 def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() -> None:
     killed = {(kill.point, kill.when) for kill in KILLS}
-    killed |= {(step, when) for when, step in MIGRATIONS}
+    killed |= {(step, when) for when, step in (*MIGRATIONS, *LOSSES)}
     killed |= {("gold of the former generation", when) for when in ("before", "after")}
     killed |= {*JOINS, *MIGRATIONS_OF_JOINS}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}

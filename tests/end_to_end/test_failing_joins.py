@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from tests.end_to_end.test_generations_of_joins import JoinedPlace, a_place, migrated
 from tests.kit.running import run_warm, succeed
 from tests.operators.contract.joins import OTHER, Row, join_table, sides
-from tests.operators.contract.kinds import DAY, TABLE, Kind, event
+from tests.operators.contract.kinds import DAY, TABLE, Kind, event, of
 from tests.streaming.audits import audit
 from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -64,10 +64,6 @@ def values(pairs: Sequence[tuple[int, int | None]]) -> tuple[Any, ...] | None:
     inverse = pytest.approx(sum(12 / cost for cost in costs)) if costs else None
     total = sum(amount for amount, _ in pairs)
     return total, inverse, len(pairs), len(costs), len(pairs)
-
-
-def of(minute: float, key: str | None = "a", cost: int = 3) -> Row:
-    return {**event(minute, key, cost), "side": "right"}
 
 
 def check(place: JoinedPlace, rows: Sequence[Row]) -> int:

@@ -306,6 +306,7 @@ NEEDS_ONE = SOURCE.replace(
 ).replace("* 31 + weight(row)", "* 2 + row['amount'] % 2")
 
 
+@pytest.mark.long
 def test_an_episode_that_late_rows_mend_and_break_again_is_told_as_it_is(
     spark: SparkSession, tmp_path: Path
 ) -> None:

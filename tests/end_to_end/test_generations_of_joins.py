@@ -16,7 +16,7 @@ from tests.end_to_end.generations import first_of
 from tests.end_to_end.test_migrations_beside_runs import Meanwhile
 from tests.kit.running import quiet, run_warm, succeed
 from tests.operators.contract.joins import OTHER, PartnerPlace, Row, join_table, joins
-from tests.operators.contract.kinds import DAY, MINUTE, TABLE, Kind, KindPlace, event, windows
+from tests.operators.contract.kinds import DAY, MINUTE, TABLE, Kind, KindPlace, event, of, windows
 from tests.streaming.audits import audit
 from tidemark import commit_point
 from tidemark.gold.other_readers import other_readers
@@ -104,10 +104,6 @@ CHANGES: dict[str, Change] = {
     "more measures": (of_join(LEFT), of_join(MORE, model=False), DELAYS),
     "a shorter delay": (of_join(LEFT), of_join(LEFT), (MINUTE, 5 * MINUTE)),
 }
-
-
-def of(minute: float, key: str | None = "a", amount: int = 3) -> Row:
-    return {**event(minute, key, amount), "side": "right"}
 
 
 def landed(spark: SparkSession, place: JoinedPlace, rows: list[Row], name: str, *new: Row) -> None:

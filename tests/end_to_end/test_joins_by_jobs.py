@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.kit.running import Place, clicks, run_job, start_job
-from tests.operators.contract.joins import OTHER, Row, join_table, joins
-from tests.operators.contract.kinds import as_json, event
+from tests.operators.contract.joins import OTHER, PARTNER, Row, join_table, joins
+from tests.operators.contract.kinds import as_json, event, of
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.load import load_pipeline
@@ -18,15 +17,6 @@ from tidemark.pipeline.load import load_pipeline
 pytestmark = pytest.mark.process
 
 TABLE = "matched"
-OTHERS: dict[str, Any] = {
-    "source": {
-        "files": "landing_orders/*.json*",
-        "columns": {"ordered": "timestamp", "id": "string", "cost": "long not null"},
-        "event_time": {"column": "ordered"},
-    },
-    "watermark": {"delay": "5 minutes"},
-    "tables": {"hourly": {"window": {"length": "1 hour"}}},
-}
 OWN = clicks(
     tables={
         TABLE: {
@@ -44,10 +34,6 @@ OWN = clicks(
 )
 
 
-def of(minute: float, key: str = "a", cost: int = 3) -> Row:
-    return {**event(minute, key, cost), "side": "right"}
-
-
 def land(place: Place, other: Place, name: str, rows: list[Row]) -> None:
     place.land(name, as_json([row for row in rows if "side" not in row]))
     theirs = [
@@ -60,7 +46,7 @@ def land(place: Place, other: Place, name: str, rows: list[Row]) -> None:
 
 @pytest.mark.long
 def test_jobs_of_both_pipelines_at_once_leave_what_one_batch_gives(tmp_path: Path) -> None:
-    place, other = Place(tmp_path, OWN), Place(tmp_path, OTHERS, name=OTHER)
+    place, other = Place(tmp_path, OWN), Place(tmp_path, PARTNER, name=OTHER)
     other.write_file()
     place.write_file()
     rows = [event(1), event(4, "b"), of(2), event(15)]

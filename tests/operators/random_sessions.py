@@ -10,7 +10,16 @@ from random import Random
 from typing import Any, Literal
 
 from tests.kit.running import clicks
-from tests.operators.contract.kinds import DAY, MINUTE, TABLE, Kind, KindPlace, Row, sessions
+from tests.operators.contract.kinds import (
+    DAY,
+    MINUTE,
+    TABLE,
+    Kind,
+    KindPlace,
+    Row,
+    session_table,
+    sessions,
+)
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline, SessionTable
 
@@ -75,22 +84,10 @@ def random_sessions(seed: int) -> Case:
         watermark["seal_after_idle"] = f"{draw.choice([10, 30])} minutes"
     in_a_batch = draw.choice([None, None, 1, 2])
     return Case(
-        _table(mode, gap),
+        session_table(mode, timedelta(seconds=gap)),
         watermark,
         {"max_files_per_batch": in_a_batch} if in_a_batch else {},
         _runs(draw, gap, delay),
-    )
-
-
-def _table(mode: str, gap: int) -> SessionTable:
-    return SessionTable.model_validate(
-        {
-            "window": {"session": f"{gap} seconds"},
-            "group_by": ["key"],
-            "measures": {"events": "count(*)", "amount": "sum(amount)"},
-            "output_mode": mode,
-            "accept_unbounded_state": mode == "complete",
-        }
     )
 
 

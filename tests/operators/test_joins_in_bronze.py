@@ -145,8 +145,9 @@ def test_a_window_closes_a_millisecond_more_than_the_range_behind_the_watermark(
 
 def test_no_row_of_the_other_side_before_what_is_needed_matches_an_open_window() -> None:
     operator = Joins("at", join_table("left", before=3), "ordered")
-    needed = operator.first_needed_of_other(epoch_ms(DAY + timedelta(hours=1)))
-    assert needed == epoch_ms(DAY + timedelta(minutes=47))
+    first = operator.first_open_start(epoch_ms(DAY + timedelta(hours=1)))
+    needed = operator.seeded_of(input_name(OTHER), first)
+    assert needed == DAY + timedelta(minutes=57)
 
 
 def test_the_pins_name_the_other_pipeline() -> None:

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from samples.impressions import Clicks, Spec, generate
+from samples.impressions import Clicks, generate
+from tests.samples.test_generate_impressions import SPEC as OF_IMPRESSIONS
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-SPEC = Spec(
-    seed=7,
-    rows=3_000,
-    files=4,
-    start=NOON,
-    span=timedelta(hours=2),
-    now=NOON + timedelta(hours=3),
-    late=0.05,
-    malformed=0.06,
-    duplicates=0.04,
-    future=0.01,
-)
+SPEC = replace(OF_IMPRESSIONS, rows=3_000, files=4)
 CLICKS = Clicks(share=0.3, late=0.2)
 Json = dict[str, Any]
 

@@ -81,7 +81,7 @@ def folded(rows: Sequence[Row], gap: timedelta) -> Known:
     found: Known = {}
     for key, of_key in by_key.items():
         ordered = sorted(of_key, key=lambda row: (row["at"], row["amount"]))
-        for held in _parted(ordered, gap):
+        for held in hanging_together(ordered, gap):
             for number, (end, *values) in enumerate(_outputs(held, gap), start=1):
                 count = sum(row["at"] <= end for row in held)
                 found[held[0]["at"], key, number] = (end, *values, count)
@@ -99,7 +99,8 @@ def _outputs(held: Sequence[Row], gap: timedelta) -> Iterator[tuple[Any, ...]]:
         yield held[-1]["at"] + gap, "left", mixed, None
 
 
-def _parted(rows: Sequence[Row], gap: timedelta) -> Iterator[list[Row]]:
+def hanging_together(rows: Sequence[Row], gap: timedelta) -> Iterator[list[Row]]:
+    """Rows in the order of their times, parted where none comes for longer than the gap."""
     held: list[Row] = []
     for row in rows:
         if held and row["at"] - held[-1]["at"] > gap:

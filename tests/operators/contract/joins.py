@@ -29,20 +29,20 @@ OTHER = "orders"
 RIGHT = "right"
 
 
+# The other pipeline's file: its columns have other names than the first one's.
+PARTNER: dict[str, Any] = {
+    "source": {
+        "files": "landing_orders/*.json*",
+        "columns": {"ordered": "timestamp", "id": "string", "cost": "long not null"},
+        "event_time": {"column": "ordered"},
+    },
+    "watermark": {"delay": "5 minutes"},
+    "tables": {"hourly": {"window": {"length": "1 hour"}}},
+}
+
+
 def partner_pipeline(delay: str = "5 minutes") -> Pipeline:
-    """The other pipeline: its columns have other names than the first one's."""
-    return pipeline_from_mapping(
-        OTHER,
-        {
-            "source": {
-                "files": "landing_orders/*.json*",
-                "columns": {"ordered": "timestamp", "id": "string", "cost": "long not null"},
-                "event_time": {"column": "ordered"},
-            },
-            "watermark": {"delay": delay},
-            "tables": {"hourly": {"window": {"length": "1 hour"}}},
-        },
-    )
+    return pipeline_from_mapping(OTHER, {**PARTNER, "watermark": {"delay": delay}})
 
 
 def join_table(

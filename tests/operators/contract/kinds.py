@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.kit.late_model import EPOCH
 from tests.kit.running import Place, clicks
-from tests.operators.contract.folded import SOURCE, folded, folds
+from tests.operators.contract.folded import SOURCE, folded, folds, hanging_together
 from tests.operators.contract.joins import (
     OTHER,
     PartnerPlace,
@@ -120,6 +120,11 @@ def event(minute: float, key: str | None = "a", amount: int = 1) -> Row:
     return {"at": DAY + minute * MINUTE, "key": key, "amount": amount}
 
 
+def of(minute: float, key: str | None = "a", amount: int = 3) -> Row:
+    """A row of a join's right side."""
+    return {**event(minute, key, amount), "side": "right"}
+
+
 def as_json(rows: Sequence[Row]) -> list[Row]:
     return [{**row, "at": row["at"].isoformat()} for row in rows]
 
@@ -177,27 +182,22 @@ def stretches(table: StretchTable) -> Callable[[Sequence[Row]], Known]:
     length = table.window.length
 
     def model(rows: Sequence[Row]) -> Known:
-        times: defaultdict[tuple[datetime, str | None], list[datetime]] = defaultdict(list)
+        within: defaultdict[tuple[datetime, str | None], list[Row]] = defaultdict(list)
         for row in rows:
             start = EPOCH + (row["at"] - EPOCH) // length * length
-            times[start, row["key"]].append(row["at"])
+            within[start, row["key"]].append(row)
         return {
-            (held[0], key): (start + length, held[-1], len(held))
-            for (start, key), all_times in times.items()
-            for held in _parted(sorted(all_times), table.gap)
+            (held[0]["at"], key): (start + length, held[-1]["at"], len(held))
+            for (start, key), of_key in within.items()
+            for held in hanging_together(sorted(of_key, key=_when), table.gap)
         }
 
     return model
 
 
-def _parted(times: Sequence[datetime], gap: timedelta) -> Iterator[list[datetime]]:
-    held: list[datetime] = []
-    for time in times:
-        if held and time - held[-1] > gap:
-            yield held
-            held = []
-        held.append(time)
-    yield held
+def _when(row: Mapping[str, Any]) -> datetime:
+    when: datetime = row["at"]
+    return when
 
 
 def sessions(table: SessionTable) -> Callable[[Sequence[Row]], Known]:
@@ -215,26 +215,16 @@ def sessions(table: SessionTable) -> Callable[[Sequence[Row]], Known]:
                 len(held),
             )
             for key, rows_of_key in by_key.items()
-            for held in _hanging_together(sorted(rows_of_key, key=lambda row: row["at"]), gap)
+            for held in hanging_together(sorted(rows_of_key, key=_when), gap)
         }
 
     return model
 
 
-def _hanging_together(rows: Sequence[Row], gap: timedelta) -> Iterator[list[Row]]:
-    held: list[Row] = []
-    for row in rows:
-        if held and row["at"] - held[-1]["at"] > gap:
-            yield held
-            held = []
-        held.append(row)
-    yield held
-
-
-def _sessions(mode: str, gap: int = 6) -> SessionTable:
+def session_table(mode: str, gap: timedelta = 6 * MINUTE) -> SessionTable:
     return SessionTable.model_validate(
         {
-            "window": {"session": f"{gap} minutes"},
+            "window": {"session": gap},
             "group_by": ["key"],
             "measures": {"events": "count(*)", "amount": "sum(amount)"},
             "output_mode": mode,
@@ -267,8 +257,8 @@ def _kinds() -> Iterator[Kind]:
     sliding = _windows("update", 15, 5)
     yield Kind("sliding", sliding, windows(sliding), [_windows("update", 15, 15)])
     for mode in ("append", "complete"):
-        of_rows = _sessions(mode)
-        yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [_sessions(mode, 7)])
+        of_rows, longer = session_table(mode), session_table(mode, 7 * MINUTE)
+        yield Kind(f"sessions-{mode}", of_rows, sessions(of_rows), [longer])
     for how in ("inner", "left"):
         table = join_table(how, before=1)
         other = "left" if how == "inner" else "inner"

@@ -23,6 +23,7 @@ from tests.operators.contract.kinds import (
     KindPlace,
     event,
     joined_landings,
+    of,
     place_of,
 )
 from tidemark import commit_point
@@ -49,13 +50,10 @@ from tidemark.upkeep.state_check import check_pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.operators.contract.conftest import Joined
+
 LONG = pytest.mark.long
 OTHER_BRONZE = input_name(OTHER)
-
-
-def of(minute: float, key: str | None = "a", amount: int = 3) -> Row:
-    """A row of the right side."""
-    return {**event(minute, key, amount), "side": "right"}
 
 
 def a_place(tmp_path: Path, table: JoinTable | None = None) -> KindPlace:
@@ -178,11 +176,10 @@ KILLS = [
     ],
 )
 def test_a_kill_between_changes_no_watermark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str
+    spark: SparkSession, joined: Joined, monkeypatch: pytest.MonkeyPatch, point: str, when: str
 ) -> None:
     monkeypatch.setattr(clocks, "_OFTEN", 1)
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2))
+    place, rows = joined()
     new = [event(60), of(45)]
     place.land_rows("killed.json", new)
     rows += new
@@ -225,10 +222,9 @@ def test_a_reader_is_noted_before_anything_is_read(
 
 
 def test_without_anything_new_on_either_side_there_is_nothing_for_spark(
-    spark: SparkSession, tmp_path: Path
+    joined: Joined,
 ) -> None:
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2), event(50), of(50))
+    place, _ = joined()
     assert isinstance(look(place.run("look")), NothingNew)
     PartnerPlace(place.root, name=OTHER).append([of(60)])
     found = look(place.run("look"))
@@ -262,13 +258,12 @@ def test_pins_say_what_the_query_has_read_of_the_other_bronze(
 
 @LONG
 def test_another_or_an_older_table_of_the_other_pipeline_is_a_loss(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, joined: Joined, tmp_path: Path
 ) -> None:
-    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
-    rows: list[Row] = []
-    landed(spark, place, rows, "both", event(1), of(2))
+    place, rows = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
     kept = tmp_path / "kept"
-    (tmp_path / OTHER / "bronze").rename(kept)
+    (place.root / OTHER / "bronze").rename(kept)
     gone = run_warm(spark, place, "gone").error
     assert gone is not None
     assert gone.type == "TableLost"
@@ -281,9 +276,10 @@ def test_another_or_an_older_table_of_the_other_pipeline_is_a_loss(
     check(place, rows)
 
 
-def test_clock_rows_that_are_gone_are_a_loss(spark: SparkSession, tmp_path: Path) -> None:
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2))
+def test_clock_rows_that_are_gone_are_a_loss(
+    spark: SparkSession, joined: Joined, tmp_path: Path
+) -> None:
+    place, _ = joined()
     Path(place.places.clock(TABLE, 1, "left")).rename(tmp_path / "kept")
     error = run_warm(spark, place, "gone").error
     assert error is not None
@@ -308,10 +304,9 @@ def test_without_the_other_bronze_nothing_runs(spark: SparkSession, tmp_path: Pa
     ],
 )
 def test_a_changed_join_is_refused_before_anything_runs(
-    spark: SparkSession, tmp_path: Path, changed: JoinTable, what: str
+    spark: SparkSession, joined: Joined, changed: JoinTable, what: str
 ) -> None:
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2))
+    place, _ = joined()
     other = replace(place, kind=Kind("changed", changed, joins(changed)))
     error = run_warm(spark, other, "changed").error
     assert error is not None
@@ -320,11 +315,9 @@ def test_a_changed_join_is_refused_before_anything_runs(
 
 
 def test_a_clock_row_that_does_not_arrive_fails_the_run_and_publishes_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2))
-
+    place, rows = joined()
     place.land_rows("on.json", [event(60), of(60)])
     monkeypatch.setattr(steps, "clocks_observed", lambda running: {})
     error = run_warm(spark, place, "blind").error
@@ -381,7 +374,7 @@ def test_random_runs_of_both_sides_are_what_one_batch_gives(
 
 def test_upkeep_between_runs_takes_a_join_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     place, rows = a_place(tmp_path), list[Row]()
-    for number in range(3):
+    for number in range(2):
         new = [event(40 * number), of(40 * number + 2), event(40 * number + 9, "b")]
         landed(spark, place, rows, f"run-{number}", *new)
     checked = check_pipeline(place.pipeline, place.settings)
@@ -392,16 +385,15 @@ def test_upkeep_between_runs_takes_a_join_as_it_is(spark: SparkSession, tmp_path
         assert told.damage == ()
     kept = housekeep_pipeline(place.pipeline, place.settings, "upkeep", datetime.now(UTC))
     check_no_housekeeping_refused(place.name, kept)
-    landed(spark, place, rows, "after", event(150), of(150))
-    landed(spark, place, rows, "late", of(44), of(160))
+    landed(spark, place, rows, "after", event(110), of(110))
+    landed(spark, place, rows, "late", of(44), of(120))
 
 
 def test_the_other_pipelines_upkeep_knows_who_reads_its_bronze(
-    spark: SparkSession, tmp_path: Path
+    joined: Joined,
 ) -> None:
-    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
-    rows: list[Row] = []
-    landed(spark, place, rows, "both", event(1), of(2))
+    place, _ = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
     reader = OtherReader(pipeline=place.name, table=TABLE)
     assert other_readers(partner.warehouse) == (reader,)
     partner.append([of(50)])

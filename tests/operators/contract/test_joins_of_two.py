@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from tests.end_to_end.test_generations_of_joins import PLAIN_KIND, JoinedPlace, migrated, of_join
 from tests.kit.running import run_warm, succeed
 from tests.operators.contract.joins import OTHER, PartnerPlace, Row, join_table, joins
-from tests.operators.contract.kinds import MINUTE, TABLE, event
-from tests.operators.contract.test_joins import OTHER_BRONZE, a_place, check, landed, of
+from tests.operators.contract.kinds import MINUTE, TABLE, event, of
+from tests.operators.contract.test_joins import OTHER_BRONZE, a_place, check, landed
 from tests.streaming.audits import audit
 from tidemark import commit_point
 from tidemark.gold.other_readers import OtherReader, note_reader
@@ -31,6 +31,7 @@ from tidemark.upkeep.maintenance.readers import readers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.operators.contract.conftest import Joined
     from tidemark.streaming.progress import Progress
     from tidemark.streaming.run.aggregate import Aggregate
     from tidemark.streaming.run.queries import Running
@@ -97,11 +98,10 @@ def test_two_tables_may_stand_for_different_versions_of_the_other_bronze(
 
 @pytest.mark.long
 def test_upkeep_over_there_keeps_what_a_first_batch_that_did_not_end_has_planned(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
-    rows: list[Row] = []
-    landed(spark, place, rows, "first", event(1), of(2))
+    place, _ = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
     longer = replace(place, kind=of_join(join_table("left", before=3)))
     migrated(spark, longer)
     (found,) = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
@@ -144,16 +144,16 @@ def test_upkeep_over_there_keeps_no_log_for_a_table_that_has_read_nothing(
     "late",
     [pytest.param(False, id="in-time", marks=pytest.mark.long), pytest.param(True, id="late")],
 )
-def test_a_row_that_is_alone_for_many_runs_is_matched_when_its_match_comes(
+def test_a_row_that_is_alone_for_some_runs_is_matched_when_its_match_comes(
     spark: SparkSession, tmp_path: Path, late: bool
 ) -> None:
     """The other side goes on with other keys, or stands still: until then nothing closes."""
     place, rows = a_place(tmp_path), list[Row]()
     landed(spark, place, rows, "both", event(1), event(3, "b"), of(2, "c"))
-    for number in range(4):
-        new = [event(10 + 10 * number, "d")]
+    for number in range(2):
+        new = [event(20 + 20 * number, "d")]
         if late:
-            new.append(of(10 + 10 * number, "d"))
+            new.append(of(20 + 20 * number, "d"))
         landed(spark, place, rows, f"run-{number}", *new)
     window = instant_of(0) + (event(0)["at"] - instant_of(0))
     assert ((window, "a") in place.known()) == late
@@ -171,11 +171,10 @@ def _rows(place: Any) -> list[dict[str, Any]]:
 
 
 def test_another_delay_over_there_is_told_before_anything_is_written(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, joined: Joined
 ) -> None:
-    place = JoinedPlace(tmp_path, kind=a_place(tmp_path).kind)
-    place.land_rows("1.json", [event(1), of(2)])
-    succeed(spark, place, "first")
+    first, _ = joined()
+    place = JoinedPlace(first.root, kind=first.kind)
     bronze, changes = place.bronze().num_rows, place.changes(TABLE).num_rows
     other = replace(place, delays=(10 * MINUTE, timedelta(minutes=6)))
     other.land_rows("2.json", [event(50), of(50)])
@@ -191,19 +190,19 @@ def test_another_delay_over_there_is_told_before_anything_is_written(
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["restored", "copied back"])
 def test_the_other_bronze_as_it_was_before_is_a_loss(
-    spark: SparkSession, tmp_path: Path, how: str
+    spark: SparkSession, joined: Joined, tmp_path: Path, how: str
 ) -> None:
-    place, partner, rows = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER), list[Row]()
-    landed(spark, place, rows, "first", event(1), of(2))
-    copytree(tmp_path / OTHER / "bronze", tmp_path / "kept")
+    place, rows = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
+    copytree(place.root / OTHER / "bronze", tmp_path / "kept")
     landed(spark, place, rows, "second", event(60), of(4), of(60))
     place.land_rows("3.json", [event(61)])
     if how == "restored":
         bronze = partner.warehouse.bronze.existing()
         bronze.restore(bronze.version() - 1)
     else:
-        rmtree(tmp_path / OTHER / "bronze")
-        copytree(tmp_path / "kept", tmp_path / OTHER / "bronze")
+        rmtree(place.root / OTHER / "bronze")
+        copytree(tmp_path / "kept", place.root / OTHER / "bronze")
     error = run_warm(spark, place, "lost").error
     assert error is not None
     assert (error.type, error.retry_can_help) == ("TableLost", False)

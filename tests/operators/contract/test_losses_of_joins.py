@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kit.running import run_warm, succeed
-from tests.operators.contract.joins import OTHER, PartnerPlace, Row
-from tests.operators.contract.kinds import KindPlace, event
-from tests.operators.contract.test_joins import a_place, check, landed, of
+from tests.operators.contract.joins import OTHER, PartnerPlace
+from tests.operators.contract.kinds import KindPlace, event, of
+from tests.operators.contract.test_joins import a_place, check, landed
 from tidemark.runs import preflight
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.storage.delta.notes import AcceptedNote
@@ -21,6 +21,8 @@ from tidemark.upkeep.accept_changes import _accept, accept_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.operators.contract.conftest import Joined
 
 
 def stops(spark: SparkSession, place: KindPlace, name: str) -> str:
@@ -31,12 +33,11 @@ def stops(spark: SparkSession, place: KindPlace, name: str) -> str:
 
 
 def test_the_other_bronze_put_back_and_written_to_since_is_a_loss_whatever_its_version(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, joined: Joined, tmp_path: Path
 ) -> None:
-    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
-    rows: list[Row] = []
-    landed(spark, place, rows, "both", event(1), of(2))
-    bronze, backup = tmp_path / OTHER / "bronze", tmp_path / "backup"
+    place, rows = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
+    bronze, backup = place.root / OTHER / "bronze", tmp_path / "backup"
     shutil.copytree(bronze, backup)
     landed(spark, place, rows, "on", event(60), of(60), of(3))
     before = DeltaTable(bronze).version()
@@ -50,17 +51,16 @@ def test_the_other_bronze_put_back_and_written_to_since_is_a_loss_whatever_its_v
 
 
 def test_what_the_other_pipeline_accepts_each_pipeline_that_joins_with_it_accepts_too(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, joined: Joined
 ) -> None:
-    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
-    rows: list[Row] = []
-    landed(spark, place, rows, "both", event(1), of(2))
+    place, _ = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
     bronze = partner.warehouse.bronze
     bronze.existing().update({"cost": "cost + 1"}, predicate="id = 'a'")
     note = AcceptedNote(up_to=bronze.existing().version(), reason="a wrong price", by="them")
     _accept(bronze, note)
     assert f"the same for {place.name}" in stops(spark, place, "there")
-    found, _ = accept_changes(place.pipeline, place.settings, "accept", "a wrong price", "us")
+    found = accept_changes(place.pipeline, place.settings, "accept", "a wrong price", "us").by_hand
     assert [loss.place for loss in found] == [bronze.uri]
     succeed(spark, place, "here")
     bronze.existing().update({"cost": "cost + 1"}, predicate="id = 'a'")
@@ -89,10 +89,9 @@ def test_a_join_begins_with_a_bronze_that_was_packed_and_whose_log_was_cleaned(
 
 
 def test_a_join_whose_watermark_stands_still_is_not_done(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2))
+    place, _ = joined()
     assert isinstance(look(place.run("look")), NothingNew)
     due = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1_000)
     monkeypatch.setattr(preflight, "watermark_due_ms", lambda clocks: due)
