@@ -1,4 +1,4 @@
-"""The jars of Delta, Kafka and S3A (`jars.txt`), fetched once and checked against their sha256.
+"""The jars of Delta and S3A (`jars.txt`), fetched once and checked against their sha256.
 
 Those of a broker (`broker_jars.txt`) come in the same way, where somebody starts one.
 
@@ -56,7 +56,7 @@ CERTIFICATE_TROUBLE = ("PKIX", "SSLHandshakeException", "certificate")
 
 
 def jars_step(layout: Layout, java_home: str) -> Step:
-    doing = "fetching the jars of Delta, Kafka and S3A"
+    doing = "fetching the jars of Delta and S3A"
     return fetching_step("jars", doing, layout, java_home, JARS, layout.jars)
 
 
