@@ -119,6 +119,16 @@ class HousekeepingRefused(TidemarkError):
     """Nothing may be removed from a checkpoint as it is; the message says which one, and why."""
 
 
+class RewindRefused(TidemarkError):
+    """A checkpoint cannot be taken back, repaired or restored as it is; the message says why, and
+    what to do."""
+
+
+class RewindUnproven(TidemarkError):
+    """What a rewind, a repair or a restore left is not what was planned. The checkpoint is stopped:
+    no query starts on it; the message says which backup brings it back."""
+
+
 class MaintenanceRefused(TidemarkError):
     """A table could not be maintained, because a reader is too far behind; the message says
     which one, and what to do."""

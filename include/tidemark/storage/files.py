@@ -120,6 +120,20 @@ def write_bytes(uri: str, data: bytes, options: Options, create_only: bool = Fal
         )
 
 
+def copy_file(uri: str, to: str, options: Options) -> None:
+    """Copy a whole file, over one that is there; FileMissing when there is none.
+
+    Within an object store the store copies it. A local file is read and written: obstore would
+    make a second name of the same bytes, and a change of the one would be one of the other.
+    """
+    if is_local(uri) or is_local(to) or _authority(uri) != _authority(to):
+        write_bytes(to, read_bytes(uri, options), options)
+        return
+    (store, path), (_, path_to) = _located(uri, options), _located(to, options)
+    with _naming(uri, "copied"):
+        obstore.copy(store, path, path_to)
+
+
 def stat_files(uris: Iterable[str], options: Options) -> dict[str, FileFacts | None]:
     """Size and time of each file; None for those that do not exist."""
     asked = list(dict.fromkeys(uris))

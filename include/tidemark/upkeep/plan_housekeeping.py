@@ -9,13 +9,13 @@ oldest batch on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.files import old_leftovers
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Severity
-from tidemark.checkpoint.reading.checksums import twin_of
+from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import SourceList
 from tidemark.checkpoint.reading.state_files import Store
 from tidemark.upkeep.expired_state import Expired, expired_files
@@ -157,16 +157,9 @@ class _Shares:
     def _share(
         self, kind: FileKind, every: Iterable[str], going: Iterable[str], reasons: Iterable[str]
     ) -> Share:
-        whole, gone = (tuple(self._with_checksums(names)) for names in (every, going))
-        return Share(kind, len(whole), _size(self, whole), gone, _size(self, gone), tuple(reasons))
-
-    def _with_checksums(self, names: Iterable[str]) -> Iterator[str]:
-        """Each file after its checksums: killed in between, none is left behind without it."""
         known = self.taken.layout.checksums
-        for name in names:
-            own = f"{name}.crc"
-            yield from (one for one in (twin_of(own), own, twin_of(name)) if one in known)
-            yield name
+        whole, gone = (tuple(after_checksums(names, known)) for names in (every, going))
+        return Share(kind, len(whole), _size(self, whole), gone, _size(self, gone), tuple(reasons))
 
 
 def _size(shares: _Shares, names: Iterable[str]) -> int:

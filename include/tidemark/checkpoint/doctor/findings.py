@@ -27,6 +27,7 @@ class FindingKind(StrEnum):
     """What a finding is about."""
 
     LOG_FILE = "log file"
+    UNFINISHED = "unfinished rewind"
     GAP = "gap"
     COMMIT_WITHOUT_OFFSET = "commit without offset"
     TWO_WRITERS = "two writers"

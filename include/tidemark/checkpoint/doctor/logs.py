@@ -17,6 +17,7 @@ from tidemark.checkpoint.doctor.findings import (
     shown,
 )
 from tidemark.checkpoint.reading.facts import AnyLog, CheckpointFacts, FileProblem, Unreadable
+from tidemark.checkpoint.reading.log_formats import STOP_MARK
 
 _RESTORE = "Restore the file from a backup, or the whole checkpoint together with its tables."
 _NOT_READ = "It does not read this file at a start."
@@ -85,6 +86,19 @@ def _unusable(facts: CheckpointFacts, log: AnyLog) -> Iterator[Finding]:
 
 def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unreadable) -> Finding:
     needed = batch in _read_at_start(log)
+    if found.held == STOP_MARK:
+        return Finding(
+            FindingKind.UNFINISHED,
+            Severity.DAMAGE,
+            f"{found.name} is the mark of a rewind, a repair or a restore that was not finished.",
+            "It stops: the file has a log version that no engine knows. That is meant, for "
+            "checkpoint and sink may not fit now.",
+            "None while nothing runs.",
+            "Give the same command again, with `--apply`: it finishes. Or bring back what was: "
+            "`tidemark checkpoint restore BACKUP --apply`; the backup's place stands in the file.",
+            (found.name,),
+            1,
+        )
     if found.problem is FileProblem.UNKNOWN_FORMAT:
         return Finding(
             FindingKind.UNKNOWN_FORMAT,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Container, Iterable, Iterator
 
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, json_object
 
@@ -20,6 +21,15 @@ def twin_of(name: str) -> str:
     """Where Hadoop's checksum of a local file lies."""
     folder, slash, last = name.rpartition("/")
     return f"{folder}{slash}.{last}.crc"
+
+
+def after_checksums(names: Iterable[str], known: Container[str]) -> Iterator[str]:
+    """Each file after those of its checksums that are `known`: removed in this order, and killed in
+    between, no checksum is left behind without its file."""
+    for name in names:
+        own = f"{name}.crc"
+        yield from (one for one in (twin_of(own), own, twin_of(name)) if one in known)
+        yield name
 
 
 def matches_twin(data: bytes, twin: bytes) -> bool:

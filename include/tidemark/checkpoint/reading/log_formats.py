@@ -18,6 +18,8 @@ T = TypeVar("T")
 # What the engine writes for a source that has no offset yet.
 _NO_OFFSET = "-"
 _SHOWN = 80
+# The version of a file that no engine reads: a rewind puts it where no query may start meanwhile.
+STOP_MARK = "v999999"
 
 
 class NotTheFormat(ValueError):

@@ -3,7 +3,7 @@
 Exit codes of `doctor`, the largest of several checkpoints: 0 clean end; 10 new; 11 no-data batch
 due; 12 killed in a batch, which runs again; 13 in a format that is not known here; 14 damaged.
 1 and 75 as everywhere: it could not be told. `housekeep` exits with 0, or with the doctor's code
-where it is refused for a checkpoint.
+where it is refused for a checkpoint; `rewind`, `repair` and `restore` exit with 1 where they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import typer
 from tidemark.cli.options import SettingsFile
 
 checkpoint = typer.Typer(
-    help="Checkpoints of Spark Structured Streaming, ours or not: read, judged and kept small.",
+    help="Checkpoints of Spark Structured Streaming, ours or not: read, judged, kept small, "
+    "repaired and taken back.",
     no_args_is_help=True,
 )
 
@@ -79,3 +80,97 @@ def housekeep(
     from tidemark.cli.checkpoint.housekeep import housekeep_place
 
     raise typer.Exit(housekeep_place(place, apply, keep_batches, json, settings))
+
+
+Path_ = Annotated[
+    str, typer.Argument(metavar="PATH", help="A checkpoint's folder or URI, of any query.")
+]
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sink",
+        metavar="SINK",
+        show_default=False,
+        help="What the query writes to: delta:URI, files:URI (a file sink), or other.",
+    ),
+]
+BackupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--backup",
+        metavar="FOLDER",
+        show_default=False,
+        help="Where to copy all before. Default: beside the checkpoint, with the time in its name.",
+    ),
+]
+Stopped = Annotated[
+    bool,
+    typer.Option("--stopped", help="No query works on it, though a batch was planned just now."),
+]
+
+
+@checkpoint.command()
+def rewind(
+    path: Path_,
+    to_batch: Annotated[
+        int, typer.Option(metavar="N", min=0, help="The batch after whose end a query goes on.")
+    ],
+    sink: SinkOption = None,
+    backup: BackupOption = None,
+    stopped: Stopped = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
+    ] = False,
+    json: Json = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Show how a checkpoint goes back to the end of a batch, with its sink, and with --apply do it.
+
+    Refused, with the reason, where a query could not go on from there, or where rows would be
+    lost. A backup is made first; killed and repeated, it finishes.
+    """
+    from tidemark.cli.checkpoint.take_back import Asked, rewind_place
+
+    raise typer.Exit(
+        rewind_place(Asked(path, sink, backup, stopped, apply, json, settings), to_batch)
+    )
+
+
+@checkpoint.command()
+def repair(
+    path: Path_,
+    sink: SinkOption = None,
+    backup: BackupOption = None,
+    stopped: Stopped = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
+    ] = False,
+    json: Json = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Show how a damaged checkpoint can be repaired without loss, and with --apply do it.
+
+    Where a batch has to run again, the checkpoint and its sink go back as by `rewind`. What cannot
+    be repaired is told with what is at risk.
+    """
+    from tidemark.cli.checkpoint.take_back import Asked, repair_place
+
+    raise typer.Exit(repair_place(Asked(path, sink, backup, stopped, apply, json, settings)))
+
+
+@checkpoint.command()
+def restore(
+    backup: Annotated[
+        str, typer.Argument(metavar="BACKUP", help="The folder or URI that a rewind printed.")
+    ],
+    stopped: Stopped = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
+    ] = False,
+    json: Json = False,
+    settings: SettingsFile = None,
+) -> None:
+    """Show how a backup brings a checkpoint and its sink back, and with --apply do it."""
+    from tidemark.cli.checkpoint.take_back import Asked, restore_place
+
+    raise typer.Exit(restore_place(Asked(backup, None, None, stopped, apply, json, settings)))

@@ -89,9 +89,14 @@ def _is_place(given: str) -> bool:
     return path.suffix not in ENDINGS and (len(path.parts) > 1 or given in (".", ".."))
 
 
+def reached(uri: str, settings: Path | None) -> FilePlace:
+    """A path or URI with the storage options that reach it."""
+    return FilePlace(uri, _options(uri, settings))
+
+
 def _at(given: str, settings: Path | None) -> CheckpointTarget:
     uri = absolute(given).rstrip("/") or "/"
-    return CheckpointTarget(uri, FilePlace(uri, _options(uri, settings)))
+    return CheckpointTarget(uri, reached(uri, settings))
 
 
 def _options(uri: str, settings: Path | None) -> Mapping[str, str]:

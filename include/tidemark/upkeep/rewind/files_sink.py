@@ -1,0 +1,139 @@
+"""The log of a file sink, `_spark_metadata`: which of its files are of batches after one.
+
+Spark's file sink passes over a batch whose number is at or below the newest file of this log
+(FileStreamSink.addBatch), without an error; so rows of a rewound query are lost unless the log goes
+back as well. Every batch has a file, every tenth is `N.compact` and repeats all before it, and the
+engine removes older ones after a while (CompactibleFileStreamLog). Data files stay: Spark reads the
+ones that the log names, and the files of batches that run again are others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.checkpoint.doctor.findings import shown
+from tidemark.checkpoint.reading.checksums import after_checksums
+from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat, versioned_lines
+from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused
+from tidemark.storage.file_place import FilePlace
+from tidemark.upkeep.rewind.backup import SINK_LOG, copy_files
+from tidemark.upkeep.rewind.change import SinkLogChange
+
+FOLDER = "_spark_metadata"
+_COMPACT = ".compact"
+
+
+@dataclass(frozen=True)
+class FilesSinkFacts:
+    """The log's files by name, with their sizes; `orphans`: data files that only files of the log
+    name that would go; `unread`: files of the log that cannot be read."""
+
+    uri: str
+    listed: Mapping[str, int]
+    removed: tuple[str, ...]
+    orphans: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
+    """Read the log of a file sink in its output folder. RewindRefused where there is none."""
+    log = sink.folder(FOLDER)
+    listed = {uri.rpartition("/")[2]: facts.size for uri, facts in log.files().items()}
+    if not _batches(listed):
+        raise RewindRefused(
+            f"{sink.uri} has no {FOLDER} with files of batches, so no file sink of Spark's has "
+            "written there. Nothing was changed. Give the folder that the query writes to."
+        )
+    later = sorted((n for n, number in _batches(listed).items() if number > batch), key=_number)
+    orphans: dict[str, None] = {}
+    unread = []
+    kept = {path for name in _kept(listed, batch) for path in _added(log, name)}
+    for name in later:
+        try:
+            orphans |= dict.fromkeys(path for path in _added(log, name) if path not in kept)
+        except (NotTheFormat, UnknownFormat):
+            unread.append(name)
+    # The newest first: a part of it removed leaves a log as an earlier batch left it.
+    removed = tuple(after_checksums(reversed(later), listed))
+    return FilesSinkFacts(log.uri, listed, removed, tuple(orphans), tuple(unread))
+
+
+def plan_files_sink(facts: FilesSinkFacts, batch: int) -> tuple[SinkLogChange | None, str | None]:
+    """The log's change, None where it has no later batch; and why there is none. Pure."""
+    numbers = _batches(facts.listed)
+    newest = max(numbers.values())
+    if newest < batch:
+        return None, (
+            f"{facts.uri} has batches up to {newest} only, and the checkpoint says that batch "
+            f"{batch} is done: rows of batches {newest + 1} to {batch} would be missing. Go back "
+            f"to batch {newest}, or to one before."
+        )
+    kept = [numbers[name] for name in _kept(facts.listed, batch)]
+    first = min(kept, default=0)
+    compacted = any(name.endswith(_COMPACT) for name in _kept(facts.listed, batch))
+    missing = missing_ranges(kept, first if compacted else 0, batch)
+    if missing:
+        lost = shown(map(str, numbers_of(missing, 5)))
+        return None, (
+            f"{facts.uri} has no files any more from which it could go on after batch {batch}: "
+            f"those of batches {lost} are gone, the engine has removed them. The rows of older "
+            "batches could not be read any more."
+        )
+    if not facts.removed:
+        return None, None
+    return SinkLogChange(facts.uri, facts.listed, facts.removed), None
+
+
+@commit_point(
+    "sink log taken back",
+    after_a_kill="before and in between: the log names batches that are to run again, and no "
+    "query starts; after: it names the earlier ones; a repetition removes what is left",
+)
+def take_back_sink_log(change: SinkLogChange, log: FilePlace) -> None:
+    """Remove the files of later batches; one that is gone already is no error."""
+    log.remove_files([log.below(name) for name in change.removed])
+
+
+@commit_point(
+    "sink log brought back",
+    after_a_kill="before and in between: a part of the log, and no query starts; after: the log "
+    "is as in the backup; a repetition copies all again",
+)
+def bring_back_sink_log(change: SinkLogChange, log: FilePlace, backup: FilePlace) -> None:
+    """Make the log what it is in the backup."""
+    files = [uri.rpartition("/")[2] for uri in log.files()]
+    log.remove_files([log.below(name) for name in files if name not in change.listed])
+    log.fence()
+    copy_files(backup.folder(SINK_LOG), log, change.listed)
+
+
+def _batches(listed: Mapping[str, int]) -> dict[str, int]:
+    return {name: _number(name) for name in listed if name.removesuffix(_COMPACT).isdecimal()}
+
+
+def _kept(listed: Mapping[str, int], batch: int) -> list[str]:
+    """The files that readers take up to a batch: the newest compacted one, and all after it."""
+    there = {name: number for name, number in _batches(listed).items() if number <= batch}
+    compacted = [number for name, number in there.items() if name.endswith(_COMPACT)]
+    newest = max(compacted, default=-1)
+    return [
+        name
+        for name, number in there.items()
+        if number > newest or (number == newest and name.endswith(_COMPACT))
+    ]
+
+
+def _added(log: FilePlace, name: str) -> list[str]:
+    _, lines = versioned_lines(log.read(name), newest=1)
+    try:
+        return [str(json.loads(line)["path"]) for line in lines if line.strip()]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotTheFormat(name) from error
+
+
+def _number(name: str) -> int:
+    return int(name.removesuffix(_COMPACT))

@@ -1,0 +1,185 @@
+"""What a rewind to a batch is planned from: one listing, and what a start would then find.
+
+The second is read as `checkpoint doctor` reads a checkpoint, with the files left out that would go;
+so the doctor's judgement of it is that of the checkpoint afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
+from tidemark.checkpoint.reading.layout import Layout, sort_files
+from tidemark.checkpoint.reading.log_formats import (
+    CommitEntry,
+    ListedFile,
+    OffsetEntry,
+    parse_commit,
+    parse_listed_files,
+    parse_offsets,
+)
+from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.checkpoint.reading.read import Limits, read_files
+from tidemark.checkpoint.reading.reader import CheckpointReader
+from tidemark.errors import RewindRefused
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, stat_files
+from tidemark.upkeep.rewind.files_beyond import (
+    Point,
+    files_beyond,
+    folders_without_source,
+    lists_beyond,
+    point_of,
+)
+from tidemark.upkeep.rewind.stop_mark import stop_mark
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A checkpoint as it was listed, and what a start finds of it now."""
+
+    place: FilePlace
+    files: Mapping[str, FileFacts]
+    layout: Layout
+    facts: CheckpointFacts
+
+    def without(self, names: Sequence[str]) -> Listed:
+        """The same, had these files gone."""
+        gone = frozenset(names)
+        return listed(self.place, {n: f for n, f in self.files.items() if n not in gone})
+
+    def entry(self, batch: int) -> OffsetEntry | Unreadable | None:
+        """The offsets of any batch; None where there is no file."""
+        if batch not in self.layout.logs["offsets"]:
+            return None
+        return self._reader.read(f"offsets/{batch}", partial(parse_offsets, batch))
+
+    def commit(self, batch: int) -> CommitEntry | Unreadable | None:
+        """The commit of any batch; None where there is no file."""
+        if batch not in self.layout.logs["commits"]:
+            return None
+        return self._reader.read(f"commits/{batch}", partial(parse_commit, batch))
+
+    @property
+    def _reader(self) -> CheckpointReader:
+        return CheckpointReader(self.place, self.files)
+
+
+@dataclass(frozen=True)
+class ReadAgain:
+    """The files of a file source that batches read again: how many, and those of them that are gone
+    or have changed since they were listed. `not_known`: lists that cannot be read."""
+
+    files: int = 0
+    gone: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RewindFacts:
+    """A checkpoint now and as it would be at `point`; `going` are the files in between."""
+
+    before: Listed
+    point: Point
+    going: tuple[str, ...]
+    after: Listed
+    read_again: ReadAgain = field(default_factory=ReadAgain)
+    unclear_folders: tuple[str, ...] = ()
+
+
+def list_checkpoint(place: FilePlace) -> Listed:
+    """The checkpoint at a place. RewindRefused where a rewind of it was not finished,
+    NotACheckpoint and StorageUnavailable as `read_checkpoint` raises them."""
+    files = checkpoint_files(place)
+    mark = stop_mark(place, files)
+    if mark is not None:
+        raise RewindRefused(
+            f"A rewind, a repair or a restore of {place.uri} was begun and not finished; its "
+            f"backup is {mark.backup}. Finish it: give the same command with --apply. Or bring "
+            f"back what was: `tidemark checkpoint restore {mark.backup} --apply`."
+        )
+    return listed(place, files)
+
+
+def listed(place: FilePlace, files: Mapping[str, FileFacts]) -> Listed:
+    """Read what a start would find, were only these files there."""
+    layout = sort_files(files)
+    return Listed(
+        place, files, layout, read_files(CheckpointReader(place, files), layout, Limits())
+    )
+
+
+def possible_batches(now: Listed) -> tuple[int, ...]:
+    """The batches that have all their log files, by names and sizes."""
+    offsets, commits = now.layout.logs["offsets"], now.layout.logs["commits"]
+    return tuple(
+        batch
+        for batch in sorted(offsets)
+        if offsets[batch].size
+        and batch in commits
+        and commits[batch].size
+        and (batch == 0 or (batch - 1 in offsets and offsets[batch - 1].size))
+    )
+
+
+def read_for_rewind(now: Listed, batch: int) -> RewindFacts:
+    """RewindRefused where the offsets or the commit of the batch are not there, or not whole."""
+    for found, name in ((now.entry(batch), f"offsets/{batch}"), (now.commit(batch), "commits")):
+        if found is None:
+            raise _not_kept(now, batch, f"{name.partition('/')[0]}/{batch} is not there")
+        if isinstance(found, Unreadable):
+            raise _not_kept(now, batch, found.summary)
+    at, after = now.entry(batch), now.entry(batch + 1)
+    assert isinstance(at, OffsetEntry)
+    point = point_of(now.layout, at, after if isinstance(after, OffsetEntry) else None)
+    going = files_beyond(now.layout, point)
+    return RewindFacts(
+        now,
+        point,
+        going,
+        now.without(going),
+        _read_again(now, point),
+        folders_without_source(now.layout, at),
+    )
+
+
+def youngest(files: Mapping[str, FileFacts]) -> datetime | None:
+    """When the newest file of a checkpoint was written, by its store's clock."""
+    return max((one.modified for one in files.values()), default=None)
+
+
+def _not_kept(now: Listed, batch: int, why: str) -> RewindRefused:
+    possible = possible_batches(now)
+    there = f"{possible[0]} to {possible[-1]}" if possible else "none"
+    return RewindRefused(
+        f"{now.place.uri} cannot go back to batch {batch}: {why}. Batches with offsets and commit: "
+        f"{there}. Nothing was changed."
+    )
+
+
+def _read_again(now: Listed, point: Point) -> ReadAgain:
+    taken: dict[ListedFile, None] = {}
+    not_known = []
+    reader = CheckpointReader(now.place, now.files)
+    for folder, names in lists_beyond(now.layout, point).items():
+        for name in names:
+            entries = reader.read(f"sources/{folder}/{name}", parse_listed_files)
+            if isinstance(entries, Unreadable):
+                not_known.append(entries.name)
+                continue
+            # A compacted list repeats what stays.
+            newer = (one for one in entries if one.batch > point.lists[folder])
+            taken |= dict.fromkeys(newer)
+    found = stat_files((one.uri for one in taken), now.place.options)
+    changed = []
+    for one in taken:
+        facts = found[one.uri]
+        if facts is not None and epoch_ms(facts.modified) != one.modified_ms:
+            changed.append(one.uri)
+    gone = tuple(one.uri for one in taken if found[one.uri] is None)
+    return ReadAgain(len(taken), gone, tuple(changed), tuple(not_known))

@@ -1,0 +1,311 @@
+"""The plan of a repair: the smallest change after which a query goes on rightly, without loss.
+
+First what needs no batch to run again: files that only disturb, a last commit that cannot be read,
+a lost id. Where the doctor would not let a query start even so, the checkpoint goes back to the
+newest batch from which one can, and what came after is read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidemark.checkpoint.doctor.files import old_leftovers
+from tidemark.checkpoint.doctor.findings import Diagnosis, FindingKind
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.doctor.watermark import watermark_ms
+from tidemark.checkpoint.reading.checksums import after_checksums
+from tidemark.checkpoint.reading.facts import CheckpointFacts, FileProblem, Unreadable
+from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
+from tidemark.errors import RewindRefused
+from tidemark.pipeline.instants import instant_text
+from tidemark.upkeep.rewind.change import CheckpointChange
+from tidemark.upkeep.rewind.plan import (
+    ChangePlan,
+    SinkPlan,
+    damage_of,
+    plan_rewind,
+    seems_to_run,
+)
+from tidemark.upkeep.rewind.read import Listed, possible_batches, read_for_rewind
+from tidemark.upkeep.rewind.sinks import Sink
+
+_METADATA = "metadata"
+# As far ahead of its batch's time as the doctor lets a watermark be.
+_FAR = timedelta(hours=1)
+# So many batches are tried, from the newest on; each is one look at the checkpoint.
+_TRIED = 50
+_ANEW = (
+    "What can be lost then is what the findings say is at risk. Restore the files from a backup; "
+    "or start the query anew: in a new folder, from where its source still has what the open "
+    "windows and keys need, and into a new table, or one from which their rows were removed first."
+)
+
+
+@dataclass(frozen=True)
+class Mending:
+    """What needs no batch to run again: files that go, a `metadata` that is written, and why."""
+
+    removed: tuple[str, ...] = ()
+    written: str | None = None
+    query_id: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def plan_repair(
+    found: Listed, sink: Sink | None, now: datetime, stopped: bool = False
+) -> ChangePlan:
+    """Plan the repair of a checkpoint. `now` is in UTC. Reads the sink, and the checkpoint again
+    for each batch that is tried; RewindRefused where the sink does not tell what it has to."""
+    mending = _mending(found, sink, now)
+    mended = found.without(mending.removed)
+    facts = _with_id(mended.facts, mending)
+    diagnosis = judge_checkpoint(facts, now)
+    poisoned = any(one.kind is FindingKind.WATERMARK for one in diagnosis.findings)
+    if not [*damage_of(diagnosis)] and not poisoned:
+        return _in_place(found, mending, facts, diagnosis, now, stopped)
+    back = _back(found, mended, mending, sink, now, stopped, poisoned)
+    return back or _refused(found, diagnosis, facts)
+
+
+def _in_place(
+    found: Listed,
+    mending: Mending,
+    facts: CheckpointFacts,
+    diagnosis: Diagnosis,
+    now: datetime,
+    stopped: bool,
+) -> ChangePlan:
+    change = _change(found, mending, facts.commits.newest)
+    idle = not change.removed and not change.written
+    running = None if stopped or idle else seems_to_run(found, now)
+    return ChangePlan(
+        change,
+        diagnosis,
+        watermark_ms(facts),
+        mending.notes,
+        (running,) if running else (),
+    )
+
+
+def _back(
+    found: Listed,
+    mended: Listed,
+    mending: Mending,
+    sink: Sink | None,
+    now: datetime,
+    stopped: bool,
+    poisoned: bool,
+) -> ChangePlan | None:
+    """The newest batch to which it can go back; None where there is none."""
+    tried = list(reversed(possible_batches(mended)))[:_TRIED]
+    refused: ChangePlan | None = None
+    for batch in tried:
+        if poisoned and _ahead(mended, batch):
+            continue
+        plan = _to(batch, found, mended, mending, sink, now, stopped)
+        if plan is None:
+            continue
+        if not plan.refused:
+            return _poison_told(plan, mended, batch) if poisoned else plan
+        # What hinders the newest one (a file that is gone, a sink that was not told) is told.
+        refused = refused or (_poison_told(plan, mended, batch) if poisoned else plan)
+    return refused
+
+
+def _to(
+    batch: int,
+    found: Listed,
+    mended: Listed,
+    mending: Mending,
+    sink: Sink | None,
+    now: datetime,
+    stopped: bool,
+) -> ChangePlan | None:
+    """The plan of going back to a batch; None where the state or the logs do not allow it."""
+    try:
+        facts = read_for_rewind(mended, batch)
+    except RewindRefused:
+        return None
+    after = replace(facts.after, facts=_with_id(facts.after.facts, mending))
+    if [*damage_of(judge_checkpoint(after.facts, now))]:
+        return None
+    query_id = mending.query_id or _id(mended.facts)
+    planned: SinkPlan | None = None
+    if sink is not None and query_id is not None:
+        planned = sink.plan(query_id, batch)
+    plan = plan_rewind(replace(facts, after=after), planned, now, stopped)
+    change = _change(found, mending, batch)
+    whole = replace(
+        plan.change,
+        title=f"repaired, and taken back to the end of batch {batch}",
+        listed=change.listed,
+        removed=(*change.removed, *plan.change.removed),
+        written=change.written,
+    )
+    return replace(plan, change=whole, notes=(*mending.notes, *plan.notes))
+
+
+def _refused(found: Listed, diagnosis: Diagnosis, facts: CheckpointFacts) -> ChangePlan:
+    change = _change(found, Mending(), facts.commits.newest)
+    return ChangePlan(change, diagnosis, watermark_ms(facts), (_ANEW,), (*damage_of(diagnosis),))
+
+
+def _change(found: Listed, mending: Mending, last: int | None) -> CheckpointChange:
+    return CheckpointChange(
+        found.place.uri,
+        "repaired",
+        {name: file.size for name, file in found.files.items()},
+        mending.removed,
+        last,
+        {} if mending.written is None else {_METADATA: mending.written},
+    )
+
+
+def _mending(found: Listed, sink: Sink | None, now: datetime) -> Mending:
+    removed: list[str] = []
+    notes: list[str] = []
+    for names, note in (
+        _commit(found),
+        _snapshots(found),
+        _state_ahead(found),
+        _leftovers(found, now),
+    ):
+        if names:
+            removed += after_checksums(names, found.layout.checksums)
+            notes.append(note)
+    identity = _identity(found, sink)
+    if identity.written is not None:
+        # Its checksum would be that of another file.
+        removed += [*after_checksums([_METADATA], found.layout.checksums)][:-1]
+    if identity.written is not None and _METADATA in found.files:
+        removed.append(_METADATA)
+    return replace(
+        identity,
+        removed=tuple(dict.fromkeys(removed)),
+        notes=(*notes, *identity.notes),
+    )
+
+
+def _commit(found: Listed) -> tuple[list[str], str]:
+    """The last commit, where it cannot be used and its offsets can: the batch runs again."""
+    facts = found.facts
+    newest = facts.commits.newest
+    if newest is None or newest != facts.offsets.newest or facts.offsets.entry(newest) is None:
+        return [], ""
+    name = f"commits/{newest}"
+    bad = facts.commits.read.get(newest)
+    unusable = isinstance(bad, Unreadable) and not bad.undecided
+    if not unusable and name not in facts.wrong_checksums:
+        return [], ""
+    return [name], (
+        f"{name} cannot be used and goes: batch {newest} runs again, with the same offsets, time "
+        "and watermark. A Delta or file sink that has it passes over it; any other gets its rows "
+        "once more, as after a kill."
+    )
+
+
+def _snapshots(found: Listed) -> tuple[list[str], str]:
+    """Empty or cut snapshots of the version that is needed, where older files build it as well."""
+    names = [
+        f"{store.id.folder}/{file.name}"
+        for operator in found.facts.operators
+        for store in operator.stores
+        for files in store.files.values()
+        for file in files
+        if file.full
+        and not file.rocksdb
+        and (file.size == 0 or f"{store.id.folder}/{file.name}" in operator.cut)
+    ]
+    return names, (
+        f"{len(names)} snapshots of the state are empty or cut and go: each version is built from "
+        "older files."
+    )
+
+
+def _state_ahead(found: Listed) -> tuple[list[str], str]:
+    facts = found.facts
+    newest = max(facts.version_needed, (facts.offsets.newest or 0) + 1)
+    names = [
+        f"{store.id.folder}/{file.name}"
+        for operator in facts.operators
+        for store in operator.stores
+        for version, files in store.files.items()
+        if version > newest
+        for file in files
+    ]
+    return names, (
+        f"{len(names)} files of state of versions above {newest} go: no batch of this log has "
+        "written them."
+    )
+
+
+def _leftovers(found: Listed, now: datetime) -> tuple[list[str], str]:
+    names = list(old_leftovers(found.layout.leftovers, now))
+    return names, f"{len(names)} files that dead runs left go."
+
+
+def _identity(found: Listed, sink: Sink | None) -> Mending:
+    """`metadata` written anew, where it is lost, or is none that the Delta sink knows."""
+    facts = found.facts
+    held = facts.query_id
+    started = bool(facts.offsets.batches or facts.commits.batches)
+    if isinstance(held, Unreadable) and held.problem in (
+        FileProblem.UNKNOWN_FORMAT,
+        FileProblem.UNREADABLE,
+    ):
+        return Mending()
+    lost = not isinstance(held, str) or _METADATA in facts.wrong_checksums
+    if isinstance(held, str) and not lost and sink is not None:
+        lost = not sink.knows(held)
+    if not started or not lost:
+        return Mending()
+    if sink is None:
+        raise RewindRefused(
+            "`metadata`, which holds the query's id, is lost or cannot be trusted. A Delta sink's "
+            "log tells the id: give the table by `--sink delta:URI`. Nothing was changed."
+        )
+    logs = (facts.offsets.newest, facts.commits.newest)
+    query_id = sink.query_id_at(frozenset(batch for batch in logs if batch is not None))
+    return Mending(
+        written=f'{{"id":"{query_id}"}}',
+        query_id=query_id,
+        notes=(f"`metadata` is written anew, with the id that the sink knows: {query_id}.",),
+    )
+
+
+def _with_id(facts: CheckpointFacts, mending: Mending) -> CheckpointFacts:
+    """The facts as they are once `metadata` is written."""
+    if mending.query_id is None:
+        return facts
+    return replace(
+        facts,
+        query_id=mending.query_id,
+        wrong_checksums=tuple(one for one in facts.wrong_checksums if one != _METADATA),
+    )
+
+
+def _id(facts: CheckpointFacts) -> str | None:
+    return facts.query_id if isinstance(facts.query_id, str) else None
+
+
+def _ahead(found: Listed, batch: int) -> bool:
+    """Did a batch leave a watermark far beyond its time, or not say what it left?"""
+    offsets, commit = found.entry(batch), found.commit(batch)
+    if not isinstance(offsets, OffsetEntry) or not isinstance(commit, CommitEntry):
+        return True
+    far = (offsets.batch_time_ms or 0) + _FAR // timedelta(milliseconds=1)
+    return max(offsets.watermark_ms or 0, commit.next_watermark_ms) > far
+
+
+def _poison_told(plan: ChangePlan, found: Listed, batch: int) -> ChangePlan:
+    commit = found.commit(batch + 1)
+    moved = (
+        f" to {instant_text(commit.next_watermark_ms)}" if isinstance(commit, CommitEntry) else ""
+    )
+    note = (
+        f"Batch {batch + 1} moved the watermark{moved}, far beyond its own time. Its rows are read "
+        "again: keep the row that is far in the future out before the watermark (in the query, "
+        "or in the source), or it moves the watermark again."
+    )
+    return replace(plan, notes=(note, *plan.notes))

@@ -1,0 +1,102 @@
+"""A checkpoint and its sink brought back to what they were when a backup was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused, RewindUnproven
+from tidemark.storage.file_place import FilePlace
+from tidemark.upkeep.rewind.apply import sink_table, without_mark
+from tidemark.upkeep.rewind.backup import CHECKPOINT, copy_files, read_backup
+from tidemark.upkeep.rewind.change import CheckpointChange
+from tidemark.upkeep.rewind.files_sink import bring_back_sink_log
+from tidemark.upkeep.rewind.plan import seems_to_run
+from tidemark.upkeep.rewind.read import listed
+from tidemark.upkeep.rewind.stop_mark import StopMark, next_mark, put_mark, remove_mark, stop_mark
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What a restore would do. `going`: files of the checkpoint that were not there then.
+    `refused`: why it is not done."""
+
+    change: CheckpointChange
+    backup: str
+    going: tuple[str, ...]
+    mark: StopMark | None
+    refused: tuple[str, ...] = ()
+
+
+def plan_restore(backup: FilePlace, now: datetime, stopped: bool = False) -> RestorePlan:
+    """Read a backup, and what stands in its place now. RewindRefused where it is no backup."""
+    change = read_backup(backup)
+    place = FilePlace(change.uri, backup.options)
+    files = checkpoint_files(place)
+    mark = stop_mark(place, files)
+    reasons = []
+    if mark is not None and mark.backup != backup.uri:
+        reasons.append(
+            f"A change of {place.uri} was begun whose backup is {mark.backup}: finish that first, "
+            "or restore its backup."
+        )
+    elif mark is None and not stopped and (running := seems_to_run(listed(place, files), now)):
+        reasons.append(running)
+    if change.table is not None:
+        from tidemark.upkeep.rewind.delta_sink import plan_bringing_back
+
+        table = sink_table(change.table, place)
+        reasons += [plan_bringing_back(change.table, table, backup.uri) or ""]
+    marks = mark.files if mark else ()
+    going = tuple(n for n in files if n not in change.listed and n not in marks)
+    return RestorePlan(change, backup.uri, going, mark, tuple(r for r in reasons if r))
+
+
+def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
+    """Stop, bring back sink and files, look, release. Killed anywhere, a repetition finishes."""
+    place = FilePlace(plan.change.uri, backup.options)
+    if plan.refused:
+        raise RewindRefused(
+            f"{place.uri} is not brought back. Nothing was changed. {' '.join(plan.refused)}"
+        )
+    mark = plan.mark
+    if mark is None:
+        # Also newer than what is copied back, for the newest file is the one that stops.
+        mark = next_mark([*checkpoint_files(place), *plan.change.listed], backup.uri)
+        put_mark(place, mark)
+    change = plan.change
+    if change.table is not None:
+        from tidemark.upkeep.rewind.delta_sink import bring_back_table
+
+        bring_back_table(change.table, sink_table(change.table, place), backup.uri)
+    if change.sink_log is not None:
+        log = FilePlace(change.sink_log.uri, place.options)
+        bring_back_sink_log(change.sink_log, log, backup)
+    bring_back_files(change, place, backup, mark)
+    _check_brought_back(change, place, mark)
+    remove_mark(place, mark)
+
+
+@commit_point(
+    "checkpoint brought back",
+    after_a_kill="before and in between: some files of the backup, and no query starts; after: "
+    "all are as in the backup; a repetition copies them again",
+)
+def bring_back_files(
+    change: CheckpointChange, place: FilePlace, backup: FilePlace, mark: StopMark
+) -> None:
+    """Make the checkpoint what it is in the backup, but for the stop mark."""
+    there = without_mark(place, mark)
+    place.remove_files([place.below(name) for name in there if name not in change.listed])
+    copy_files(backup.folder(CHECKPOINT), place, change.listed)
+
+
+def _check_brought_back(change: CheckpointChange, place: FilePlace, mark: StopMark) -> None:
+    there = {name: facts.size for name, facts in without_mark(place, mark).items()}
+    if there != dict(change.listed):
+        raise RewindUnproven(
+            f"{place.uri} is not what it was: {len(there.items() ^ change.listed.items())} files "
+            f"differ. No query can start on it ({mark.name} stops it). Give the command again."
+        )

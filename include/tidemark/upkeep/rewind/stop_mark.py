@@ -1,0 +1,87 @@
+"""The stop mark: a file of the offset log on which no query starts, and none goes on.
+
+Between the table's commit and the last file that goes, checkpoint and sink do not fit: a query that
+started there would pass over batches in silence. So the newest file of `offsets` is of a version
+that no engine knows: a start stops with `INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION` (older
+versions: `UnsupportedLogVersion`; MetadataVersionUtil.validateVersion), and a query that runs
+finds the number of its next batch taken and stops as well (`CONCURRENT_STREAM_LOG_UPDATE`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark.checkpoint.reading.checksums import twin_of
+from tidemark.checkpoint.reading.layout import sort_files
+from tidemark.checkpoint.reading.log_formats import STOP_MARK
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, FileInTheWay, write_bytes
+
+
+@dataclass(frozen=True)
+class StopMark:
+    """Where the mark lies in the checkpoint, and which backup it leads to."""
+
+    name: str
+    backup: str
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The mark, and the checksum that an engine's tools may have put beside it."""
+        return twin_of(self.name), self.name
+
+
+def stop_mark(place: FilePlace, files: Mapping[str, FileFacts]) -> StopMark | None:
+    """The mark that a change left which is not finished; None where there is none."""
+    newest = max(sort_files(files).logs["offsets"], default=None)
+    if newest is None:
+        return None
+    first, _, rest = place.read(f"offsets/{newest}").decode(errors="replace").partition("\n")
+    if first != STOP_MARK:
+        return None
+    try:
+        return StopMark(f"offsets/{newest}", str(json.loads(rest)["backup"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RewindRefused(
+            f"{place.uri}/offsets/{newest} is the mark of a rewind that was not finished, and does "
+            "not tell its backup. Restore the backup that was printed then: `tidemark checkpoint "
+            "restore BACKUP`."
+        ) from error
+
+
+def next_mark(names: Iterable[str], backup: str) -> StopMark:
+    """The mark after the newest batch that is planned, by the names of all files."""
+    logged = (name.removeprefix("offsets/") for name in names if name.startswith("offsets/"))
+    planned = [int(batch) for batch in logged if batch.isdecimal()]
+    return StopMark(f"offsets/{max(planned, default=-1) + 1}", backup)
+
+
+@commit_point(
+    "checkpoint stopped",
+    after_a_kill="before: only a backup was made; after: no query starts, and a repetition "
+    "finishes what the backup's plan says",
+)
+def put_mark(place: FilePlace, mark: StopMark) -> None:
+    """RewindRefused where a query has planned that batch meanwhile; nothing was changed then."""
+    place.fence()
+    text = f"{STOP_MARK}\n{json.dumps({'backup': mark.backup})}"
+    try:
+        write_bytes(place.below(mark.name), text.encode(), place.options, create_only=True)
+    except FileInTheWay as error:
+        raise RewindRefused(
+            f"A query works on {place.uri}: it has just planned {mark.name}. Nothing was changed. "
+            "Stop it, and try again."
+        ) from error
+
+
+@commit_point(
+    "checkpoint released",
+    after_a_kill="before: no query starts; a repetition looks at all again; after: it is done",
+)
+def remove_mark(place: FilePlace, mark: StopMark) -> None:
+    """From here on a query may start."""
+    place.remove_files([place.below(name) for name in mark.files])
