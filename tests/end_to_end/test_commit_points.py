@@ -19,6 +19,7 @@ from tests.end_to_end.test_killed_runs import KILLS
 from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
 from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
+from tests.upkeep.rewind.test_killed_rewinds import KILLS as REWINDS
 from tidemark import commit_point
 
 PACKAGE = REPOSITORY / "include" / "tidemark"
@@ -51,6 +52,7 @@ FUNCTIONS = {
     "remove_files",
     "remove_folder",
     "convert_to_deltalake",
+    "copy_file",
 }
 METHODS = {
     "save", "saveAsTable", "insertInto", "writeTo", "toTable", "delete", "merge", "vacuum",
@@ -222,7 +224,7 @@ def test_every_commit_point_has_a_test_that_kills_a_run_before_and_after_it() ->
     killed = {(kill.point, kill.when) for kill in KILLS}
     killed |= {(step, when) for when, step in (*MIGRATIONS, *LOSSES)}
     killed |= {("gold of the former generation", when) for when in ("before", "after")}
-    killed |= {*JOINS, *MIGRATIONS_OF_JOINS}
+    killed |= {*JOINS, *MIGRATIONS_OF_JOINS, *REWINDS}
     assert killed == {(name, when) for name in points() for when in ("before", "after")}
 
 

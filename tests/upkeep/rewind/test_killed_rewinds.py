@@ -1,0 +1,169 @@
+"""A rewind or a restore that is killed at a step: no query starts, a repetition finishes it, and
+the backup brings back what was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.killed import Killed, killed
+from tests.upkeep.rewind.queries import command, done
+from tests.upkeep.rewind.sinks import WithSinks, bytes_of, with_sinks
+from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.cli.exit_codes import VERDICTS
+
+TO = 3
+BACKED_UP, STOPPED, RELEASED = "checkpoint backed up", "checkpoint stopped", "checkpoint released"
+# By step: which sink the act is on.
+ACT = {
+    BACKED_UP: "delta",
+    STOPPED: "delta",
+    "sink table taken back": "delta",
+    "sink log taken back": "files",
+    "checkpoint taken back": "delta",
+    RELEASED: "files",
+}
+WAY_BACK = {
+    STOPPED: "files",
+    "sink table brought back": "delta",
+    "sink log brought back": "files",
+    "checkpoint brought back": "delta",
+    RELEASED: "delta",
+}
+WHEN = ("before", "after")
+STEPS = [(point, when) for point in ACT for when in WHEN]
+STEPS_BACK = [(point, when) for point in WAY_BACK for when in WHEN]
+KILLS = {*STEPS, *STEPS_BACK}
+# Where no query may start: from the stop mark on until it goes.
+OPEN = {(BACKED_UP, "before"), (BACKED_UP, "after"), (STOPPED, "before"), (RELEASED, "after")}
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> WithSinks:
+    made = with_sinks(tmp_path_factory.mktemp("made") / "query")
+    made.keep()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wanted(made_once: WithSinks) -> dict[str, tuple[object, ...]]:
+    """What an undisturbed rewind leaves, by kind of sink."""
+    found = {}
+    for kind in ("delta", "files"):
+        rewind(made_once.again(), kind, made_once.folder.with_name(f"undisturbed {kind}"))
+        found[kind] = outcome(made_once)
+    return found
+
+
+@pytest.fixture
+def made(made_once: WithSinks, wanted: object) -> WithSinks:
+    return made_once.again()
+
+
+def rewind(made: WithSinks, kind: str, backup: Path) -> None:
+    more = ["--sink", made.sink(kind), "--backup", backup]
+    done("rewind", made.checkpoint, "--to-batch", str(TO), *more)
+
+
+def die(point: str, when: str, *arguments: str | Path) -> None:
+    with killed(when, point):  # type: ignore[arg-type]  # one of both
+        assert isinstance(command(*arguments, "--apply").exception, Killed)
+
+
+def as_rows(made: WithSinks) -> tuple[dict[str, bytes], list[int], int | None, dict[str, bytes]]:
+    """What a query and a reader see: the checkpoint, both sinks."""
+    log = bytes_of(made.out)
+    return bytes_of(made.checkpoint), made.rows(), made.transaction(), log
+
+
+def code_of(made: WithSinks) -> int:
+    return command("doctor", made.checkpoint).exit_code
+
+
+def outcome(made: WithSinks) -> tuple[object, ...]:
+    """The same, of files the names alone."""
+    _, rows, transaction, log = as_rows(made)
+    return set(bytes_of(made.checkpoint)), rows, transaction, set(log)
+
+
+@pytest.mark.parametrize(("point", "when"), STEPS)
+def test_killed_at_a_step_a_rewind_is_finished_by_a_repetition(
+    made: WithSinks, wanted: dict[str, object], tmp_path: Path, point: str, when: str
+) -> None:
+    kind = ACT[point]
+    arguments = ["rewind", made.checkpoint, "--to-batch", str(TO), "--sink", made.sink(kind)]
+    arguments += ["--backup", tmp_path / "backup"]
+    die(point, when, *arguments)
+    stopped = (point, when) not in OPEN
+    assert (code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]) == stopped
+    dry = command(*arguments)
+    assert ("was begun and not finished" in str(dry.output)) == stopped
+    again = command(*arguments[:-1], tmp_path / "another", "--apply")
+    assert again.exit_code == 0, again.output
+    assert outcome(made) == wanted[kind]
+    assert code_of(made) != VERDICTS[CheckpointVerdict.DAMAGED]
+
+
+@pytest.mark.parametrize(("point", "when"), STEPS)
+def test_killed_at_a_step_a_rewind_is_undone_by_its_backup(
+    made: WithSinks, tmp_path: Path, point: str, when: str
+) -> None:
+    before = as_rows(made)
+    backup = tmp_path / "backup"
+    more = ["--sink", made.sink(ACT[point]), "--backup", backup]
+    die(point, when, "rewind", made.checkpoint, "--to-batch", str(TO), *more)
+    if (point, when) == (BACKED_UP, "before"):
+        refused = command("restore", backup)
+        assert refused.exit_code == 1
+        assert "no backup" in refused.output
+    else:
+        done("restore", backup)
+    assert as_rows(made) == before
+
+
+@pytest.mark.parametrize(("point", "when"), STEPS_BACK)
+def test_killed_at_a_step_a_restore_is_finished_by_a_repetition(
+    made: WithSinks, tmp_path: Path, point: str, when: str
+) -> None:
+    before = as_rows(made)
+    rewind(made, WAY_BACK[point], tmp_path / "backup")
+    die(point, when, "restore", tmp_path / "backup")
+    stopped = (point, when) not in OPEN
+    assert (code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]) == stopped
+    done("restore", tmp_path / "backup")
+    assert as_rows(made) == before
+
+
+# The process ends itself at the Nth removal, once the file is gone.
+DYING = """
+import os, signal, sys
+from itertools import count
+import obstore
+remove, calls, last = obstore.delete, count(1), int(sys.argv.pop(1))
+def dying(*of):
+    remove(*of)
+    if next(calls) == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+obstore.delete = dying
+from tidemark.cli.main import app
+app(prog_name="tidemark")
+"""
+
+
+@pytest.mark.parametrize("removed", [1, 9, 25])
+def test_a_process_killed_between_two_files_leaves_what_a_repetition_finishes(
+    made: WithSinks, wanted: dict[str, object], tmp_path: Path, removed: int
+) -> None:
+    arguments = ["rewind", str(made.checkpoint), "--to-batch", str(TO)]
+    arguments += ["--sink", made.sink("delta"), "--backup", str(tmp_path / "backup")]
+    script = [sys.executable, "-c", DYING, str(removed), "checkpoint", *arguments, "--apply"]
+    died = subprocess.run(script, check=False, env=os.environ, capture_output=True)
+    assert died.returncode == -signal.SIGKILL
+    assert code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]
+    assert command(*arguments, "--apply").exit_code == 0
+    assert outcome(made) == wanted["delta"]
