@@ -42,8 +42,8 @@ def plan_restore(backup: FilePlace, now: datetime, stopped: bool = False) -> Res
             f"A change of {place.uri} was begun whose backup is {mark.backup}: finish that first, "
             "or restore its backup."
         )
-    elif mark is None and not stopped and (running := seems_to_run(listed(place, files), now)):
-        reasons.append(running)
+    elif mark is None and not stopped and files.keys() != _left_by(change):
+        reasons.append(seems_to_run(listed(place, files), now) or "")
     if change.table is not None:
         from tidemark.upkeep.rewind.delta_sink import plan_bringing_back
 
@@ -52,6 +52,11 @@ def plan_restore(backup: FilePlace, now: datetime, stopped: bool = False) -> Res
     marks = mark.files if mark else ()
     going = tuple(n for n in files if n not in change.listed and n not in marks)
     return RestorePlan(change, backup.uri, going, mark, tuple(r for r in reasons if r))
+
+
+def _left_by(change: CheckpointChange) -> set[str]:
+    """The files that the change left: where there are no others, nothing has run since."""
+    return (change.listed.keys() - set(change.removed)) | change.written.keys()
 
 
 def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
