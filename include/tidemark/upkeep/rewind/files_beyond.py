@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.layout import Layout
-from tidemark.checkpoint.reading.log_formats import OffsetEntry
+from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 
 COMPACT = ".compact"
@@ -34,11 +34,23 @@ class Point:
     next_planned: bool = False
 
 
-def point_of(layout: Layout, at: OffsetEntry, after: OffsetEntry | None) -> Point:
-    """Where a checkpoint goes back to. `after`: the offsets of the next batch, where they can be
-    read and used again."""
+def point_of(
+    layout: Layout, at: OffsetEntry, commit: CommitEntry, after: OffsetEntry | None
+) -> Point:
+    """Where a checkpoint goes back to: the end of the batch of `at` and `commit`. `after`: the
+    offsets of the next batch, where they can be read."""
     lists = dict(_newest_lists(layout, at))
-    return Point(at.batch, lists, after is not None and dict(after.sources) == dict(at.sources))
+    return Point(at.batch, lists, after is not None and _only_applies(after, at, commit))
+
+
+def _only_applies(after: OffsetEntry, at: OffsetEntry, commit: CommitEntry) -> bool:
+    """Did a batch follow that read nothing, and ran by the watermark that was left to it?"""
+    left = max(at.watermark_ms or 0, commit.next_watermark_ms)
+    return (
+        dict(after.sources) == dict(at.sources)
+        and after.watermark_ms == left
+        and (after.batch_time_ms or 0) >= (at.batch_time_ms or 0)
+    )
 
 
 def folders_without_source(layout: Layout, at: OffsetEntry) -> tuple[str, ...]:

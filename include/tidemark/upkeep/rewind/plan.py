@@ -102,8 +102,9 @@ def seems_to_run(now_listed: Listed, now: datetime) -> str | None:
     """
     facts = now_listed.facts
     newest = youngest(now_listed.files)
-    planned = facts.offsets.newest is not None and facts.next_batch == facts.offsets.newest
-    if not planned or newest is None or now - newest >= _QUIET:
+    planned, committed = facts.offsets.newest, facts.commits.newest
+    open_batch = planned is not None and (committed is None or committed < planned)
+    if not open_batch or newest is None or now - newest >= _QUIET:
         return None
     return (
         f"Batch {facts.next_batch} is planned and not committed, and a file was written at "

@@ -129,14 +129,13 @@ def possible_batches(now: Listed) -> tuple[int, ...]:
 
 def read_for_rewind(now: Listed, batch: int) -> RewindFacts:
     """RewindRefused where the offsets or the commit of the batch are not there, or not whole."""
-    for found, name in ((now.entry(batch), f"offsets/{batch}"), (now.commit(batch), "commits")):
-        if found is None:
-            raise _not_kept(now, batch, f"{name.partition('/')[0]}/{batch} is not there")
-        if isinstance(found, Unreadable):
-            raise _not_kept(now, batch, found.summary)
-    at, after = now.entry(batch), now.entry(batch + 1)
-    assert isinstance(at, OffsetEntry)
-    point = point_of(now.layout, at, after if isinstance(after, OffsetEntry) else None)
+    at, commit, after = now.entry(batch), now.commit(batch), now.entry(batch + 1)
+    if not isinstance(at, OffsetEntry):
+        raise _not_kept(now, batch, at.summary if at else f"offsets/{batch} is not there")
+    if not isinstance(commit, CommitEntry):
+        raise _not_kept(now, batch, commit.summary if commit else f"commits/{batch} is not there")
+    planned = after if isinstance(after, OffsetEntry) else None
+    point = point_of(now.layout, at, commit, planned)
     going = files_beyond(now.layout, point)
     return RewindFacts(
         now,

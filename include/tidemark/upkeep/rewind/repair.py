@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidemark.checkpoint.doctor.files import old_leftovers
-from tidemark.checkpoint.doctor.findings import Diagnosis, FindingKind
+from tidemark.checkpoint.doctor.findings import Diagnosis, FindingKind, Severity
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.checksums import after_checksums
@@ -64,7 +64,9 @@ def plan_repair(
     poisoned = any(one.kind is FindingKind.WATERMARK for one in diagnosis.findings)
     if not [*damage_of(diagnosis)] and not poisoned:
         return _in_place(found, mending, facts, diagnosis, now, stopped)
-    back = _back(found, mended, mending, sink, now, stopped, poisoned)
+    unknown = any(one.severity is Severity.UNKNOWN for one in diagnosis.findings)
+    # What a newer engine wrote may be right: nobody can tell what would be thrown away.
+    back = None if unknown else _back(found, mended, mending, sink, now, stopped, poisoned)
     return back or _refused(found, diagnosis, facts)
 
 
@@ -206,8 +208,20 @@ def _commit(found: Listed) -> tuple[list[str], str]:
 
 
 def _snapshots(found: Listed) -> tuple[list[str], str]:
-    """Empty or cut snapshots of the version that is needed, where older files build it as well."""
-    names = [
+    """Empty or cut snapshots; that an older one is cut is seen once nothing newer does."""
+    names: list[str] = []
+    left = found
+    while broken := _broken_snapshots(left):
+        names += broken
+        left = left.without(broken)
+    return names, (
+        f"{len(names)} snapshots of the state are empty or cut and go: each version is built from "
+        "older files."
+    )
+
+
+def _broken_snapshots(found: Listed) -> list[str]:
+    return [
         f"{store.id.folder}/{file.name}"
         for operator in found.facts.operators
         for store in operator.stores
@@ -217,10 +231,6 @@ def _snapshots(found: Listed) -> tuple[list[str], str]:
         and not file.rocksdb
         and (file.size == 0 or f"{store.id.folder}/{file.name}" in operator.cut)
     ]
-    return names, (
-        f"{len(names)} snapshots of the state are empty or cut and go: each version is built from "
-        "older files."
-    )
 
 
 def _state_ahead(found: Listed) -> tuple[list[str], str]:
