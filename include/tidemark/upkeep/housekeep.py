@@ -43,11 +43,18 @@ def plan_checkpoint(place: FilePlace, batches: int, now: datetime) -> Housekeepi
 
 def check_foreign(place: FilePlace) -> None:
     """HousekeepingRefused for a checkpoint of a pipeline: there, the lease has to be held."""
-    folder, ours, _ = place.uri.rpartition(_OURS)
-    if ours and list_folder(f"{folder}/lease", place.options):
-        name = folder.rpartition("/")[2]
+    name = pipeline_of(place)
+    if name is not None:
+        folder = place.uri.rpartition(_OURS)[0]
         raise HousekeepingRefused(
             f"{place.uri} belongs to a pipeline, whose runs hold the lease {folder}/lease. "
             "Nothing was removed. Give the pipeline's name: "
             f"`tidemark checkpoint housekeep {name} --apply`."
         )
+
+
+def pipeline_of(place: FilePlace) -> str | None:
+    """The pipeline that a checkpoint belongs to, by its place; None where it is foreign."""
+    folder, ours, _ = place.uri.rpartition(_OURS)
+    has_lease = bool(ours) and bool(list_folder(f"{folder}/lease", place.options))
+    return folder.rpartition("/")[2] if has_lease else None

@@ -213,7 +213,7 @@ def test_a_checkpoint_of_a_pipeline_is_not_taken_back_by_itself(tmp_path: Path) 
     shutil.copytree(tmp_path / "made/checkpoint", folder)
     (tmp_path / "clicks/lease").mkdir()
     (tmp_path / "clicks/lease/1.json").write_text("{}")
-    assert "belongs to a pipeline" in refusal("rewind", folder, "--to-batch", "3")
+    assert "belongs to the pipeline clicks" in refusal("rewind", folder, "--to-batch", "3")
 
 
 def test_another_batch_than_the_one_that_was_begun_is_refused(made: WithSinks) -> None:

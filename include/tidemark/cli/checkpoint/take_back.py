@@ -16,7 +16,7 @@ from tidemark.cli.console import report_console
 from tidemark.cli.options import absolute
 from tidemark.errors import FAILED, SUCCESS, RewindRefused
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.housekeep import check_foreign
+from tidemark.upkeep.housekeep import pipeline_of
 from tidemark.upkeep.rewind.apply import apply_plan, finish, unfinished
 from tidemark.upkeep.rewind.plan import ChangePlan, plan_rewind
 from tidemark.upkeep.rewind.read import Listed, list_checkpoint, read_for_rewind
@@ -113,7 +113,12 @@ def _place(asked: Asked) -> FilePlace:
             f"{found[0].name} is a pipeline, whose checkpoints go with its tables. Give the path "
             "or URI of a checkpoint of another query."
         )
-    check_foreign(found.place)
+    if (pipeline := pipeline_of(found.place)) is not None:
+        raise RewindRefused(
+            f"{found.place.uri} belongs to the pipeline {pipeline}: its checkpoints go with its "
+            "tables, which would not fit any more. Nothing was changed. `tidemark checkpoint "
+            f"doctor {pipeline}` says how it stands."
+        )
     return found.place
 
 

@@ -189,11 +189,16 @@ def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> s
     """Why the table cannot be brought back to what it was before; None where it can, or has not to
     be."""
     table = place.existing()
+    newer = [c for c in newer_commits(place, table.version()) if c.version > change.seen]
+    if len(newer) != table.version() - change.seen:
+        return (
+            f"The log of {change.uri} does not reach back to version {change.seen}, so it cannot "
+            "be told what bringing the table back would undo."
+        )
     foreign = [
         commit
-        for commit in newer_commits(place, table.version())
-        if commit.version > change.seen
-        and commit.note not in (f"{TAKEN_BACK} {backup}", f"{BROUGHT_BACK} {backup}")
+        for commit in newer
+        if commit.note not in (f"{TAKEN_BACK} {backup}", f"{BROUGHT_BACK} {backup}")
         and change.query_id not in commit.batches
         and (commit.rows or commit.metadata)
     ]

@@ -172,8 +172,13 @@ def _notes(facts: RewindFacts) -> Iterator[str]:
             "it had: rows that were late may be in time then, and others late."
         )
     again = facts.read_again
-    if again.files:
-        yield f"{again.files:,} files of the sources are read again; all are looked for."
+    if again.not_checked:
+        yield (
+            f"{again.files:,} files of the sources are read again, and could not be looked for: "
+            f"{again.not_checked} Rows of files that are gone would be missing: look first."
+        )
+    elif again.files and not again.gone:
+        yield f"{again.files:,} files of the sources are read again; all are there."
     if again.changed:
         yield (
             f"{len(again.changed):,} of them have changed since they were read, and are read as "

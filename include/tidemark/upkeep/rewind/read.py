@@ -24,7 +24,7 @@ from tidemark.checkpoint.reading.log_formats import (
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import Limits, read_files
 from tidemark.checkpoint.reading.reader import CheckpointReader
-from tidemark.errors import RewindRefused
+from tidemark.errors import RewindRefused, StorageUnavailable
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts, stat_files
@@ -72,12 +72,14 @@ class Listed:
 @dataclass(frozen=True)
 class ReadAgain:
     """The files of a file source that batches read again: how many, and those of them that are gone
-    or have changed since they were listed. `not_known`: lists that cannot be read."""
+    or have changed since they were listed. `not_known`: lists that cannot be read; `not_checked`:
+    why the store of the files was not asked."""
 
     files: int = 0
     gone: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     not_known: tuple[str, ...] = ()
+    not_checked: str | None = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,10 @@ def _read_again(now: Listed, point: Point) -> ReadAgain:
             # A compacted list repeats what stays.
             newer = (one for one in entries if one.batch > point.lists[folder])
             taken |= dict.fromkeys(newer)
-    found = stat_files((one.uri for one in taken), now.place.options)
+    try:
+        found = stat_files((one.uri for one in taken), now.place.options)
+    except StorageUnavailable as error:
+        return ReadAgain(len(taken), (), (), tuple(not_known), str(error))
     changed = []
     for one in taken:
         facts = found[one.uri]
