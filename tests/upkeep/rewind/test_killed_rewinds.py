@@ -155,7 +155,10 @@ app(prog_name="tidemark")
 """
 
 
-@pytest.mark.parametrize("removed", [1, 9, 25])
+@pytest.mark.parametrize(
+    "removed",
+    [9, pytest.param(1, marks=pytest.mark.long), pytest.param(25, marks=pytest.mark.long)],
+)
 def test_a_process_killed_between_two_files_leaves_what_a_repetition_finishes(
     made: WithSinks, wanted: dict[str, object], tmp_path: Path, removed: int
 ) -> None:

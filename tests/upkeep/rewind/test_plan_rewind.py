@@ -18,6 +18,15 @@ from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.rewind.read import list_checkpoint, possible_batches
 
+# Those that the short tests take: each store, several stores and operators, each format.
+SHORT = {
+    f"4.2.0/{kind}"
+    for kind in (
+        *("aggregate-hdfs-snapshots", "aggregate-changelog", "aggregate-format2", "chained-hdfs"),
+        *("join-hdfs", "offsets-by-name", "transform-rocksdb", "two-sources"),
+    )
+}
+NAMES = [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in names()]
 GOES_ON = {CheckpointVerdict.CLEAN_END, CheckpointVerdict.NO_DATA_BATCH, CheckpointVerdict.KILLED}
 
 
@@ -33,7 +42,7 @@ def made(tmp_path: Path) -> WithSinks:
     return with_sinks(tmp_path / "query")
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_every_checkpoint_goes_back_to_each_batch_and_comes_back_from_the_backup(
     name: str, tmp_path: Path
 ) -> None:
@@ -86,6 +95,40 @@ def test_a_table_goes_back_a_second_time_past_the_first(made: WithSinks) -> None
     assert (made.rows(), made.transaction()) == ([0, 1, 2, 3], 3)
     done("restore", backup)
     assert (made.rows(), made.transaction()) == ([0, 1, 2, 3, 4, 5], 5)
+
+
+def test_the_backup_brings_all_back_after_the_query_has_run_on(made: WithSinks) -> None:
+    before = bytes_of(made.checkpoint)
+    sink = ("--sink", made.sink("delta"))
+    backup = done("rewind", made.checkpoint, "--to-batch", "3", *sink)["backup"]
+    for batch in range(4, LAST + 3):
+        for log in ("offsets", "commits"):
+            shutil.copy(made.checkpoint / log / "3", made.checkpoint / log / str(batch))
+        made.append(batch)
+    assert made.transaction() == LAST + 2
+    assert command("restore", backup, "--apply", "--stopped").exit_code == 0
+    assert bytes_of(made.checkpoint) == before
+    assert (made.rows(), made.transaction()) == (list(range(LAST + 1)), LAST)
+
+
+def test_the_backup_does_not_undo_what_others_did_since(made: WithSinks) -> None:
+    sink = ("--sink", made.sink("delta"))
+    backup = done("rewind", made.checkpoint, "--to-batch", "3", *sink)["backup"]
+    append(made.table, 1, "another query")
+    before = bytes_of(made.folder)
+    result = command("restore", backup, "--apply")
+    assert result.exit_code == 1
+    assert "Others changed" in result.output
+    assert bytes_of(made.folder) == before
+
+
+def test_columns_or_properties_that_others_set_are_not_undone(made: WithSinks) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(made.table).alter.add_constraint({"small": "batch < 1000"})
+    why = refusal("rewind", made.checkpoint, "--to-batch", "3", "--sink", made.sink("delta"))
+    assert "columns, properties or features" in why
+    assert "ADD CONSTRAINT" in why
 
 
 def test_rows_of_another_writer_are_not_undone(made: WithSinks) -> None:
