@@ -13,6 +13,7 @@ from tidemark.errors import StorageUnavailable
 from tidemark.storage.files import (
     FileInTheWay,
     FileMissing,
+    copy_file,
     list_files,
     list_folder,
     read_bytes,
@@ -29,6 +30,17 @@ def test_what_is_written_is_read_back_and_its_folders_are_made(tmp_path: Path) -
     write_bytes(place, b"two", {})
     assert read_bytes(place, {}) == b"two"
     assert Path(place).read_bytes() == b"two"
+
+
+def test_a_copy_of_a_local_file_is_no_second_name_of_it(tmp_path: Path) -> None:
+    file, copy = tmp_path / "one", tmp_path / "folder/two"
+    file.write_bytes(b"as it was")
+    copy_file(str(file), str(copy), {})
+    with file.open("r+b") as opened:
+        opened.write(b"in place!")
+    assert copy.read_bytes() == b"as it was"
+    with pytest.raises(FileMissing):
+        copy_file(f"{tmp_path}/none", str(copy), {})
 
 
 @settings(max_examples=60, deadline=None)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from tests.checkpoint.make_checkpoints import Kind
 
-# Minutes of the rows of a file, counted from its own ten minutes: the last two are late by then,
-# one of them by a window that has just closed.
-_MINUTES = (0, 3, 6, 9, -9, -25)
+# Minutes of the rows of a file, from its own ten minutes on. The last row is late; the one before
+# it only where the watermark of the file before has been applied.
+_MINUTES = (0, 3, 6, 9, -15, -25)
 SCHEMA = "at timestamp, key string, amount long"
 
 

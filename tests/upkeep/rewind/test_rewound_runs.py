@@ -15,7 +15,7 @@ from tests.upkeep.rewind.queries import Query, done, told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILES = 6
+FILES = 5
 WITHOUT = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}
 STORES = {
     "hdfs": Kind(aggregate, conf=UNLOAD),
@@ -63,14 +63,13 @@ def test_a_rewound_query_writes_to_its_delta_table_what_an_undisturbed_one_does(
 @pytest.mark.long
 @pytest.mark.parametrize("sink", ["delta", "parquet"])
 @pytest.mark.parametrize("store", STORES)
-def test_so_does_each_store_and_sink_from_any_batch(
+def test_so_does_each_store_and_sink_from_a_random_batch(
     spark: SparkSession, tmp_path: Path, store: str, sink: str
 ) -> None:
     kind = STORES[store]
     wanted = undisturbed(spark, tmp_path, kind, sink)
-    chosen = random.Random(f"{store} {sink}").sample(range(FILES), 2)
-    for to in chosen:
-        assert rewound(spark, tmp_path, kind, sink, to) == wanted, to
+    to = random.Random(f"{store} {sink}").randrange(FILES)
+    assert rewound(spark, tmp_path, kind, sink, to) == wanted, to
 
 
 def test_a_batch_that_only_applied_a_watermark_runs_again_and_late_rows_are_late_again(
