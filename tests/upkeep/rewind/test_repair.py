@@ -212,6 +212,15 @@ def test_a_watermark_far_ahead_is_taken_back_with_a_word_on_the_row_that_moved_i
     assert "Batch 4 moved the watermark to 2100-01-01T00:00:00Z" in plan["notes"][0]
 
 
+def test_where_all_logs_have_a_watermark_far_ahead_that_is_refused(made: WithSinks) -> None:
+    ahead = 4_102_444_800_000
+    for batch in range(LAST + 1):
+        edit_offsets(made.checkpoint, batch, batchWatermarkMs=ahead)
+    result = command("repair", made.checkpoint, "--sink", made.sink("delta"))
+    assert result.exit_code == 1
+    assert "No batch in the logs from which a query could go on is older" in result.output
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("sink", ["delta", "parquet"])
 def test_a_poisoned_query_goes_on_as_if_the_row_had_never_come(

@@ -77,7 +77,7 @@ def sink_table(change: TableChange, place: FilePlace) -> TablePlace:
 
 def _take_back_sink(change: CheckpointChange, place: FilePlace, mark: StopMark) -> None:
     if change.table is not None:
-        from tidemark.upkeep.rewind.delta_sink import take_back_table
+        from tidemark.upkeep.rewind.table_restore import take_back_table
 
         take_back_table(change.table, sink_table(change.table, place), mark.backup)
     if change.sink_log is not None:

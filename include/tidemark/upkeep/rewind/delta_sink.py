@@ -1,58 +1,23 @@
-"""A Delta table that a query writes: which version holds its batches up to one, and the way back.
+"""A Delta table that a query writes: which version holds its batches up to one.
 
 Spark's sink writes the transaction (query id, batch) with each batch, one without rows too, and
-passes over a batch whose number is at or below it (class DeltaSink). RESTORE alone leaves the
-transaction as it is; so both go back in one commit, which is delta-rs's.
+passes over a batch whose number is at or below it (class DeltaSink).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import DeltaError
 
 from tidemark.checkpoint.doctor.findings import shown
-from tidemark.commit_point import commit_point
-from tidemark.errors import RewindRefused, StorageUnavailable
-from tidemark.storage.delta.appended import commit_actions
+from tidemark.errors import RewindRefused
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.files import stat_files
 from tidemark.upkeep.rewind.change import TableChange
-
-# Entry of a commit's own information, and what it holds there: the act and the backup.
-_NOTE = "tidemark.rewind"
-TAKEN_BACK, BROUGHT_BACK = "taken back", "brought back"
-# A commit of ours is retried by nobody: what was planned is one certain version.
-_NO_RETRIES = 0
-
-
-@dataclass(frozen=True)
-class TableCommit:
-    """A version: the batches by query that it holds, whether it changes rows, whether it changes
-    what the table says of itself, and what a rewind noted in it."""
-
-    version: int
-    operation: str
-    batches: dict[str, int]
-    rows: bool
-    metadata: bool
-    note: str | None
-
-    def __str__(self) -> str:
-        return f"version {self.version} ({self.operation})"
-
-
-def newer_commits(place: TablePlace, newest: int) -> Iterator[TableCommit]:
-    """The versions from `newest` down to the oldest that the log still has as an entry."""
-    for version in range(newest, -1, -1):
-        try:
-            actions = commit_actions(place, version)
-        except StorageUnavailable:
-            return
-        yield _commit(version, actions)
+from tidemark.upkeep.rewind.table_commits import (
+    TableCommit,
+    gone_files,
+    newer_commits,
+    query_batches,
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +55,7 @@ def read_delta_sink(place: TablePlace, query_id: str, batch: int) -> DeltaSinkFa
     for commit in newer_commits(place, seen):
         own = commit.batches.get(query_id)
         if own is not None and own <= batch:
-            gone = _gone(place, table, undone[later - 1].version - 1) if later else ()
+            gone = gone_files(place, table, undone[later - 1].version - 1) if later else ()
             return DeltaSinkFacts(
                 place.uri, query_id, seen, batch_seen, tuple(undone[:later]), True, gone
             )
@@ -98,15 +63,6 @@ def read_delta_sink(place: TablePlace, query_id: str, batch: int) -> DeltaSinkFa
         if own is not None:
             later = len(undone)
     return DeltaSinkFacts(place.uri, query_id, seen, batch_seen, tuple(undone), whole=False)
-
-
-def query_batches(place: TablePlace, table: DeltaTable) -> dict[str, int]:
-    """By query id, the newest batch that the log's entries name, the newest entry first."""
-    found: dict[str, int] = {}
-    for commit in newer_commits(place, table.version()):
-        for query, batch in commit.batches.items():
-            found.setdefault(query, batch)
-    return found
 
 
 def plan_delta_sink(facts: DeltaSinkFacts, batch: int) -> tuple[TableChange | None, str | None]:
@@ -157,111 +113,3 @@ def _refused(facts: DeltaSinkFacts, batch: int) -> str | None:
             f"{facts.undone[-1].version - 1} needs are gone, by VACUUM: {shown(facts.gone)}."
         )
     return None
-
-
-@commit_point(
-    "sink table taken back",
-    after_a_kill="before: the table has all batches, and no query starts; after: it has the "
-    "earlier ones, and a repetition sees the note in its commit",
-)
-def take_back_table(change: TableChange, place: TablePlace, backup: str) -> None:
-    """Restore the version and lower the transaction, in one commit; once for each backup.
-
-    RewindRefused where anybody committed since the plan.
-    """
-    table = place.existing()
-    for commit in newer_commits(place, table.version()):
-        if commit.version <= change.seen:
-            break
-        if commit.note == f"{TAKEN_BACK} {backup}":
-            return
-    if table.version() != change.seen:
-        raise RewindRefused(
-            f"{change.uri} is at version {table.version()}, and was at {change.seen} when this "
-            "was planned: somebody writes to it. Neither it nor the checkpoint was changed; the "
-            "checkpoint is stopped, so that nobody goes on. Stop who writes, bring the checkpoint "
-            f"back (`tidemark checkpoint restore {backup} --apply`), and try again."
-        )
-    _restore(place, change.version, change.query_id, change.batch, f"{TAKEN_BACK} {backup}")
-
-
-def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> str | None:
-    """Why the table cannot be brought back to what it was before; None where it can, or has not to
-    be."""
-    table = place.existing()
-    newer = [c for c in newer_commits(place, table.version()) if c.version > change.seen]
-    if len(newer) != table.version() - change.seen:
-        return (
-            f"The log of {change.uri} does not reach back to version {change.seen}, so it cannot "
-            "be told what bringing the table back would undo."
-        )
-    foreign = [
-        commit
-        for commit in newer
-        if commit.note not in (f"{TAKEN_BACK} {backup}", f"{BROUGHT_BACK} {backup}")
-        and change.query_id not in commit.batches
-        and (commit.rows or commit.metadata)
-    ]
-    if foreign:
-        return (
-            f"Others changed {change.uri} since: {shown(map(str, foreign))}. Bringing the table "
-            "back would undo that."
-        )
-    gone = _gone(place, table, change.seen)
-    if gone:
-        return f"{len(gone)} data files of {change.uri} are gone, by VACUUM: {shown(gone)}."
-    return None
-
-
-@commit_point(
-    "sink table brought back",
-    after_a_kill="before: the table is as the rewind left it, and no query starts; after: it is "
-    "as before the rewind, and a repetition finds nothing to do",
-)
-def bring_back_table(change: TableChange, place: TablePlace, backup: str) -> None:
-    """Bring the table and the transaction to what they were when the backup was made."""
-    table = place.existing()
-    for commit in newer_commits(place, table.version()):
-        if commit.version <= change.seen or commit.note == f"{BROUGHT_BACK} {backup}":
-            return
-        if commit.rows or commit.metadata or commit.batches:
-            break
-    _restore(place, change.seen, change.query_id, change.batch_seen, f"{BROUGHT_BACK} {backup}")
-
-
-def _restore(place: TablePlace, version: int, query_id: str, batch: int, note: str) -> None:
-    place.fence()
-    properties = CommitProperties(
-        custom_metadata={_NOTE: note},
-        max_commit_retries=_NO_RETRIES,
-        app_transactions=[Transaction(query_id, batch)],
-    )
-    try:
-        place.existing().restore(version, commit_properties=properties)
-    except (DeltaError, OSError) as error:
-        raise RewindRefused(
-            f"{place.uri} was not restored to version {version}: {str(error).splitlines()[0]}. "
-            "Nothing else was changed. `tidemark checkpoint doctor` says whether the checkpoint is "
-            "stopped by this; then give the command again, or restore the backup."
-        ) from error
-
-
-def _gone(place: TablePlace, table: DeltaTable, version: int) -> tuple[str, ...]:
-    """Data files of a version that are not part of the newest one, and not in the store."""
-    newest = set(table.file_uris())
-    needed = [uri for uri in place.at_version(version).file_uris() if uri not in newest]
-    found = stat_files(needed, place.options)
-    return tuple(uri for uri, facts in found.items() if facts is None)
-
-
-def _commit(version: int, actions: list[dict[str, Any]]) -> TableCommit:
-    info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-    changes = [one.get("add") or one.get("remove") for one in actions]
-    return TableCommit(
-        version,
-        str(info.get("operation")),
-        {str(one["txn"]["appId"]): int(one["txn"]["version"]) for one in actions if "txn" in one},
-        any(one["dataChange"] for one in changes if one),
-        any("metaData" in one or "protocol" in one for one in actions),
-        info.get(_NOTE),
-    )

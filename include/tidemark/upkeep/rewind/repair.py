@@ -7,19 +7,19 @@ newest batch from which one can, and what came after is read again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 
-from tidemark.checkpoint.doctor.files import old_leftovers
 from tidemark.checkpoint.doctor.findings import Diagnosis, FindingKind, Severity
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.doctor.watermark import watermark_ms
-from tidemark.checkpoint.reading.checksums import after_checksums
-from tidemark.checkpoint.reading.facts import CheckpointFacts, FileProblem, Unreadable
+from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.instants import instant_text
 from tidemark.upkeep.rewind.change import CheckpointChange
+from tidemark.upkeep.rewind.mending import METADATA, Mending, plan_mending, with_id
 from tidemark.upkeep.rewind.plan import (
     ChangePlan,
     SinkPlan,
@@ -30,7 +30,6 @@ from tidemark.upkeep.rewind.plan import (
 from tidemark.upkeep.rewind.read import Listed, possible_batches, read_for_rewind
 from tidemark.upkeep.rewind.sinks import Sink
 
-_METADATA = "metadata"
 # As far ahead of its batch's time as the doctor lets a watermark be.
 _FAR = timedelta(hours=1)
 # So many batches are tried, from the newest on; each is one look at the checkpoint.
@@ -42,24 +41,14 @@ _ANEW = (
 )
 
 
-@dataclass(frozen=True)
-class Mending:
-    """What needs no batch to run again: files that go, a `metadata` that is written, and why."""
-
-    removed: tuple[str, ...] = ()
-    written: str | None = None
-    query_id: str | None = None
-    notes: tuple[str, ...] = ()
-
-
 def plan_repair(
     found: Listed, sink: Sink | None, now: datetime, stopped: bool = False
 ) -> ChangePlan:
     """Plan the repair of a checkpoint. `now` is in UTC. Reads the sink, and the checkpoint again
     for each batch that is tried; RewindRefused where the sink does not tell what it has to."""
-    mending = _mending(found, sink, now)
+    mending = plan_mending(found, sink, now)
     mended = found.without(mending.removed)
-    facts = _with_id(mended.facts, mending)
+    facts = with_id(mended.facts, mending)
     diagnosis = judge_checkpoint(facts, now)
     poisoned = any(one.kind is FindingKind.WATERMARK for one in diagnosis.findings)
     if not [*damage_of(diagnosis)] and not poisoned:
@@ -100,11 +89,10 @@ def _back(
     poisoned: bool,
 ) -> ChangePlan | None:
     """The newest batch to which it can go back; None where there is none."""
-    tried = list(reversed(possible_batches(mended)))[:_TRIED]
+    newest_first = reversed(possible_batches(mended))
+    tried = (batch for batch in newest_first if not (poisoned and _ahead(mended, batch)))
     refused: ChangePlan | None = None
-    for batch in tried:
-        if poisoned and _ahead(mended, batch):
-            continue
+    for batch in islice(tried, _TRIED):
         plan = _to(batch, found, mended, mending, sink, now, stopped)
         if plan is None:
             continue
@@ -129,7 +117,7 @@ def _to(
         facts = read_for_rewind(mended, batch)
     except RewindRefused:
         return None
-    after = replace(facts.after, facts=_with_id(facts.after.facts, mending))
+    after = replace(facts.after, facts=with_id(facts.after.facts, mending))
     if [*damage_of(judge_checkpoint(after.facts, now))]:
         return None
     query_id = mending.query_id or _id(mended.facts)
@@ -150,7 +138,13 @@ def _to(
 
 def _refused(found: Listed, diagnosis: Diagnosis, facts: CheckpointFacts) -> ChangePlan:
     change = _change(found, Mending(), facts.commits.newest)
-    return ChangePlan(change, diagnosis, watermark_ms(facts), (_ANEW,), (*damage_of(diagnosis),))
+    ahead = (
+        f"{one.known} No batch in the logs from which a query could go on is older than that."
+        for one in diagnosis.findings
+        if one.kind is FindingKind.WATERMARK
+    )
+    refused = (*damage_of(diagnosis), *ahead)
+    return ChangePlan(change, diagnosis, watermark_ms(facts), (_ANEW,), refused)
 
 
 def _change(found: Listed, mending: Mending, last: int | None) -> CheckpointChange:
@@ -160,138 +154,7 @@ def _change(found: Listed, mending: Mending, last: int | None) -> CheckpointChan
         {name: file.size for name, file in found.files.items()},
         mending.removed,
         last,
-        {} if mending.written is None else {_METADATA: mending.written},
-    )
-
-
-def _mending(found: Listed, sink: Sink | None, now: datetime) -> Mending:
-    removed: list[str] = []
-    notes: list[str] = []
-    for names, note in (
-        _commit(found),
-        _snapshots(found),
-        _state_ahead(found),
-        _leftovers(found, now),
-    ):
-        if names:
-            removed += after_checksums(names, found.layout.checksums)
-            notes.append(note)
-    identity = _identity(found, sink)
-    if identity.written is not None:
-        # Its checksum would be that of another file.
-        removed += [*after_checksums([_METADATA], found.layout.checksums)][:-1]
-    if identity.written is not None and _METADATA in found.files:
-        removed.append(_METADATA)
-    return replace(
-        identity,
-        removed=tuple(dict.fromkeys(removed)),
-        notes=(*notes, *identity.notes),
-    )
-
-
-def _commit(found: Listed) -> tuple[list[str], str]:
-    """The last commit, where it cannot be used and its offsets can: the batch runs again."""
-    facts = found.facts
-    newest = facts.commits.newest
-    if newest is None or newest != facts.offsets.newest or facts.offsets.entry(newest) is None:
-        return [], ""
-    name = f"commits/{newest}"
-    bad = facts.commits.read.get(newest)
-    unusable = isinstance(bad, Unreadable) and not bad.undecided
-    if not unusable and name not in facts.wrong_checksums:
-        return [], ""
-    return [name], (
-        f"{name} cannot be used and goes: batch {newest} runs again, with the same offsets, time "
-        "and watermark. A Delta or file sink that has it passes over it; any other gets its rows "
-        "once more, as after a kill."
-    )
-
-
-def _snapshots(found: Listed) -> tuple[list[str], str]:
-    """Empty or cut snapshots; that an older one is cut is seen once nothing newer does."""
-    names: list[str] = []
-    left = found
-    while broken := _broken_snapshots(left):
-        names += broken
-        left = left.without(broken)
-    return names, (
-        f"{len(names)} snapshots of the state are empty or cut and go: each version is built from "
-        "older files."
-    )
-
-
-def _broken_snapshots(found: Listed) -> list[str]:
-    return [
-        f"{store.id.folder}/{file.name}"
-        for operator in found.facts.operators
-        for store in operator.stores
-        for files in store.files.values()
-        for file in files
-        if file.full
-        and not file.rocksdb
-        and (file.size == 0 or f"{store.id.folder}/{file.name}" in operator.cut)
-    ]
-
-
-def _state_ahead(found: Listed) -> tuple[list[str], str]:
-    facts = found.facts
-    newest = max(facts.version_needed, (facts.offsets.newest or 0) + 1)
-    names = [
-        f"{store.id.folder}/{file.name}"
-        for operator in facts.operators
-        for store in operator.stores
-        for version, files in store.files.items()
-        if version > newest
-        for file in files
-    ]
-    return names, (
-        f"{len(names)} files of state of versions above {newest} go: no batch of this log has "
-        "written them."
-    )
-
-
-def _leftovers(found: Listed, now: datetime) -> tuple[list[str], str]:
-    names = list(old_leftovers(found.layout.leftovers, now))
-    return names, f"{len(names)} files that dead runs left go."
-
-
-def _identity(found: Listed, sink: Sink | None) -> Mending:
-    """`metadata` written anew, where it is lost, or is none that the Delta sink knows."""
-    facts = found.facts
-    held = facts.query_id
-    started = bool(facts.offsets.batches or facts.commits.batches)
-    if isinstance(held, Unreadable) and held.problem in (
-        FileProblem.UNKNOWN_FORMAT,
-        FileProblem.UNREADABLE,
-    ):
-        return Mending()
-    lost = not isinstance(held, str) or _METADATA in facts.wrong_checksums
-    if isinstance(held, str) and not lost and sink is not None:
-        lost = not sink.knows(held)
-    if not started or not lost:
-        return Mending()
-    if sink is None:
-        raise RewindRefused(
-            "`metadata`, which holds the query's id, is lost or cannot be trusted. A Delta sink's "
-            "log tells the id: give the table by `--sink delta:URI`. Nothing was changed."
-        )
-    logs = (facts.offsets.newest, facts.commits.newest)
-    query_id = sink.query_id_at(frozenset(batch for batch in logs if batch is not None))
-    return Mending(
-        written=f'{{"id":"{query_id}"}}',
-        query_id=query_id,
-        notes=(f"`metadata` is written anew, with the id that the sink knows: {query_id}.",),
-    )
-
-
-def _with_id(facts: CheckpointFacts, mending: Mending) -> CheckpointFacts:
-    """The facts as they are once `metadata` is written."""
-    if mending.query_id is None:
-        return facts
-    return replace(
-        facts,
-        query_id=mending.query_id,
-        wrong_checksums=tuple(one for one in facts.wrong_checksums if one != _METADATA),
+        {} if mending.written is None else {METADATA: mending.written},
     )
 
 

@@ -45,7 +45,7 @@ def plan_restore(backup: FilePlace, now: datetime, stopped: bool = False) -> Res
     elif mark is None and not stopped and files.keys() != _left_by(change):
         reasons.append(seems_to_run(listed(place, files), now) or "")
     if change.table is not None:
-        from tidemark.upkeep.rewind.delta_sink import plan_bringing_back
+        from tidemark.upkeep.rewind.table_restore import plan_bringing_back
 
         table = sink_table(change.table, place)
         reasons += [plan_bringing_back(change.table, table, backup.uri) or ""]
@@ -73,7 +73,7 @@ def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
         put_mark(place, mark)
     change = plan.change
     if change.table is not None:
-        from tidemark.upkeep.rewind.delta_sink import bring_back_table
+        from tidemark.upkeep.rewind.table_restore import bring_back_table
 
         bring_back_table(change.table, sink_table(change.table, place), backup.uri)
     if change.sink_log is not None:

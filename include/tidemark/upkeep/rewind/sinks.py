@@ -71,7 +71,7 @@ class Sink:
     def query_id_at(self, batches: frozenset[int]) -> str:
         """The only query id that the table's log names with one of these batches as its newest.
         RewindRefused where there is none, or several."""
-        from tidemark.upkeep.rewind.delta_sink import query_batches
+        from tidemark.upkeep.rewind.table_commits import query_batches
 
         if self.kind != DELTA:
             raise RewindRefused(

@@ -1,0 +1,113 @@
+"""A Delta table taken back with the transaction of the query that writes it, and brought back.
+
+RESTORE alone leaves the transaction as it is, and the sink would pass over the batches that run
+again; so both go in one commit, which is delta-rs's.
+"""
+
+from __future__ import annotations
+
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import DeltaError
+
+from tidemark.checkpoint.doctor.findings import shown
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused
+from tidemark.storage.delta.place import TablePlace
+from tidemark.upkeep.rewind.change import TableChange
+from tidemark.upkeep.rewind.table_commits import (
+    BROUGHT_BACK,
+    NOTE,
+    TAKEN_BACK,
+    gone_files,
+    newer_commits,
+)
+
+# A commit of ours is retried by nobody: what was planned is one certain version.
+_NO_RETRIES = 0
+
+
+@commit_point(
+    "sink table taken back",
+    after_a_kill="before: the table has all batches, and no query starts; after: it has the "
+    "earlier ones, and a repetition sees the note in its commit",
+)
+def take_back_table(change: TableChange, place: TablePlace, backup: str) -> None:
+    """Restore the version and lower the transaction, in one commit; once for each backup.
+
+    RewindRefused where anybody committed since the plan.
+    """
+    table = place.existing()
+    for commit in newer_commits(place, table.version()):
+        if commit.version <= change.seen:
+            break
+        if commit.note == f"{TAKEN_BACK} {backup}":
+            return
+    if table.version() != change.seen:
+        raise RewindRefused(
+            f"{change.uri} is at version {table.version()}, and was at {change.seen} when this "
+            "was planned: somebody writes to it. Neither it nor the checkpoint was changed; the "
+            "checkpoint is stopped, so that nobody goes on. Stop who writes, bring the checkpoint "
+            f"back (`tidemark checkpoint restore {backup} --apply`), and try again."
+        )
+    _restore(place, change.version, change.query_id, change.batch, f"{TAKEN_BACK} {backup}")
+
+
+def plan_bringing_back(change: TableChange, place: TablePlace, backup: str) -> str | None:
+    """Why the table cannot be brought back to what it was before; None where it can, or has not to
+    be."""
+    table = place.existing()
+    newer = [c for c in newer_commits(place, table.version()) if c.version > change.seen]
+    if len(newer) != table.version() - change.seen:
+        return (
+            f"The log of {change.uri} does not reach back to version {change.seen}, so it cannot "
+            "be told what bringing the table back would undo."
+        )
+    foreign = [
+        commit
+        for commit in newer
+        if commit.note not in (f"{TAKEN_BACK} {backup}", f"{BROUGHT_BACK} {backup}")
+        and change.query_id not in commit.batches
+        and (commit.rows or commit.metadata)
+    ]
+    if foreign:
+        return (
+            f"Others changed {change.uri} since: {shown(map(str, foreign))}. Bringing the table "
+            "back would undo that."
+        )
+    gone = gone_files(place, table, change.seen)
+    if gone:
+        return f"{len(gone)} data files of {change.uri} are gone, by VACUUM: {shown(gone)}."
+    return None
+
+
+@commit_point(
+    "sink table brought back",
+    after_a_kill="before: the table is as the rewind left it, and no query starts; after: it is "
+    "as before the rewind, and a repetition finds nothing to do",
+)
+def bring_back_table(change: TableChange, place: TablePlace, backup: str) -> None:
+    """Bring the table and the transaction to what they were when the backup was made."""
+    table = place.existing()
+    for commit in newer_commits(place, table.version()):
+        if commit.version <= change.seen or commit.note == f"{BROUGHT_BACK} {backup}":
+            return
+        if commit.rows or commit.metadata or commit.batches:
+            break
+    _restore(place, change.seen, change.query_id, change.batch_seen, f"{BROUGHT_BACK} {backup}")
+
+
+def _restore(place: TablePlace, version: int, query_id: str, batch: int, note: str) -> None:
+    place.fence()
+    properties = CommitProperties(
+        custom_metadata={NOTE: note},
+        max_commit_retries=_NO_RETRIES,
+        app_transactions=[Transaction(query_id, batch)],
+    )
+    try:
+        place.existing().restore(version, commit_properties=properties)
+    except (DeltaError, OSError) as error:
+        raise RewindRefused(
+            f"{place.uri} was not restored to version {version}: {str(error).splitlines()[0]}. "
+            "Nothing else was changed. `tidemark checkpoint doctor` says whether the checkpoint is "
+            "stopped by this; then give the command again, or restore the backup."
+        ) from error
