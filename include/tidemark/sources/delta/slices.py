@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,8 +41,10 @@ class DeltaSlice(Slice):
     def lines(self) -> Iterator[pa.Table]:
         row = 0
         try:
-            for batch in self._opened().iter_batches(_AT_ONCE):
-                rows = pa.Table.from_batches([batch])
+            file = self._opened()
+            schema = _typed(file)
+            for batch in file.iter_batches(_AT_ONCE):
+                rows = pa.Table.from_batches([batch]).cast(schema)
                 lines = lines_of(rows, dict(self.partition))
                 number = len(lines)
                 yield pa.table(
@@ -60,5 +63,31 @@ class DeltaSlice(Slice):
 
     def _opened(self) -> pq.ParquetFile:
         if is_local(self.uri):
-            return pq.ParquetFile(local_path(self.uri))
-        return pq.ParquetFile(pa.BufferReader(read_bytes(self.uri, self.options)))
+            return _parquet(local_path(self.uri))
+        return _parquet(pa.BufferReader(read_bytes(self.uri, self.options)))
+
+
+def _parquet(file: Any) -> pq.ParquetFile:
+    """The file to read. Spark's INT96 may be of any year, which nanoseconds do not reach."""
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+
+
+def _typed(file: pq.ParquetFile) -> pa.Schema:
+    """The file's columns with a zone for INT96, which is an instant; Arrow gives it none."""
+    columns = file.schema
+    stored = iter([columns.column(place).physical_type for place in range(len(columns))])
+    return pa.schema([one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow])
+
+
+def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
+    """`stored`: how the leaves of the type, and of those after it, lie in the file."""
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_with_instants(one.type, stored)) for one in kind])
+    if pa.types.is_map(kind):
+        key = _with_instants(kind.key_type, stored)
+        return pa.map_(key, _with_instants(kind.item_type, stored))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    return pa.timestamp("us", "UTC") if next(stored) == "INT96" else kind

@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
-from tidemark.sources.delta.log import AddedFile, Version, read_version
+from tidemark.pipeline.source_files import is_uri
+from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
 from tidemark.storage.files import Options
 
 if TYPE_CHECKING:
@@ -65,12 +67,15 @@ class SourceTable:
         for one in sorted(adds, key=lambda add: str(add["path"])):
             partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
             rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)
-            found.append(AddedFile(str(one["path"]), partition, rows, size, has_deletions=False))
+            path = path_of(str(one["path"]))
+            found.append(AddedFile(path, partition, rows, size, has_deletions=False))
         return tuple(found)
 
     def uri_of(self, file: AddedFile) -> str:
         """Where a file lies."""
-        return file.path if "://" in file.path else f"{self.uri}/{file.path}"
+        if is_uri(file.path):
+            return file.path
+        return f"{self.uri}/{quote(file.path) if is_uri(self.uri) else file.path}"
 
     def partition_of(self, file: AddedFile) -> dict[str, str]:
         """The file's values of partition columns, as JSON. Raises SourceRefused for types whose
