@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.delta.rows import lines_of
-from tidemark.sources.source import PartUnreadable, Slice
+from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
 # Rows that are turned into lines at a time.
@@ -59,6 +59,8 @@ class DeltaSlice(Slice):
         except (FileMissing, FileNotFoundError) as error:
             raise PartUnreadable(self.part, "The file is gone") from error
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in NOT_THE_PART:
+                raise
             raise PartUnreadable(self.part, f"It cannot be read as Parquet ({error})") from error
 
     def _opened(self) -> pq.ParquetFile:

@@ -51,7 +51,8 @@ class SourceTable:
 
     def snapshot(self, number: int) -> tuple[AddedFile, ...]:
         """All files that the table held at a version, in the order of their paths. Raises
-        SourceRefused where rows of them may be deleted."""
+        SourceRefused where rows of them may be deleted, DataDamaged where the log does not tell
+        any more."""
         if "deletionVectors" in (self.now.protocol().reader_features or ()):
             raise SourceRefused(
                 f"The log of {self.uri} does not reach back to its beginning, and the table may "
@@ -59,8 +60,16 @@ class SourceTable:
                 "read. Begin with a version whose log is there: source.delta.starting."
             )
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        try:
+            held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        except DeltaError as error:
+            raise DataDamaged(
+                f"What {self.uri} held at version {number}, which a batch was planned to read and "
+                f"did not, is not in its log any more: {error}. Nothing was read. Restore the log "
+                "from a backup, or start a pipeline under a new name."
+            ) from error
         actions: Any = held.get_add_actions(flatten=False)
         adds = [dict(one) for one in _records(actions)]
         found = []
