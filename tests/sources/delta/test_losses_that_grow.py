@@ -219,3 +219,56 @@ def test_what_the_machine_lacks_is_no_verdict_on_a_file(world: World) -> None:
         list(one.lines())
     assert found.value.errno == errno.EMFILE
     assert sum(piece.num_rows for piece in one.lines()) == 1
+
+
+def set_back(world: World, older: Path) -> None:
+    shutil.rmtree(world.uri)
+    shutil.copytree(older, world.uri)
+
+
+def read_on(world: World, batch: int) -> list[int]:
+    """What is read from a batch on, by batches that are planned as they are."""
+    found = []
+    for number, one in enumerate(world.source.steps(world.ingest), start=batch):
+        world.plan(number, one)
+        found += world.read(number)
+        world.commit(number)
+    return found
+
+
+def test_versions_of_a_planned_batch_that_were_set_back_are_read_once(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = tmp_path / "older"
+    shutil.copytree(world.uri, older)
+    world.append(6, 7)
+    (second,) = world.source.steps(world.ingest)
+    world.plan(1, second)
+    set_back(world, older)
+    assert world.lost() == [("6-7", "set back"), ("6-7", "set back")]
+    world.accept()
+    assert world.lost() == []
+    world.append(60)
+    reading = world.source.first_reading(world.ingest, 1)
+    assert (reading.read, [one.reason for one in reading.verdicts]) == ((), ["set back"])
+    world.commit(1)
+    assert read_on(world, 2) == [60]
+
+
+def test_what_was_accepted_of_a_version_is_not_accepted_of_another_of_its_number(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = tmp_path / "older"
+    shutil.copytree(world.uri, older)
+    DeltaTable(world.uri).delete("n = 3")
+    assert world.lost() == [("6", "changed rows")]
+    world.accept()
+    assert read_on(world, 1) == []
+    set_back(world, older)
+    assert world.lost() == [("6-6", "set back")]
+    world.accept()
+    world.append(60)
+    assert read_on(world, 2) == [60]
+    assert world.lost() == []

@@ -240,18 +240,21 @@ class PlacedTable(PlacedSource):
         """Which files of a batch are read, and the verdicts on the rest."""
         offset = batch_offset(ingest, batch)
         versions = range(offset.begin, offset.next)
-        accepted = [
+        notes = source_notes(ingest).lost
+        of_batch = [one for one in notes if one.batch == batch]
+        of_versions = [
             one
-            for one in source_notes(ingest).lost
-            if (one.batch is None and one.id == offset.id and offset.has(Part.of(one.part).version))
-            or one.batch == batch
+            for one in planning.accepted_versions(notes, offset.id)
+            if offset.has(Part.of(one.part).version)
         ]
+        accepted = [*of_versions, *of_batch]
         verdicts = [
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         ]
         if table.id != offset.id:
             return (), tuple(verdicts)
-        gone = [Part.of(one.part) for one in accepted if one.batch is None]
+        planned = [one for one in of_batch if one.was_planned]
+        gone = [Part.of(one.part) for one in (*of_versions, *planned)]
         for number in versions:
             if any(part.holds(Part(number)) for part in gone):
                 continue

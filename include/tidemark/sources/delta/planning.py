@@ -102,23 +102,37 @@ def lost_parts(
             planned.append(before)
     for offset in planned:
         found += _lost_of(table, offset, accepted, skips)
-    known = {(one.id, one.batch): [] for one in accepted}  # type: ignore[var-annotated]
-    for entry in accepted:
-        known[entry.id, entry.batch].append(Part.of(entry.part))
-    return tuple(
-        one
-        for one in found
-        if not any(part.holds(one.part) for part in known.get((one.id, one.batch), ()))
+    return tuple(one for one in found if not _is_accepted(one, accepted))
+
+
+def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[AcceptedLoss]:
+    """Of a table (its id), what was accepted of versions that it has or had. What was accepted
+    before versions were set back is of others than those that have their numbers now."""
+    found: list[AcceptedLoss] = []
+    for one in accepted:
+        if (one.id, one.reason) == (table, SET_BACK):
+            first = Part.of(one.part).version
+            found = [other for other in found if Part.of(other.part).version < first]
+        elif (one.id, one.batch) == (table, None):
+            found.append(one)
+    return found
+
+
+def _is_accepted(lost: Lost, accepted: Sequence[AcceptedLoss]) -> bool:
+    of_it = (
+        accepted_versions(accepted, lost.id)
+        if lost.batch is None
+        else [one for one in accepted if (one.id, one.batch) == (lost.id, lost.batch)]
     )
+    return any(Part.of(one.part).holds(lost.part) for one in of_it)
 
 
 def lost_of_start(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> tuple[Lost, ...]:
     """The same of the first batch, before anything was read."""
-    known = [Part.of(one.part) for one in accepted if one.id == table.id]
     found = _lost_of(table, offset, accepted, skips)
-    return tuple(one for one in found if not any(part.holds(one.part) for part in known))
+    return tuple(one for one in found if not _is_accepted(one, accepted))
 
 
 def moves(position: Position, planned: Offset) -> bool:
@@ -172,11 +186,20 @@ def _lost_with_the_table(
             versions = Part(before.begin, last=before.next - 1)
             what = f"versions {before.begin} to {before.next - 1}, planned and not read, of it too"
             yield Lost(versions, before.id, REPLACED, what, position.batch, was_planned=True)
-    elif table.newest + 1 < planned.begin:
+        return
+    first = max(before.begin, table.newest + 1)
+    if position.is_pending and first < before.next:
+        versions = Part(first, last=before.next - 1)
+        what = (
+            f"an older copy was brought back: the table ends with version {table.newest}, and "
+            f"versions {first} to {before.next - 1} were planned and not read"
+        )
+        yield Lost(versions, table.id, SET_BACK, what, position.batch, was_planned=True)
+    if table.newest + 1 < planned.begin:
         back = Part(table.newest + 1, last=planned.begin - 1)
         what = (
-            f"an older copy was brought back: the table ends with version {table.newest}, and was "
-            f"read up to {planned.begin - 1}; what bronze took of those versions stays there"
+            f"an older copy was brought back: the table ends with version {table.newest}, and its "
+            f"next batch began with {planned.begin}; what bronze took of those versions stays there"
         )
         yield Lost(back, table.id, SET_BACK, what, batch)
 
@@ -186,7 +209,7 @@ def _lost_of(
 ) -> Iterator[Lost]:
     if offset.snapshot is not None:
         yield from _gone_files(table, offset.snapshot, table.snapshot(offset.snapshot))
-    known = [Part.of(one.part) for one in accepted if (one.id, one.batch) == (table.id, None)]
+    known = [Part.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
     for number in range(offset.begin, min(offset.next, table.newest + 1)):
         version = table.version(number)
