@@ -148,3 +148,16 @@ def test_the_uri_of_a_file_keeps_what_its_name_has_in_percents(tmp_path: Path) -
         SourceTable("s3://bucket/t", {}, now).uri_of(file)
         == "s3://bucket/t/day%3Da%2520b/x%231.parquet"
     )
+
+
+def test_of_a_large_row_group_little_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    rows = pa.table({"n": pa.array(range(4_000_000), pa.int64())})
+    whole = {"row_group_size": len(rows), "compression": "none", "use_dictionary": False}
+    table = open_table(table_with(tmp_path, rows, **whole), {})
+    size = rows.nbytes
+    del rows
+    ((part, file),) = _files(table, first_offset(table, "earliest"))
+    pieces = _slice(table, part, file).lines()
+    before = pa.total_allocated_bytes()
+    assert next(pieces).num_rows > 0
+    assert pa.total_allocated_bytes() - before < size / 4

@@ -16,6 +16,8 @@ from tidemark.storage.files import FileMissing, Options, read_bytes
 
 # Rows that are turned into lines at a time.
 _AT_ONCE = 20_000
+# Bytes of a column that are read at a time.
+_AT_A_TIME = 1024 * 1024
 # A row as JSON is about so much larger than in its file.
 _UNPACKED = 8
 
@@ -70,8 +72,11 @@ class DeltaSlice(Slice):
 
 
 def _parquet(file: Any) -> pq.ParquetFile:
-    """The file to read. Spark's INT96 may be of any year, which nanoseconds do not reach."""
-    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    """The file to read, page by page, as a row group may have gigabytes. Spark's INT96 may be of
+    any year, which nanoseconds do not reach."""
+    return pq.ParquetFile(
+        file, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
+    )
 
 
 def _typed(file: pq.ParquetFile) -> pa.Schema:
