@@ -38,7 +38,6 @@ class Version:
     removed: int
     operation: str
     time_ms: int | None
-    sets_id: str | None
 
     @property
     def changes_rows(self) -> bool:
@@ -73,7 +72,6 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
     adds = [one["add"] for one in entries if "add" in one]
     removes = [one["remove"] for one in entries if "remove" in one]
     infos = [one["commitInfo"] for one in entries if "commitInfo" in one]
-    metadata = [one["metaData"] for one in entries if "metaData" in one]
     info = infos[0] if infos else {}
     return Version(
         number,
@@ -81,7 +79,6 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
         sum(1 for one in removes if one["dataChange"]),
         str(info.get("operation", "a commit that does not say what it is")),
         info.get("timestamp"),
-        str(metadata[0]["id"]) if metadata else None,
     )
 
 
