@@ -7,6 +7,7 @@ between planning and reading, the batch goes on without it and a verdict says so
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# What the machine lacks is no fault of the part that is read: numbers of an OSError.
+NOT_THE_PART = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # Further columns that a piece of lines may have (`Slice.lines`).
 REASON, DETAIL, AS_READ = "_reason", "_detail", "_as_read"
 
@@ -171,10 +174,6 @@ class PlacedSource(ABC):
     ) -> None:
         """Let runs go on without it: the next batches have a verdict on each part. Called under the
         pipeline's lease, whose fence is the checkpoint's; to repeat it changes nothing."""
-
-    def prepare(self, ingest: Checkpoint) -> None:  # noqa: B027
-        """Note what has to be known before the ingest's query plans its first batch, or its next:
-        called under the lease, after `check`. To repeat it changes nothing."""
 
     def confirm(self, ingest: Checkpoint, batch: int) -> None:  # noqa: B027
         """Raise InputLost where what was read of a batch may not be what was planned: called when

@@ -10,13 +10,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidemark.errors import DataDamaged
+from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.files import FileMissing, Options, read_bytes
+
+_RESTORE = "RESTORE"
 
 
 @dataclass(frozen=True)
 class AddedFile:
-    """A file with rows: its path below the table (or a URI), its partition's values as the log has
-    them, and how many rows it says it has. `has_deletions`: some of them are deleted."""
+    """A file with rows: its path below the table, or its URI, its partition's values as the log
+    has them, and how many rows it says it has. `has_deletions`: some of them are deleted."""
 
     path: str
     partition: Mapping[str, str | None]
@@ -35,12 +38,13 @@ class Version:
     removed: int
     operation: str
     time_ms: int | None
-    sets_id: str | None
 
     @property
     def changes_rows(self) -> bool:
-        """Did it delete or change rows that were there?"""
-        return self.removed > 0 or any(one.has_deletions for one in self.added)
+        """Did it delete or change rows that were there? RESTORE may only add files: those that were
+        read when they came first."""
+        is_restored = self.operation == _RESTORE and bool(self.added)
+        return self.removed > 0 or is_restored or any(one.has_deletions for one in self.added)
 
 
 def read_version(table: str, number: int, options: Options) -> Version | None:
@@ -54,7 +58,8 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
     except FileMissing:
         return None
     try:
-        entries = [json.loads(line) for line in text.splitlines() if line.strip()]
+        # Not by `splitlines`: values in statistics may hold what it takes for an end of line.
+        entries = [json.loads(line) for line in text.split("\n") if line.strip()]
         return _version(number, entries)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataDamaged(
@@ -67,7 +72,6 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
     adds = [one["add"] for one in entries if "add" in one]
     removes = [one["remove"] for one in entries if "remove" in one]
     infos = [one["commitInfo"] for one in entries if "commitInfo" in one]
-    metadata = [one["metaData"] for one in entries if "metaData" in one]
     info = infos[0] if infos else {}
     return Version(
         number,
@@ -75,7 +79,6 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
         sum(1 for one in removes if one["dataChange"]),
         str(info.get("operation", "a commit that does not say what it is")),
         info.get("timestamp"),
-        str(metadata[0]["id"]) if metadata else None,
     )
 
 
@@ -83,9 +86,14 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
     """Of an `add` entry."""
     stats = json.loads(add["stats"]) if add.get("stats") else {}
     return AddedFile(
-        unquote(str(add["path"])),
+        path_of(str(add["path"])),
         dict(add.get("partitionValues") or {}),
         stats.get("numRecords"),
         int(add.get("size") or 0),
         add.get("deletionVector") is not None,
     )
+
+
+def path_of(written: str) -> str:
+    """Of a path as the log writes it, percent-encoded: below the table as it is, a URI as a URI."""
+    return written if is_uri(written) else unquote(written)

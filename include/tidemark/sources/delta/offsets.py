@@ -25,6 +25,10 @@ class Offset:
     next: int
     snapshot: int | None = None
 
+    def has(self, version: int) -> bool:
+        """Does the batch read something of a version?"""
+        return version == self.snapshot or self.begin <= version < self.next
+
     @property
     def text(self) -> str:
         """As the checkpoint has it."""
@@ -78,5 +82,16 @@ class Part:
         """Is the other one part of it?"""
         if self.file:
             return self == other
-        last = self.version if self.last is None else self.last
-        return self.version <= other.version and (self.is_open or other.version <= last)
+        first, last = self.version, self._end
+        return first <= other.version and (last is None or _is_up_to(other._end, last))
+
+    @property
+    def _end(self) -> int | None:
+        """Its last version; None: it has none."""
+        if self.is_open:
+            return None
+        return self.version if self.last is None else self.last
+
+
+def _is_up_to(end: int | None, last: int) -> bool:
+    return end is not None and end <= last

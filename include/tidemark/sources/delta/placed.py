@@ -16,6 +16,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.sources.delta import planning
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.planning import CHANGED, Lost, Position, batch_offset, position_of
+from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
     Acceptance,
@@ -31,7 +32,6 @@ from tidemark.sources.source import (
 
 if TYPE_CHECKING:
     from tidemark.sources.delta.log import AddedFile
-    from tidemark.sources.delta.table import SourceTable
 
 _MOST_SHOWN = 5
 _UNREADABLE = "unreadable file"
@@ -56,8 +56,6 @@ class PlacedTable(PlacedSource):
 
     def table(self) -> SourceTable:
         """The table as it is now. Raises as `open_table`."""
-        from tidemark.sources.delta.table import open_table
-
         return open_table(self.places.source(self.delta.table), self.options)
 
     def check(self, ingest: Checkpoint) -> None:
@@ -83,15 +81,21 @@ class PlacedTable(PlacedSource):
         """The offsets of the next batches; none where there is nothing to read. InputLost where
         some of it is gone."""
         position, table, offset = self._check_nothing_lost(ingest)
-        if not _moves(position, offset):
+        if not planning.moves(position, offset):
             return []
-        return planning.steps(offset, table, self.pipeline.advanced.max_files_per_batch)
+        most = self.pipeline.advanced.max_files_per_batch
+        found = planning.steps(offset, table, most)
+        if found[0] == position.offset:
+            # Versions that were set back and written anew. The engine takes an offset that equals
+            # the one before for nothing new: a batch that reads nothing stands between them.
+            found.insert(0, replace(found[0], next=found[0].begin))
+        return found
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, _, offset = self._check_nothing_lost(ingest)
         if position.offset is None:
             return "no version of the table was read yet"
-        if not _moves(position, offset):
+        if not planning.moves(position, offset):
             return None
         return f"versions {offset.begin} to {offset.next - 1} of the table are new"
 
@@ -133,6 +137,9 @@ class PlacedTable(PlacedSource):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         table, offset = self.table(), batch_offset(ingest, batch)
         read = set(reading.read)
+        for part in map(Part.of, read):
+            if part.version != offset.snapshot:
+                check_is_whole(table, part.version)
         return [
             _slice(table, part, file) for part, file in _files(table, offset) if str(part) in read
         ]
@@ -197,8 +204,7 @@ class PlacedTable(PlacedSource):
         skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
         if position.offset is None:
             start = self._planned(ingest, position, table)
-            found = planning.lost_of_start(table, start, skips)
-            return tuple(one for one in found if not _is_accepted(one, accepted))
+            return planning.lost_of_start(table, start, accepted, skips)
         return planning.lost_parts(position, table, accepted, skips)
 
     def _planned(self, ingest: Checkpoint, position: Position, table: SourceTable) -> Offset:
@@ -234,23 +240,26 @@ class PlacedTable(PlacedSource):
         """Which files of a batch are read, and the verdicts on the rest."""
         offset = batch_offset(ingest, batch)
         versions = range(offset.begin, offset.next)
-        accepted = [
+        notes = source_notes(ingest).lost
+        of_batch = [one for one in notes if one.batch == batch]
+        of_versions = [
             one
-            for one in source_notes(ingest).lost
-            if (one.batch is None and one.id == offset.id and Part.of(one.part).version in versions)
-            or one.batch == batch
+            for one in planning.accepted_versions(notes, offset.id)
+            if offset.has(Part.of(one.part).version)
         ]
+        accepted = [*of_versions, *of_batch]
         verdicts = [
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         ]
         if table.id != offset.id:
             return (), tuple(verdicts)
-        gone = [Part.of(one.part) for one in accepted if one.batch is None]
+        planned = [one for one in of_batch if one.was_planned]
+        gone = [Part.of(one.part) for one in (*of_versions, *planned)]
         for number in versions:
-            version = table.version(number)
-            skipped = version is not None and version.changes_rows
-            if skipped and not any(part.holds(Part(number)) for part in gone):
-                assert version is not None
+            if any(part.holds(Part(number)) for part in gone):
+                continue
+            version = check_is_whole(table, number)
+            if version.changes_rows:
                 if self.delta.changes != "skip":
                     raise self._input_lost(
                         [Lost(Part(number), table.id, CHANGED, planning.changed_text(version))]
@@ -302,15 +311,6 @@ def _lines(one: Slice) -> Iterator[bytes]:
 
 def _change(what: str, before: object, after: object, reason: str) -> Difference:
     return Difference(INGEST, what, str(before), str(after), ChangeVerdict.SAFE, reason)
-
-
-def _moves(position: Position, planned: Offset) -> bool:
-    before = position.offset
-    return before is None or (before.id, before.next) != (planned.id, planned.next)
-
-
-def _is_accepted(lost: Lost, accepted: Sequence[Any]) -> bool:
-    return any(one.id == lost.id and Part.of(one.part).holds(lost.part) for one in accepted)
 
 
 def _told(lost: Lost) -> LostInput:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
-from tidemark.sources.delta.log import AddedFile, Version, read_version
+from tidemark.pipeline.source_files import is_uri
+from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
 from tidemark.storage.files import Options
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ class SourceTable:
 
     def snapshot(self, number: int) -> tuple[AddedFile, ...]:
         """All files that the table held at a version, in the order of their paths. Raises
-        SourceRefused where rows of them may be deleted."""
+        SourceRefused where rows of them may be deleted, DataDamaged where the log does not tell
+        any more."""
         if "deletionVectors" in (self.now.protocol().reader_features or ()):
             raise SourceRefused(
                 f"The log of {self.uri} does not reach back to its beginning, and the table may "
@@ -57,20 +60,31 @@ class SourceTable:
                 "read. Begin with a version whose log is there: source.delta.starting."
             )
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        try:
+            held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        except DeltaError as error:
+            raise DataDamaged(
+                f"What {self.uri} held at version {number}, which a batch was planned to read and "
+                f"did not, is not in its log any more: {error}. Nothing was read. Restore the log "
+                "from a backup, or start a pipeline under a new name."
+            ) from error
         actions: Any = held.get_add_actions(flatten=False)
         adds = [dict(one) for one in _records(actions)]
         found = []
         for one in sorted(adds, key=lambda add: str(add["path"])):
             partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
             rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)
-            found.append(AddedFile(str(one["path"]), partition, rows, size, has_deletions=False))
+            path = path_of(str(one["path"]))
+            found.append(AddedFile(path, partition, rows, size, has_deletions=False))
         return tuple(found)
 
     def uri_of(self, file: AddedFile) -> str:
         """Where a file lies."""
-        return file.path if "://" in file.path else f"{self.uri}/{file.path}"
+        if is_uri(file.path):
+            return file.path
+        return f"{self.uri}/{quote(file.path) if is_uri(self.uri) else file.path}"
 
     def partition_of(self, file: AddedFile) -> dict[str, str]:
         """The file's values of partition columns, as JSON. Raises SourceRefused for types whose

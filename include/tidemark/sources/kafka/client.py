@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemark.errors import SourceNotFound, SourceRefused, SourceUnavailable, TidemarkError
+from tidemark.errors import (
+    SettingsInvalid,
+    SourceNotFound,
+    SourceRefused,
+    SourceUnavailable,
+    TidemarkError,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -53,7 +59,7 @@ class Cluster:
         self._heard: list[KafkaError] = []
         # A dictionary of its own: the client takes callbacks out of it.
         options: dict[str, Any] = {**_QUIET, **self.options, "error_cb": self._heard.append}
-        self._admin = AdminClient(options)
+        self._admin = _client(AdminClient, options)
 
     def topics(self, pattern: str) -> tuple[str, ...]:
         """Those whose whole name matches, but for Kafka's own."""
@@ -215,7 +221,8 @@ def consumer_of(options: Mapping[str, str], heard: Callable[[KafkaError], None])
     """A consumer of no group, which commits nothing: partitions are assigned to it by offset."""
     from confluent_kafka import Consumer
 
-    return Consumer(
+    return _client(
+        Consumer,
         {
             **_QUIET,
             **options,
@@ -226,5 +233,19 @@ def consumer_of(options: Mapping[str, str], heard: Callable[[KafkaError], None])
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "error_cb": heard,
-        }
+        },
     )
+
+
+def _client(kind: Callable[[dict[str, Any]], T], options: dict[str, Any]) -> T:
+    """SettingsInvalid where librdkafka does not take the options; it names none of the values."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return kind(options)
+    except KafkaException as error:
+        raise SettingsInvalid(
+            f"librdkafka does not take the options of a connection to Kafka: {error.args[0].str()} "
+            "Nothing was read. Correct the connection in the settings, its certificates and keys, "
+            "or the `client` options."
+        ) from None

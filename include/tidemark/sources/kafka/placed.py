@@ -97,7 +97,8 @@ class PlacedTopics(PlacedSource):
         position, plan = self._check_nothing_lost(ingest)
         if not planning.moves(position, plan.offset):
             return []
-        return planning.steps(plan.offset, self.pipeline.advanced.max_messages_per_batch)
+        most = self.pipeline.advanced.max_messages_per_batch
+        return planning.steps(plan.offset, most, position.offset)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, plan = self._check_nothing_lost(ingest)

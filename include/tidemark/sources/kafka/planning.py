@@ -101,12 +101,17 @@ def first_offset(
 
 def moves(position: Position, planned: Offset) -> bool:
     """Does the plan read something, or take note of another topic or partition?"""
-    return position.offset is None or _ends(position.offset) != _ends(planned)
+    before = position.offset
+    return before is None or _ends(before) != _ends(planned) or bool(ranges(planned))
 
 
-def steps(planned: Offset, most: int | None) -> list[Offset]:
-    """A plan in batches of at most so many offsets, taken from all partitions in proportion."""
-    found: list[Offset] = []
+def steps(planned: Offset, most: int | None, before: Offset | None = None) -> list[Offset]:
+    """A plan in batches of at most so many offsets, taken from all partitions in proportion.
+
+    The engine takes an offset that equals the one `before`, of messages that were cut off and
+    written anew, for nothing new: a batch that reads nothing stands between them.
+    """
+    found = [_up_to(planned, {})] if planned == before else []
     left = planned
     while most is not None and sum(one.number for one in ranges(left)) > most:
         taken = _shares(ranges(left), most)

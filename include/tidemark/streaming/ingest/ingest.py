@@ -65,7 +65,6 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     Raises TableMismatch where the tables hold rows and the checkpoint is not there.
     """
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
-    ingest.streamed.placed.prepare(ingest.checkpoint)
     rules = rules_of(ingest.pipeline)
     stream = ingest.streamed.stream(spark, ingest.checkpoint)
 
@@ -96,6 +95,9 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     if committed and committed.is_complete:
         return "committed by an earlier try", committed.rows
     reading = _to_read(ingest, number, committed)
+    if committed is not None:
+        never_read = frozenset(one.part for one in committed.reading.verdicts)
+        batch = replace(batch, never_read=never_read)
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
@@ -124,11 +126,11 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
 
     How many rows a part had that changed since is not known: it is one reject, and what is
     read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
-    rows, and had accepted another number.
+    rows, and had accepted another number, and where compaction took messages since.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
     unchanged = set(judged.reading.verdicts) == set(committed.reading.verdicts)
-    unchanged = unchanged and judged.counts.accepted == accepted
+    unchanged = unchanged and judged.counts == committed.rows
     read = committed.rows.read if unchanged else accepted + sum(rejected.values())
     return Rows(read=read, accepted=accepted, rejected=rejected)
 
