@@ -90,6 +90,22 @@ def test_a_version_that_deletes_overwrites_or_restores_is_told_and_brings_no_row
     assert read(uri, next_offset(position, open_table(uri, {}), [])) == [4]
 
 
+def test_rows_that_a_restore_brings_back_are_not_read_a_second_time(tmp_path: Path) -> None:
+    """What was only deleted comes back in a commit that removes nothing."""
+    uri = str(tmp_path / "parts")
+    for number, day in enumerate("ab"):
+        rows = pa.table({"n": pa.array([number], pa.int64()), "day": [day]})
+        write_deltalake(uri, rows, mode="append", partition_by=["day"])
+    position = after(uri)
+    DeltaTable(uri).delete("day = 'a'")
+    DeltaTable(uri).restore(1)
+    restored = open_table(uri, {}).version(3)
+    assert restored is not None
+    assert (len(restored.added), restored.removed) == (1, 0)
+    assert told(uri, position) == [("2", "changed rows"), ("3", "changed rows")]
+    assert read(uri, next_offset(position, open_table(uri, {}), [])) == []
+
+
 def test_files_that_are_gone_before_they_were_read_are_told(uri: str) -> None:
     position = after(uri)
     append(uri, 4)

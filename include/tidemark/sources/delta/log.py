@@ -39,8 +39,10 @@ class Version:
 
     @property
     def changes_rows(self) -> bool:
-        """Did it delete or change rows that were there?"""
-        return self.removed > 0 or any(one.has_deletions for one in self.added)
+        """Did it delete or change rows that were there, or bring back some that had been? A RESTORE
+        of what was only deleted adds files and removes none; their rows were read once."""
+        is_back = self.operation.upper() == "RESTORE" and bool(self.added)
+        return is_back or self.removed > 0 or any(one.has_deletions for one in self.added)
 
 
 def read_version(table: str, number: int, options: Options) -> Version | None:

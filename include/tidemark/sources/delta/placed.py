@@ -131,11 +131,15 @@ class PlacedTable(PlacedSource):
         self._same_table(ingest, batch)
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
+        from tidemark.sources.delta.table import check_is_whole
+
         table, offset = self.table(), batch_offset(ingest, batch)
+        files = {str(part): (part, file) for part, file in _files(table, offset)}
+        for part in reading.read:
+            if part not in files:
+                check_is_whole(table, Part.of(part).version)
         read = set(reading.read)
-        return [
-            _slice(table, part, file) for part, file in _files(table, offset) if str(part) in read
-        ]
+        return [_slice(table, *found) for part, found in files.items() if part in read]
 
     def left_out(
         self,
@@ -232,25 +236,25 @@ class PlacedTable(PlacedSource):
         self, ingest: Checkpoint, batch: int, table: SourceTable, told: str
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
-        offset = batch_offset(ingest, batch)
+        from tidemark.sources.delta.table import check_is_whole
+
+        offset, lost = batch_offset(ingest, batch), source_notes(ingest).lost
         versions = range(offset.begin, offset.next)
-        accepted = [
-            one
-            for one in source_notes(ingest).lost
-            if (one.batch is None and one.id == offset.id and Part.of(one.part).version in versions)
-            or one.batch == batch
-        ]
+        of_versions = [one for one in lost if one.batch is None and one.id == offset.id]
         verdicts = [
-            PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
+            PartVerdict(one.part, one.reason, f"{one.told} {told}".strip())
+            for one in lost
+            if (one in of_versions and Part.of(one.part).version in versions) or one.batch == batch
         ]
         if table.id != offset.id:
             return (), tuple(verdicts)
-        gone = [Part.of(one.part) for one in accepted if one.batch is None]
+        # Versions that are gone together have one verdict, in the batch of the first of them.
+        gone = [Part.of(one.part) for one in of_versions]
         for number in versions:
-            version = table.version(number)
-            skipped = version is not None and version.changes_rows
-            if skipped and not any(part.holds(Part(number)) for part in gone):
-                assert version is not None
+            if any(part.holds(Part(number)) for part in gone):
+                continue
+            version = check_is_whole(table, number)
+            if version.changes_rows:
                 if self.delta.changes != "skip":
                     raise self._input_lost(
                         [Lost(Part(number), table.id, CHANGED, planning.changed_text(version))]

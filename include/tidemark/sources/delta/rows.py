@@ -2,7 +2,8 @@
 
 Text, numbers (decimals with all their digits), true and false, null, lists, structs and maps are
 what JSON has. An instant is ISO 8601 in UTC; a timestamp without a zone is ISO 8601 without one,
-and a date too; binary is base64. NaN and the infinities have no JSON: their row is malformed.
+and a date too; binary is base64. NaN and the infinities have no JSON: their row is malformed. Of a
+time or date beyond the years 1 to 9999 only that is said, as text.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ from typing import Any
 import pyarrow as pa
 
 Encoder = Callable[[Any], str]
+_BEYOND = '"beyond the years 1 to 9999"'
 
 
 def encoder_of(kind: pa.DataType) -> Encoder:
     """What makes JSON of values of a type, as Arrow gives them to Python; null is null."""
     inner = _encoder(kind)
-    return lambda value: "null" if value is None else inner(value)
+
+    def encode(value: Any) -> str:
+        if value is None:
+            return "null"
+        return _BEYOND if isinstance(value, _Beyond) else inner(value)
+
+    return encode
 
 
 def _encoder(kind: pa.DataType) -> Encoder:
@@ -48,14 +56,17 @@ def _encoder(kind: pa.DataType) -> Encoder:
     return lambda value: json.dumps(value, ensure_ascii=False)
 
 
-def lines_of(given: pa.Table, partition: dict[str, str]) -> list[bytes]:
+def lines_of(
+    given: pa.Table, partition: dict[str, str], kinds: pa.Schema | None = None
+) -> list[bytes]:
     """A line for each row. `partition`: further fields of all of them, by name, as JSON; Spark
-    writes these to the file too, and what the log says of them counts."""
+    writes these to the file too, and what the log says of them counts. `kinds`: the columns' types
+    where they say more than those of the rows."""
     rows = given.drop_columns([name for name in partition if name in given.column_names])
     columns = [
         [f"{json.dumps(name, ensure_ascii=False)}: " for name in rows.column_names],
-        [encoder_of(one.type) for one in rows.schema],
-        [column.to_pylist() for column in rows.columns],
+        [encoder_of((kinds or rows.schema).field(name).type) for name in rows.column_names],
+        [_values(column) for column in rows.columns],
     ]
     shared = [f"{json.dumps(name, ensure_ascii=False)}: {one}" for name, one in partition.items()]
     texts = [
@@ -65,6 +76,24 @@ def lines_of(given: pa.Table, partition: dict[str, str]) -> list[bytes]:
     if not texts:
         return [f"{{{', '.join(shared)}}}".encode()] * len(rows)
     return [f"{{{', '.join([*fields, *shared])}}}".encode() for fields in zip(*texts, strict=True)]
+
+
+class _Beyond:
+    """Stands for a value with a time that Python does not have."""
+
+
+def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except OverflowError:
+        return [_value(one) for one in column]
+
+
+def _value(given: pa.Scalar[Any]) -> Any:
+    try:
+        return given.as_py()
+    except OverflowError:
+        return _Beyond()
 
 
 def _object(fields: Any) -> str:

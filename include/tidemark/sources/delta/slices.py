@@ -13,6 +13,8 @@ from tidemark.sources.delta.rows import lines_of
 from tidemark.sources.source import PartUnreadable, Slice
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
+# A file that was read whole; within the class `bytes` is a field.
+Data = bytes
 # Rows that are turned into lines at a time.
 _AT_ONCE = 20_000
 # A row as JSON is about so much larger than in its file.
@@ -40,9 +42,13 @@ class DeltaSlice(Slice):
     def lines(self) -> Iterator[pa.Table]:
         row = 0
         try:
-            for batch in self._opened().iter_batches(_AT_ONCE):
+            # Spark's INT96 is told apart by its nanoseconds, in which the years end at 2262.
+            source = self._source()
+            with _opened(source) as told:
+                kinds = told.schema_arrow
+            for batch in _opened(source, "us").iter_batches(_AT_ONCE):
                 rows = pa.Table.from_batches([batch])
-                lines = lines_of(rows, dict(self.partition))
+                lines = lines_of(rows, dict(self.partition), kinds)
                 number = len(lines)
                 yield pa.table(
                     {
@@ -58,7 +64,14 @@ class DeltaSlice(Slice):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise PartUnreadable(self.part, f"It cannot be read as Parquet ({error})") from error
 
-    def _opened(self) -> pq.ParquetFile:
+    def _source(self) -> str | Data:
+        """A local file's path, or the whole of another one."""
         if is_local(self.uri):
-            return pq.ParquetFile(local_path(self.uri))
-        return pq.ParquetFile(pa.BufferReader(read_bytes(self.uri, self.options)))
+            return local_path(self.uri)
+        return read_bytes(self.uri, self.options)
+
+
+def _opened(source: str | Data, unit: str | None = None) -> pq.ParquetFile:
+    """`unit`: of INT96."""
+    file = source if isinstance(source, str) else pa.BufferReader(source)
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit=unit)

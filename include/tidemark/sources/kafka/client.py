@@ -224,6 +224,8 @@ def consumer_of(options: Mapping[str, str], heard: Callable[[KafkaError], None])
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
+            # Off by default in librdkafka: what a disk turned over would be read as it is.
+            "check.crcs": True,
             "auto.offset.reset": "error",
             "error_cb": heard,
         }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.errors import SourceUnavailable
+from tidemark.errors import DataDamaged, SourceUnavailable
 from tidemark.sources.kafka.client import consumer_of, refusal
 from tidemark.sources.kafka.messages import AsLines
 from tidemark.sources.kafka.offsets import Range
@@ -97,8 +97,21 @@ class KafkaSlice(Slice):
             raise refused
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             raise PartUnreadable(self.part, "The topic or the partition is gone")
+        if error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION):
+            raise self._damaged(message)
         # Anything else may pass: librdkafka tries again by itself, until patience ends.
         return False
+
+    def _damaged(self, message: Message) -> DataDamaged:
+        error, own = message.error(), Range.of(self.part)
+        assert error is not None
+        return DataDamaged(
+            f"Messages of topic {own.topic}, partition {own.partition}, from offset "
+            f"{message.offset()} on are damaged where the broker keeps them: {error.str()}. "
+            "Nothing of the batch was committed. Have another replica lead the partition. Where "
+            "none is whole, delete the records up to behind them (kafka-delete-records): the next "
+            "run says what was lost, and goes on when that is accepted."
+        )
 
     def _silent(self, own: Range, heard: list[KafkaError]) -> SourceUnavailable:
         told = f": {heard[-1].str()}" if heard else ""
