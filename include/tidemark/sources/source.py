@@ -182,7 +182,8 @@ class PlacedSource(ABC):
 
     def accounted(self, reading: Reading, lines: int) -> Reading:
         """The reading, once all its parts were read and had so many lines together, with what only
-        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number."""
+        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number. Of a
+        batch whose bronze is committed it is asked again, with the lines of both tables."""
         return reading
 
     def lag(self, ingest: Checkpoint) -> Lag | None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tidemark.sources.delta.table import SourceTable
 
 _MOST_SHOWN = 5
+# Its name in the notes: there is one.
+_TABLE = "table"
 _UNREADABLE = "unreadable file"
 _SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
 
@@ -65,19 +67,28 @@ class PlacedTable(PlacedSource):
         self._check_nothing_lost(ingest)
 
     def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
-        return tuple(map(_told, self._lost(ingest, position_of(ingest), self.table())))
+        return tuple(map(_told, self._lost(ingest, self._position(ingest), self.table())))
 
     def accept_lost(
         self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
     ) -> None:
         parts, notes = {one.part for one in lost}, source_notes(ingest)
-        found = self._lost(ingest, position_of(ingest), self.table())
+        found = self._lost(ingest, self._position(ingest), self.table())
         entries = [
             accepted_loss(_told(one), accepted, one) for one in found if str(one.part) in parts
         ]
         if entries:
             lost_now = (*notes.lost, *entries)
             write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
+
+    def prepare(self, ingest: Checkpoint) -> None:
+        """Where a first run begins behind what is there, that is noted: if it is killed before it
+        plans a batch, the next one begins there, and not at a later end."""
+        if self.delta.starting != "latest" or self._position(ingest).offset is not None:
+            return
+        table, notes = self.table(), source_notes(ingest)
+        begin, ids = planning.first_offset(table, "latest").begin, {_TABLE: table.id}
+        write_source_notes(ingest, notes.model_copy(update={"begins": {_TABLE: begin}, "ids": ids}))
 
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         """The offsets of the next batches; none where there is nothing to read. InputLost where
@@ -89,7 +100,7 @@ class PlacedTable(PlacedSource):
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, _, offset = self._check_nothing_lost(ingest)
-        if position.offset is None:
+        if position.batch < 0:
             return "no version of the table was read yet"
         if not _moves(position, offset):
             return None
@@ -192,10 +203,18 @@ class PlacedTable(PlacedSource):
             yield _change("advanced.max_files_per_batch", limit, other, FROM_NOW)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, SourceTable, Offset]:
-        position, table = position_of(ingest), self.table()
+        position, table = self._position(ingest), self.table()
         if lost := self._lost(ingest, position, table):
             raise self._input_lost(lost)
         return position, table, self._planned(ingest, position, table)
+
+    def _position(self, ingest: Checkpoint) -> Position:
+        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
+        position, notes = position_of(ingest), source_notes(ingest)
+        if position.offset is not None or not notes.begins or self.delta.starting != "latest":
+            return position
+        begin = notes.begins[_TABLE]
+        return replace(position, offset=Offset(notes.ids[_TABLE], begin, begin))
 
     def _lost(self, ingest: Checkpoint, position: Position, table: SourceTable) -> tuple[Lost, ...]:
         skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
@@ -226,7 +245,7 @@ class PlacedTable(PlacedSource):
     def _same_table(self, ingest: Checkpoint, batch: int) -> SourceTable:
         table, offset = self.table(), batch_offset(ingest, batch)
         if table.id != offset.id:
-            position = position_of(ingest)
+            position = self._position(ingest)
             accepted = source_notes(ingest).lost
             if not any(one.batch == batch and one.was_planned for one in accepted):
                 raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
@@ -266,7 +285,7 @@ class PlacedTable(PlacedSource):
         return read, tuple(verdicts)
 
     def _unread_files(self, ingest: Checkpoint) -> list[tuple[Part, AddedFile]]:
-        position, table = position_of(ingest), self.table()
+        position, table = self._position(ingest), self.table()
         found = _files(table, self._planned(ingest, position, table))
         if position.is_pending and position.offset and position.offset.id == table.id:
             found += _files(table, position.offset)
@@ -310,7 +329,11 @@ def _change(what: str, before: object, after: object, reason: str) -> Difference
 
 def _moves(position: Position, planned: Offset) -> bool:
     before = position.offset
-    return before is None or (before.id, before.next) != (planned.id, planned.next)
+    return (
+        position.batch < 0
+        or before is None
+        or (before.id, before.next) != (planned.id, planned.next)
+    )
 
 
 def _is_accepted(lost: Lost, accepted: Sequence[Any]) -> bool:

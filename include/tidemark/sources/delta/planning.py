@@ -19,8 +19,9 @@ CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
 
 @dataclass(frozen=True)
 class Position:
-    """Where an ingest stands: the last batch that was planned (-1: none yet), and its offset;
-    `is_pending`: it is not committed, and runs again."""
+    """Where an ingest stands: the last batch that was planned, and its offset; `is_pending`: it is
+    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
+    first one begins."""
 
     batch: int = -1
     offset: Offset | None = None

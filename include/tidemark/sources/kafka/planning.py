@@ -19,7 +19,8 @@ EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off
 @dataclass(frozen=True)
 class Position:
     """Where an ingest stands: the last batch that was planned, and its offset. `is_pending`: it is
-    not committed, and runs again. No batch yet: `batch` is -1."""
+    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
+    first one begins."""
 
     batch: int = -1
     offset: Offset | None = None
@@ -101,7 +102,7 @@ def first_offset(
 
 def moves(position: Position, planned: Offset) -> bool:
     """Does the plan read something, or take note of another topic or partition?"""
-    return position.offset is None or _ends(position.offset) != _ends(planned)
+    return position.batch < 0 or position.offset is None or _ends(position.offset) != _ends(planned)
 
 
 def steps(planned: Offset, most: int | None) -> list[Offset]:

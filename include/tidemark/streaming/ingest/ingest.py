@@ -99,7 +99,7 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
-            judged = replace(judged, counts=_counts_of_repeat(committed, judged))
+            judged = _as_repeated(ingest, committed, judged)
         ingest.streamed.placed.confirm(ingest.checkpoint, number)
         note = _note(ingest, number, judged, committed)
         _append_bronze(ingest, number, judged, note)
@@ -119,16 +119,25 @@ def _note(
     return commit_note(query, number, judged.counts, judged.reading, scheduled_ms)
 
 
+def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:
+    counts = _counts_of_repeat(committed, judged)
+    lines = counts.read - len(judged.reading.verdicts)
+    reading = ingest.streamed.placed.accounted(judged.reading, lines)
+    return replace(judged, counts=counts, reading=reading)
+
+
 def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     """Accepted as committed, rejected as judged now.
 
     How many rows a part had that changed since is not known: it is one reject, and what is
-    read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
-    rows, and had accepted another number.
+    read is then the sum; likewise where lines are gone since that nobody misses (compaction), and
+    where an earlier version of Tidemark has judged the accepted rows, and had accepted another
+    number.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
     unchanged = set(judged.reading.verdicts) == set(committed.reading.verdicts)
     unchanged = unchanged and judged.counts.accepted == accepted
+    unchanged = unchanged and judged.counts.read == committed.rows.read
     read = committed.rows.read if unchanged else accepted + sum(rejected.values())
     return Rows(read=read, accepted=accepted, rejected=rejected)
 
