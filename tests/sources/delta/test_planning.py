@@ -149,6 +149,21 @@ def test_another_table_in_the_place_and_an_older_copy_are_told(uri: str, tmp_pat
     assert read(uri, next_offset(position, open_table(uri, {}), [])) == [7, 8, 9, 10]
 
 
+def test_of_a_table_that_was_replaced_in_its_own_log_what_came_before_is_not_read_again(
+    uri: str,
+) -> None:
+    position, before = after(uri), open_table(uri, {}).id
+    DeltaTable.create(uri, schema=DeltaTable(uri).schema(), mode="overwrite")
+    append(uri, 7)
+    table = open_table(uri, {})
+    assert table.id != before
+    assert (table.first, table.newest) == (2, 3)
+    assert told(uri, position) == [("2-", "replaced")]
+    assert read(uri, next_offset(position, table, [])) == [7]
+    # From the beginning of what it is now, too.
+    assert read(uri, first_offset(table, "earliest")) == [7]
+
+
 def test_a_limit_of_files_splits_between_versions(uri: str) -> None:
     for number in range(4, 9):
         append(uri, number)

@@ -63,7 +63,8 @@ def first_offset(table: SourceTable, starting: str | int) -> Offset:
     if starting == "latest":
         return Offset(table.id, after, after)
     if isinstance(starting, int):
-        return Offset(table.id, starting, after)
+        # What lies before its first version is another table's.
+        return Offset(table.id, max(starting, table.first or 0), after)
     return _from_the_beginning(table)
 
 
@@ -134,8 +135,8 @@ def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
 
 def _from_the_beginning(table: SourceTable) -> Offset:
     after = table.newest + 1
-    if table.version(0) is not None:
-        return Offset(table.id, 0, after)
+    if table.first is not None:
+        return Offset(table.id, table.first, after)
     return Offset(table.id, after, after, snapshot=table.newest)
 
 
