@@ -133,6 +133,8 @@ def test_a_broker_that_dies_in_a_batch_and_comes_back_leaves_the_run_whole(
     ]
     produce(own, topic, values)
     monkeypatch.setattr(slices, "_AT_ONCE", 50)
+    for patience in ("ANSWER_SECONDS", "DOWN_SECONDS"):
+        monkeypatch.setattr(client, patience, 90.0)
     original, back = slices.KafkaSlice._messages, threading.Event()
 
     def dies(self: Any, *given: Any) -> Any:
@@ -156,7 +158,7 @@ def test_one_partition_without_a_leader_stops_the_run_before_it_reads_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with started_broker(nodes=3) as cluster:
-        topic = make_topic(cluster, new_name("led"), 3)
+        topic = make_topic(cluster, new_name("led"), 3, nodes=[1, 2, 3])
         place = topics_place(tmp_path, cluster, {"topic": topic})
         for partition in range(3):
             value = f'{{"at": "2026-07-01T10:00:00Z", "key": "{partition}", "amount": 1}}'

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import OFFSET_INVALID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -265,7 +267,7 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
 @pytest.mark.long
 def test_a_partition_without_a_leader_is_named() -> None:
     with started_broker(nodes=3) as broker:
-        topic = make_topic(broker, new_name(), 3)
+        topic = make_topic(broker, new_name(), 3, nodes=[1, 2, 3])
         options = client_options(
             Connection(servers=tuple(broker.servers.split(",")), security_protocol="PLAINTEXT")
         )
@@ -273,6 +275,31 @@ def test_a_partition_without_a_leader_is_named() -> None:
         broker.kill(3)
         with pytest.raises(SourceUnavailable, match=r"Partition \d of topic .* has no leader now"):
             _ask_until_it_is_known(Cluster("c", options, "read_committed"), topic)
+
+
+def test_an_offset_that_is_none_is_not_taken_for_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a partition's leader changes, librdkafka may answer -1001, and no error: seen when a
+    node was killed. It would be the end of the partition, and what was read cut off."""
+    topic = make_topic(broker, new_name())
+    produce(broker, topic, [b"1"])
+    cluster = Cluster("c", client_of(broker), "read_committed")
+    answered = cluster._answer
+
+    def none(answer: Any) -> Any:
+        found = answered(answer)
+        return SimpleNamespace(offset=OFFSET_INVALID) if hasattr(found, "offset") else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "_answer", none)
+        with pytest.raises(SourceUnavailable, match="Partition 0 of topic .* has no leader now"):
+            cluster.states([topic])
+        with pytest.raises(SourceUnavailable, match="Partition 0 of topic .* has no leader now"):
+            cluster.since([(topic, 0)], AT)
+    assert cluster.states([topic])[topic].end == {0: 1}
+    # Of a time that is still to come there is none yet.
+    assert cluster.since([(topic, 0)], AT * 2) == {(topic, 0): None}
 
 
 def _ask_until_it_is_known(cluster: Cluster, topic: str) -> None:
