@@ -293,9 +293,9 @@ def test_an_offset_that_is_none_is_not_taken_for_one(
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "_answer", none)
-        with pytest.raises(SourceUnavailable, match="Partition 0 of topic .* has no leader now"):
+        with pytest.raises(SourceUnavailable, match="has no leader now"):
             cluster.states([topic])
-        with pytest.raises(SourceUnavailable, match="Partition 0 of topic .* has no leader now"):
+        with pytest.raises(SourceUnavailable, match="has no leader now"):
             cluster.since([(topic, 0)], AT)
     assert cluster.states([topic])[topic].end == {0: 1}
     # Of a time that is still to come there is none yet.
@@ -303,8 +303,12 @@ def test_an_offset_that_is_none_is_not_taken_for_one(
 
 
 def _ask_until_it_is_known(cluster: Cluster, topic: str) -> None:
-    """The other nodes miss it after a while."""
+    """The other nodes miss it after a while; until then its own answer is waited for."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        cluster.states([topic])
+        try:
+            cluster.states([topic])
+        except SourceUnavailable as error:
+            if "no leader" in str(error):
+                raise
         time.sleep(0.1)
