@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kit.kafka import make_topic, new_name, produce, started_broker, wait_until
+from tests.kit.kafka import (
+    forbid_reading,
+    make_topic,
+    new_name,
+    produce,
+    started_broker,
+    wait_until,
+)
 from tests.kit.running import Place, run_warm, succeed
 from tests.sources.kafka.test_lost_topics import accepted, is_right, topics_place, write
 from tidemark.errors import SourceRefused, SourceUnavailable, TidemarkError
@@ -89,6 +96,21 @@ def test_who_is_not_let_in_is_told_why_by_preflight_and_run_and_no_secret_is(
     secure(place, broker)
     succeed(spark, place, "two")
     assert accepted(place) == [(0, "a"), (1, "b"), (2, "c")]
+
+
+@pytest.mark.long
+def test_a_topic_of_a_pattern_that_may_not_be_read_any_more_is_not_taken_for_deleted(
+    spark: SparkSession, own: Broker, tmp_path: Path
+) -> None:
+    """A listing leaves it out, as it leaves out what is not there."""
+    name = new_name("allowed")
+    place = topics_place(tmp_path, own, {"pattern": f"{name}-.*"})
+    for end in "ab":
+        write(place, own, end, make_topic(own, f"{name}-{end}"))
+    secure(place, own)
+    succeed(spark, place, "one")
+    forbid_reading(own, f"{name}-b")
+    refuses(spark, place, SourceRefused, "its user may not read or describe the topic", written=2)
 
 
 @pytest.mark.long

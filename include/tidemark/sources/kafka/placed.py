@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -270,7 +271,9 @@ class PlacedTopics(PlacedSource):
 
     def _states(self, cluster: Cluster, read: Offset | None) -> dict[str, TopicState]:
         pattern = self.kafka.pattern
-        names = self.kafka.named if pattern is None else cluster.topics(pattern)
+        names = self.kafka.named
+        if pattern is not None:
+            names = (*(found := cluster.topics(pattern)), *_not_listed(cluster, read or {}, found))
         if not names and read is None:
             raise SourceNotFound(
                 f"No topic of the connection `{self.kafka.connection}` has a name that matches "
@@ -314,6 +317,16 @@ class PlacedTopics(PlacedSource):
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         )
         return tuple(str(one) for one in left), verdicts
+
+
+def _not_listed(cluster: Cluster, read: Offset, listed: Sequence[str]) -> list[str]:
+    """Topics that were read and are there, though they are not listed: a broker that has just been
+    started may not know of them yet. Raises SourceRefused where its user may not."""
+    found: list[str] = []
+    for name in sorted(read.keys() - set(listed)):
+        with suppress(SourceNotFound):
+            found += cluster.ids([name])
+    return found
 
 
 def _begins_at(name: str, state: TopicState, given: Mapping[int, int]) -> dict[int, int]:

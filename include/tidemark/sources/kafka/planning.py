@@ -126,6 +126,8 @@ def _begin(
     """By partition, where the next batch begins."""
     assert position.offset is not None
     before = position.offset.get(name)
+    if before is None and (back := _accepted_ends(name, state, accepted)):
+        return {partition: back.get(partition, 0) for partition in state.end}
     if before is None and not by_pattern:
         return dict(state.first)
     if before is None or is_another(before, state):
@@ -140,6 +142,22 @@ def _begin(
         if part.topic == name and begin.get(part.partition) == part.last + 1:
             begin[part.partition] = part.first
     return begin
+
+
+def _accepted_ends(
+    name: str, state: TopicState, accepted: Sequence[AcceptedLoss]
+) -> dict[int, int]:
+    """By partition, up to where a topic was read that was accepted as deleted and is there again,
+    the same by its id: nothing of it is read twice."""
+    parts = [
+        Range.of(one.part)
+        for one in accepted
+        if state.id and (one.reason, one.id) == (DELETED, state.id)
+    ]
+    ends = sorted(
+        (one.partition, one.first) for one in parts if one.topic == name and one.last is None
+    )
+    return dict(ends)
 
 
 def is_another(before: TopicOffset, state: TopicState) -> bool:
