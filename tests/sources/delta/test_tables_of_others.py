@@ -18,6 +18,7 @@ from tests.kit.killed import killed
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
+from tidemark.errors import SourceRefused
 from tidemark.runs.preflight import NothingNew, look
 from tidemark.sources.delta.placed import PlacedTable
 from tidemark.upkeep.accept_changes import accept_changes
@@ -77,6 +78,14 @@ def accept(place: Place) -> None:
 
 def has_nothing_new(place: Place) -> bool:
     return isinstance(look(place.run("look")), NothingNew)
+
+
+def test_a_column_that_the_table_does_not_have_is_told_and_no_null(place: Place) -> None:
+    rows = rows_of("a").rename_columns(["at", "Key", "amount"])
+    write_deltalake(uri_of(place), rows)
+    run = place.run("look")
+    with pytest.raises(SourceRefused, match="has no column key; it has at, Key, amount"):
+        run.source.check(run.ingest_checkpoint())
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import InputLost, SampleUnusable, TidemarkError
+from tidemark.errors import InputLost, SampleUnusable, SourceRefused, TidemarkError
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
@@ -63,8 +63,16 @@ class PlacedTable(PlacedSource):
         return open_table(self.places.source(self.delta.table), self.options)
 
     def check(self, ingest: Checkpoint) -> None:
-        """Raises SourceRefused too, where the table has features that are not read."""
-        self._check_nothing_lost(ingest)
+        """Raises SourceRefused too, where the table has features that are not read, or has no
+        column of a name that the pipeline's file declares."""
+        _, table, _ = self._check_nothing_lost(ingest)
+        declared = self.pipeline.source.columns
+        if missing := [name for name in declared if name not in table.columns]:
+            raise SourceRefused(
+                f"The table {table.uri} has no column {', '.join(missing)}; it has "
+                f"{', '.join(table.columns)}. Each row would have null there. Nothing was read. "
+                "Write the name under source.columns as the table does, or take it out."
+            )
 
     def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
         return tuple(map(_told, self._lost(ingest, self._position(ingest), self.table())))

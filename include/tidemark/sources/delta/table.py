@@ -42,6 +42,11 @@ class SourceTable:
         """Its newest version."""
         return self.now.version()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names, in upper and lower case as the table has them."""
+        return tuple(one.name for one in self.now.schema().fields)
+
     @cached_property
     def first(self) -> int | None:
         """Its first version; None where the log does not reach back to its beginning. Before it may
