@@ -80,7 +80,7 @@ def test_json_gives_the_values_back(rows: list[dict[str, object]]) -> None:
 def test_an_instant_of_spark_is_the_same_in_any_year_and_a_time_without_zone_stays_one(
     tmp_path: Path,
 ) -> None:
-    """Sparks before 4 write INT96, whose nanoseconds fit no 64 bits before 1677 and after 2262."""
+    """Spark may write INT96, whose nanoseconds fit no 64 bits before 1677 and after 2262."""
     times = [datetime(9999, 12, 31, 23, 59, 59), datetime(1600, 1, 1), datetime(2026, 7, 1, 10)]
     rows = pa.table(
         {"at": pa.array(times, pa.timestamp("us")), "in": [{"at": one} for one in times]}
