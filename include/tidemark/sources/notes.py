@@ -1,13 +1,14 @@
 """What has to be known of a source that no offset tells: a file beside the ingest's checkpoint.
 
 The losses that somebody accepted: what is gone is a verdict of the batch that would have read it.
+And where reading began, of which topic or table by its id, until the first batch is planned.
 """
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
@@ -53,9 +54,12 @@ class OfBatch(Protocol):
 
 
 class SourceNotes(Facts):
-    """`lost`: accepted, in the order of acceptance."""
+    """`begins`: by part of the source, where the first batch begins, and `ids` by the name of the
+    topic or table it was noted of. `lost`: accepted, in the order of acceptance."""
 
     version: Literal[1] = 1
+    ids: dict[str, str] = Field(default_factory=dict)
+    begins: dict[str, int] = Field(default_factory=dict)
     lost: tuple[AcceptedLoss, ...] = ()
 
 

@@ -175,13 +175,18 @@ class PlacedSource(ABC):
         """Let runs go on without it: the next batches have a verdict on each part. Called under the
         pipeline's lease, whose fence is the checkpoint's; to repeat it changes nothing."""
 
+    def prepare(self, ingest: Checkpoint) -> None:  # noqa: B027
+        """Note what has to be known before the ingest's query plans its first batch, or its next:
+        called under the lease, after `check`. To repeat it changes nothing."""
+
     def confirm(self, ingest: Checkpoint, batch: int) -> None:  # noqa: B027
         """Raise InputLost where what was read of a batch may not be what was planned: called when
         it was read, before anything of it is committed."""
 
     def accounted(self, reading: Reading, lines: int) -> Reading:
         """The reading, once all its parts were read and had so many lines together, with what only
-        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number."""
+        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number. Of a
+        batch whose bronze is committed it is asked again, with the lines of both tables."""
         return reading
 
     def lag(self, ingest: Checkpoint) -> Lag | None:

@@ -90,6 +90,22 @@ def test_a_version_that_deletes_overwrites_or_restores_is_told_and_brings_no_row
     assert read(uri, next_offset(position, open_table(uri, {}), [])) == [4]
 
 
+def test_rows_that_a_restore_brings_back_are_not_read_a_second_time(tmp_path: Path) -> None:
+    """What was only deleted comes back in a commit that removes nothing."""
+    uri = str(tmp_path / "parts")
+    for number, day in enumerate("ab"):
+        rows = pa.table({"n": pa.array([number], pa.int64()), "day": [day]})
+        write_deltalake(uri, rows, mode="append", partition_by=["day"])
+    position = after(uri)
+    DeltaTable(uri).delete("day = 'a'")
+    DeltaTable(uri).restore(1)
+    restored = open_table(uri, {}).version(3)
+    assert restored is not None
+    assert (len(restored.added), restored.removed) == (1, 0)
+    assert told(uri, position) == [("2", "changed rows"), ("3", "changed rows")]
+    assert read(uri, next_offset(position, open_table(uri, {}), [])) == []
+
+
 def test_files_that_are_gone_before_they_were_read_are_told(uri: str) -> None:
     position = after(uri)
     append(uri, 4)
@@ -131,6 +147,21 @@ def test_another_table_in_the_place_and_an_older_copy_are_told(uri: str, tmp_pat
     pending = Position(position.batch, position.offset, is_pending=True)
     assert told(uri, pending) == [("3-", "replaced"), ("0-2", "replaced")]
     assert read(uri, next_offset(position, open_table(uri, {}), [])) == [7, 8, 9, 10]
+
+
+def test_of_a_table_that_was_replaced_in_its_own_log_what_came_before_is_not_read_again(
+    uri: str,
+) -> None:
+    position, before = after(uri), open_table(uri, {}).id
+    DeltaTable.create(uri, schema=DeltaTable(uri).schema(), mode="overwrite")
+    append(uri, 7)
+    table = open_table(uri, {})
+    assert table.id != before
+    assert (table.first, table.newest) == (2, 3)
+    assert told(uri, position) == [("2-", "replaced")]
+    assert read(uri, next_offset(position, table, [])) == [7]
+    # From the beginning of what it is now, too.
+    assert read(uri, first_offset(table, "earliest")) == [7]
 
 
 def test_a_limit_of_files_splits_between_versions(uri: str) -> None:

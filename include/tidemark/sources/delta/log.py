@@ -31,13 +31,15 @@ class AddedFile:
 @dataclass(frozen=True)
 class Version:
     """What one commit did: files that bring rows, and how many it took rows from. Files that only
-    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC."""
+    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC. `sets_id`:
+    the id of the table, where the commit gives it one."""
 
     number: int
     added: tuple[AddedFile, ...]
     removed: int
     operation: str
     time_ms: int | None
+    sets_id: str | None
 
     @property
     def changes_rows(self) -> bool:
@@ -72,6 +74,7 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
     adds = [one["add"] for one in entries if "add" in one]
     removes = [one["remove"] for one in entries if "remove" in one]
     infos = [one["commitInfo"] for one in entries if "commitInfo" in one]
+    metadata = [one["metaData"] for one in entries if "metaData" in one]
     info = infos[0] if infos else {}
     return Version(
         number,
@@ -79,6 +82,7 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
         sum(1 for one in removes if one["dataChange"]),
         str(info.get("operation", "a commit that does not say what it is")),
         info.get("timestamp"),
+        str(metadata[0]["id"]) if metadata else None,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import InputLost, SampleUnusable, TidemarkError
+from tidemark.errors import InputLost, SampleUnusable, SourceRefused, TidemarkError
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tidemark.sources.delta.log import AddedFile
 
 _MOST_SHOWN = 5
+# Its name in the notes: there is one.
+_TABLE = "table"
 _UNREADABLE = "unreadable file"
 _SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
 
@@ -59,23 +61,40 @@ class PlacedTable(PlacedSource):
         return open_table(self.places.source(self.delta.table), self.options)
 
     def check(self, ingest: Checkpoint) -> None:
-        """Raises SourceRefused too, where the table has features that are not read."""
-        self._check_nothing_lost(ingest)
+        """Raises SourceRefused too, where the table has features that are not read, or has no
+        column of a name that the pipeline's file declares."""
+        _, table, _ = self._check_nothing_lost(ingest)
+        declared = self.pipeline.source.columns
+        if missing := [name for name in declared if name not in table.columns]:
+            raise SourceRefused(
+                f"The table {table.uri} has no column {', '.join(missing)}; it has "
+                f"{', '.join(table.columns)}. Each row would have null there. Nothing was read. "
+                "Write the name under source.columns as the table does, or take it out."
+            )
 
     def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
-        return tuple(map(_told, self._lost(ingest, position_of(ingest), self.table())))
+        return tuple(map(_told, self._lost(ingest, self._position(ingest), self.table())))
 
     def accept_lost(
         self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
     ) -> None:
         parts, notes = {one.part for one in lost}, source_notes(ingest)
-        found = self._lost(ingest, position_of(ingest), self.table())
+        found = self._lost(ingest, self._position(ingest), self.table())
         entries = [
             accepted_loss(_told(one), accepted, one) for one in found if str(one.part) in parts
         ]
         if entries:
             lost_now = (*notes.lost, *entries)
             write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
+
+    def prepare(self, ingest: Checkpoint) -> None:
+        """Where a first run begins behind what is there, that is noted: if it is killed before it
+        plans a batch, the next one begins there, and not at a later end."""
+        if self.delta.starting != "latest" or self._position(ingest).offset is not None:
+            return
+        table, notes = self.table(), source_notes(ingest)
+        begin, ids = planning.first_offset(table, "latest").begin, {_TABLE: table.id}
+        write_source_notes(ingest, notes.model_copy(update={"begins": {_TABLE: begin}, "ids": ids}))
 
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         """The offsets of the next batches; none where there is nothing to read. InputLost where
@@ -93,7 +112,7 @@ class PlacedTable(PlacedSource):
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, _, offset = self._check_nothing_lost(ingest)
-        if position.offset is None:
+        if position.batch < 0:
             return "no version of the table was read yet"
         if not planning.moves(position, offset):
             return None
@@ -136,13 +155,12 @@ class PlacedTable(PlacedSource):
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         table, offset = self.table(), batch_offset(ingest, batch)
+        files = {str(part): (part, file) for part, file in _files(table, offset)}
         read = set(reading.read)
         for part in map(Part.of, read):
             if part.version != offset.snapshot:
                 check_is_whole(table, part.version)
-        return [
-            _slice(table, part, file) for part, file in _files(table, offset) if str(part) in read
-        ]
+        return [_slice(table, *found) for part, found in files.items() if part in read]
 
     def left_out(
         self,
@@ -195,10 +213,18 @@ class PlacedTable(PlacedSource):
             yield _change("advanced.max_files_per_batch", limit, other, FROM_NOW)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, SourceTable, Offset]:
-        position, table = position_of(ingest), self.table()
+        position, table = self._position(ingest), self.table()
         if lost := self._lost(ingest, position, table):
             raise self._input_lost(lost)
         return position, table, self._planned(ingest, position, table)
+
+    def _position(self, ingest: Checkpoint) -> Position:
+        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
+        position, notes = position_of(ingest), source_notes(ingest)
+        if position.offset is not None or not notes.begins or self.delta.starting != "latest":
+            return position
+        begin = notes.begins[_TABLE]
+        return replace(position, offset=Offset(notes.ids[_TABLE], begin, begin))
 
     def _lost(self, ingest: Checkpoint, position: Position, table: SourceTable) -> tuple[Lost, ...]:
         skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
@@ -228,7 +254,7 @@ class PlacedTable(PlacedSource):
     def _same_table(self, ingest: Checkpoint, batch: int) -> SourceTable:
         table, offset = self.table(), batch_offset(ingest, batch)
         if table.id != offset.id:
-            position = position_of(ingest)
+            position = self._position(ingest)
             accepted = source_notes(ingest).lost
             if not any(one.batch == batch and one.was_planned for one in accepted):
                 raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
@@ -238,21 +264,20 @@ class PlacedTable(PlacedSource):
         self, ingest: Checkpoint, batch: int, table: SourceTable, told: str
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
-        offset = batch_offset(ingest, batch)
+        offset, lost = batch_offset(ingest, batch), source_notes(ingest).lost
         versions = range(offset.begin, offset.next)
-        notes = source_notes(ingest).lost
-        of_batch = [one for one in notes if one.batch == batch]
-        of_versions = [
-            one
-            for one in planning.accepted_versions(notes, offset.id)
-            if offset.has(Part.of(one.part).version)
+        of_versions = planning.accepted_versions(lost, offset.id)
+        of_batch = [one for one in lost if one.batch == batch]
+        accepted = [
+            *(one for one in of_versions if offset.has(Part.of(one.part).version)),
+            *of_batch,
         ]
-        accepted = [*of_versions, *of_batch]
         verdicts = [
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         ]
         if table.id != offset.id:
             return (), tuple(verdicts)
+        # Versions that are gone together have one verdict, in the batch of the first of them.
         planned = [one for one in of_batch if one.was_planned]
         gone = [Part.of(one.part) for one in (*of_versions, *planned)]
         for number in versions:
@@ -271,7 +296,7 @@ class PlacedTable(PlacedSource):
         return read, tuple(verdicts)
 
     def _unread_files(self, ingest: Checkpoint) -> list[tuple[Part, AddedFile]]:
-        position, table = position_of(ingest), self.table()
+        position, table = self._position(ingest), self.table()
         found = _files(table, self._planned(ingest, position, table))
         if position.is_pending and position.offset and position.offset.id == table.id:
             found += _files(table, position.offset)

@@ -20,8 +20,9 @@ CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
 
 @dataclass(frozen=True)
 class Position:
-    """Where an ingest stands: the last batch that was planned (-1: none yet), and its offset;
-    `is_pending`: it is not committed, and runs again."""
+    """Where an ingest stands: the last batch that was planned, and its offset; `is_pending`: it is
+    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
+    first one begins."""
 
     batch: int = -1
     offset: Offset | None = None
@@ -68,7 +69,8 @@ def first_offset(table: SourceTable, starting: str | int) -> Offset:
                 f"source.delta.starting begins with version {starting}, and {table.uri} ends with "
                 f"version {table.newest}. Nothing was read. Correct it."
             )
-        return Offset(table.id, starting, after)
+        # What lies before its first version is another table's.
+        return Offset(table.id, max(starting, table.first or 0), after)
     return _from_the_beginning(table)
 
 
@@ -138,11 +140,9 @@ def lost_of_start(
 def moves(position: Position, planned: Offset) -> bool:
     """Does the plan read something, or take note of another table?"""
     before = position.offset
-    return (
-        before is None
-        or (before.id, before.next) != (planned.id, planned.next)
-        or planned.begin < planned.next
-    )
+    if position.batch < 0 or before is None:
+        return True
+    return (before.id, before.next) != (planned.id, planned.next) or planned.begin < planned.next
 
 
 def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
@@ -167,8 +167,8 @@ def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
 
 def _from_the_beginning(table: SourceTable) -> Offset:
     after = table.newest + 1
-    if table.version(0) is not None:
-        return Offset(table.id, 0, after)
+    if table.first is not None:
+        return Offset(table.id, table.first, after)
     return Offset(table.id, after, after, snapshot=table.newest)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -43,8 +44,29 @@ class SourceTable:
         """Its newest version."""
         return self.now.version()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names, in upper and lower case as the table has them."""
+        return tuple(one.name for one in self.now.schema().fields)
+
+    @cached_property
+    def first(self) -> int | None:
+        """Its first version; None where the log does not reach back to its beginning. Before it may
+        lie those of a table that it replaced in the same log (CREATE OR REPLACE)."""
+        if self._read(0) is None:
+            return None
+        numbers = range(self.newest + 1)
+        return next((n for n in numbers if (v := self._read(n)) and v.sets_id == self.id), None)
+
     def version(self, number: int) -> Version | None:
         """One of its versions; None where the log does not have it any more."""
+        found = self._read(number)
+        if found is None or found.sets_id != self.id or number == 0 or number != self.first:
+            return found
+        # What it took away are rows of the table before.
+        return replace(found, removed=0)
+
+    def _read(self, number: int) -> Version | None:
         if number not in self._versions:
             self._versions[number] = read_version(self.uri, number, self.options)
         return self._versions[number]

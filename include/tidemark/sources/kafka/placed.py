@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.changes import topic_changes
 from tidemark.sources.kafka.client import Cluster, TopicState
-from tidemark.sources.kafka.offsets import Offset, Range, ranges, without
+from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, ranges, without
 from tidemark.sources.kafka.planning import Plan, Position, batch_offset, position_of
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
@@ -91,6 +92,21 @@ class PlacedTopics(PlacedSource):
             lost_now = (*notes.lost, *entries)
             write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
 
+    def prepare(self, ingest: Checkpoint) -> None:
+        """Where a first run begins behind what is there, that is noted: if it is killed before it
+        plans a batch, the next one begins there, and not at a later end."""
+        if self.kafka.starting != "latest" or self._position(ingest).offset is not None:
+            return
+        cluster = self.cluster()
+        states = self._states(cluster, None)
+        begins = {
+            f"{name}/{number}": offset
+            for name, of_topic in self._first_begin(cluster, states).items()
+            for number, offset in of_topic.items()
+        }
+        ids, notes = {name: one.id for name, one in states.items()}, source_notes(ingest)
+        write_source_notes(ingest, notes.model_copy(update={"begins": begins, "ids": ids}))
+
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         """The offsets of the next batches; none where there is nothing to read. InputLost where
         some of it is gone."""
@@ -102,7 +118,7 @@ class PlacedTopics(PlacedSource):
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, plan = self._check_nothing_lost(ingest)
-        if position.offset is None:
+        if position.batch < 0:
             return "no offset of Kafka was read yet"
         if not planning.moves(position, plan.offset):
             return None
@@ -158,10 +174,11 @@ class PlacedTopics(PlacedSource):
         return [self._slice(one, self._declared) for whole in parts for one in in_slices(whole)]
 
     def accounted(self, reading: Reading, lines: int) -> Reading:
-        """`seen`: how many offsets the batch has, and how many of them no message has."""
-        if reading.seen:
-            return reading
+        """`seen`: how many offsets the batch has, and how many of them no message has. What is gone
+        since bronze took the batch is counted again, but where a part of it was lost."""
         offsets = sum(Range.of(part).number for part in reading.read)
+        if reading.seen.get("offsets", offsets) != offsets:
+            return reading
         gaps = offsets - lines
         if gaps < 0 or (gaps and self.kafka.offsets_without_record == "refuse"):
             raise LedgerUnbalanced(
@@ -230,7 +247,7 @@ class PlacedTopics(PlacedSource):
         return position, plan
 
     def _plan(self, ingest: Checkpoint) -> tuple[Position, Plan]:
-        position = position_of(ingest)
+        position = self._position(ingest)
         cluster = self.cluster()
         states = self._states(cluster, position.offset)
         if position.offset is None:
@@ -241,9 +258,23 @@ class PlacedTopics(PlacedSource):
             position, states, accepted, by_pattern=self.kafka.pattern is not None
         )
 
+    def _position(self, ingest: Checkpoint) -> Position:
+        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
+        position, notes = position_of(ingest), source_notes(ingest)
+        if position.offset is not None or not notes.begins or self.kafka.starting != "latest":
+            return position
+        begins: dict[str, dict[int, int]] = {}
+        for place, begin in notes.begins.items():
+            name, _, number = place.partition("/")
+            begins.setdefault(name, {})[int(number)] = begin
+        first = {name: TopicOffset(notes.ids[name], one, one) for name, one in begins.items()}
+        return replace(position, offset=first)
+
     def _states(self, cluster: Cluster, read: Offset | None) -> dict[str, TopicState]:
         pattern = self.kafka.pattern
-        names = self.kafka.named if pattern is None else cluster.topics(pattern)
+        names = self.kafka.named
+        if pattern is not None:
+            names = (*(found := cluster.topics(pattern)), *_not_listed(cluster, read or {}, found))
         if not names and read is None:
             raise SourceNotFound(
                 f"No topic of the connection `{self.kafka.connection}` has a name that matches "
@@ -287,6 +318,16 @@ class PlacedTopics(PlacedSource):
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         )
         return tuple(str(one) for one in left), verdicts
+
+
+def _not_listed(cluster: Cluster, read: Offset, listed: Sequence[str]) -> list[str]:
+    """Topics that were read and are there, though they are not listed: a broker that has just been
+    started may not know of them yet. Raises SourceRefused where its user may not."""
+    found: list[str] = []
+    for name in sorted(read.keys() - set(listed)):
+        with suppress(SourceNotFound):
+            found += cluster.ids([name])
+    return found
 
 
 def _begins_at(name: str, state: TopicState, given: Mapping[int, int]) -> dict[int, int]:

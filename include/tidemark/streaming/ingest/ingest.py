@@ -65,6 +65,7 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     Raises TableMismatch where the tables hold rows and the checkpoint is not there.
     """
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
+    ingest.streamed.placed.prepare(ingest.checkpoint)
     rules = rules_of(ingest.pipeline)
     stream = ingest.streamed.stream(spark, ingest.checkpoint)
 
@@ -101,7 +102,7 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
-            judged = replace(judged, counts=_counts_of_repeat(committed, judged))
+            judged = _as_repeated(ingest, committed, judged)
         ingest.streamed.placed.confirm(ingest.checkpoint, number)
         note = _note(ingest, number, judged, committed)
         _append_bronze(ingest, number, judged, note)
@@ -119,6 +120,13 @@ def _note(
     scheduled_ms = ingest.scheduled_ms if first is None else first
     query = str(ingest.checkpoint.query_id())
     return commit_note(query, number, judged.counts, judged.reading, scheduled_ms)
+
+
+def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:
+    counts = _counts_of_repeat(committed, judged)
+    lines = counts.read - len(judged.reading.verdicts)
+    reading = ingest.streamed.placed.accounted(judged.reading, lines)
+    return replace(judged, counts=counts, reading=reading)
 
 
 def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
