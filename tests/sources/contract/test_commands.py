@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.test_run import row_of, tidemark, tidemark_process
+from tests.cli.test_run import tidemark, tidemark_process
 from tests.end_to_end.test_audit_and_backfill import AUDIT, BACKFILL, RANGE, run
 from tests.kit.running import run_job, sorted_rows
 from tests.sources.contract.worlds import WORLDS, Topics, World
@@ -15,8 +16,6 @@ from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
-
-ROW = '{{"at": "2026-07-01T10:{minute:02}:00Z", "key": "{key}", "amount": 1}}'
 
 
 @pytest.fixture(params=["kafka", "delta"])
@@ -45,8 +44,8 @@ def test_each_command_does_on_it_what_it_does_on_files(world: World) -> None:
     _builds_the_ledger_anew(world)
 
 
-def _row(key: str, minute: int = 0) -> str:
-    return ROW.format(minute=minute, key=key)
+def _row(key: str, minute: int = 0) -> dict[str, Any]:
+    return {"at": f"2026-07-01T10:{minute:02}:00Z", "key": key, "amount": 1}
 
 
 def _finds_nothing_new_without_java(world: World) -> None:
@@ -93,4 +92,5 @@ def _builds_the_ledger_anew(world: World) -> None:
     assert rebuilt.exit_code == 0, rebuilt.output
     assert lines() == before
     shown = tidemark(place, "ledger", "show", "clicks")
-    assert row_of(shown.output, "ingest")
+    assert shown.exit_code == 0
+    assert "ingest" in shown.output

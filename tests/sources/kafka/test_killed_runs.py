@@ -28,20 +28,24 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20260701"))
 # By commit point, and at which call of it: batches are split, so that the second is in the middle.
 KILLS = {
-    "of the ingest": [
+    "before the rows of a batch are whole": [
         ("after", "query started", 1),
         ("after", "batch being judged", 2),
         ("before", "accepted rows", 2),
+    ],
+    "with half of a batch": [
         ("after", "accepted rows", 1),
         ("before", "rejected rows", 2),
         ("after", "rejected rows", 1),
         ("after", "batch no longer judged", 2),
     ],
-    "of the tables": [
+    "with windows": [
         ("before", "windows of the stream", 1),
         ("after", "windows of the stream", 1),
         ("before", "recomputed windows", 1),
         ("after", "recomputed windows", 1),
+    ],
+    "with gold": [
         ("before", "gold", 1),
         ("after", "gold", 1),
         ("before", "ledger", 1),
@@ -143,7 +147,7 @@ def is_accounted_for(place: Place, writers: Writers) -> None:
         FROM (SELECT decode(line)::JSON AS j FROM lines) GROUP BY ALL ORDER BY ALL
     """
     assert query(counts, lines=lines) == query("SELECT * FROM gold ORDER BY ALL", gold=gold)
-    ledger = DeltaTable(str(place.root / "warehouse/ops/ledger")).to_pyarrow_table().to_pylist()
+    ledger = place.table(place.places.ledger).to_pylist()
     assert all(one["balanced"] is not False for one in ledger)
     assert sum(one["accepted"] for one in ledger if one["kind"] == "ingest") == len(bronze)
 

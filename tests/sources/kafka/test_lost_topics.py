@@ -256,7 +256,7 @@ def test_of_a_broker_without_ids_a_topic_made_anew_is_known_by_its_end(
 
 def adds_up(place: Place) -> None:
     """The ledger, also built anew: what was read is in one of both tables."""
-    ledger = place.table(str(place.root / "warehouse/ops/ledger")).to_pylist()
+    ledger = place.table(place.places.ledger).to_pylist()
     lines = {one["batch"]: one for one in ledger if one["kind"] == "ingest"}
     assert all(one["balanced"] is not False for one in ledger)
     found = [sum(one[name] for one in lines.values()) for name in ("read", "accepted", "rejected")]
