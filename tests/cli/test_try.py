@@ -162,7 +162,7 @@ def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> 
     place.land("1.json", ["1a", "1b"])
     place.land("3.json", ["3a"])
     taken = take_first_rows(place.pipeline, place.settings, 4, tmp_path / "copy")
-    assert (taken.lines, taken.files, taken.notes) == (4, 2, ())
+    assert (taken.rows, taken.parts, taken.notes) == (4, 2, ())
     copies = sorted((tmp_path / "copy").rglob("*.json"))
     assert [path.read_text() for path in copies] == ["1a\n1b\n", "2a\n2b\n"]
 
@@ -170,8 +170,9 @@ def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> 
 def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path: Path) -> None:
     for number, file in enumerate(FILES):
         own = load_pipeline(file)
-        copy = load_pipeline(write_pipeline(own, tmp_path / str(number)))
-        assert copy.source.told == f"{own.name}_source/**/*"
+        copied = {"files": f"{own.name}_source/**/*"}
+        copy = load_pipeline(write_pipeline(own, copied, tmp_path / str(number)))
+        assert copy.source.told == copied["files"]
         source = copy.source.model_copy(update={"files": own.source.told})
         assert copy.model_copy(update={"source": source}) == own
 
@@ -190,5 +191,6 @@ def test_a_pipeline_that_is_named_like_its_copied_source_can_be_tried(tmp_path: 
         pipeline = Place(tmp_path, clicks(), name)
         content = clicks(source=clicks()["source"] | {"files": "elsewhere/*.json"})
         pipeline.content = content
-        assert write_pipeline(pipeline.pipeline, tmp_path / name)
+        source = {"files": f"{name}_source/*"}
+        assert write_pipeline(pipeline.pipeline, source, tmp_path / name)
         assert load_pipeline(tmp_path / name / f"{name}.yaml").name == name

@@ -15,6 +15,7 @@ from tidemark.cli.console import report_console
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -30,7 +31,7 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
     for name, table in pipeline.tables.items():
         columns = ["window_start", *table.group_by, *table.columns_told, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
-    _print_rejects(console, places)
+    _print_rejects(console, pipeline, places)
     report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
     if report is not None:
         console.print(f"ledger: {report.verdict}", soft_wrap=True)
@@ -47,16 +48,27 @@ def _print_rows(
         console.print(_table(columns, first))
 
 
-def _print_rejects(console: Console, places: Places) -> None:
+def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None:
     """As lines: a table would cut the texts, which are long."""
-    count, first = _first_rows(places.rejects, ["reason", "detail", "raw"], ["reason", "raw"])
+    origin = [one.name for one in row_origin(pipeline)]
+    columns = ["reason", "detail", "raw", *origin]
+    count, first = _first_rows(places.rejects, columns, ["reason", "raw", *origin])
     console.print(f"\nrejects: {_counted(count)}")
-    for reason, detail, raw in first:
+    for reason, detail, raw, *where in first:
         message = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
         console.print(f"  {reason}: {message}", soft_wrap=True)
+        # A file alone is no place of a row; the line is.
+        if len(origin) > 1:
+            console.print(f"    {_place(origin, where)}", soft_wrap=True)
         if raw is not None:
             shown = raw if len(raw) <= _LONGEST_LINE else f"{raw[: _LONGEST_LINE - 1]}…"
             console.print(f"    {shown}", soft_wrap=True)
+
+
+def _place(origin: Sequence[str], where: Sequence[Any]) -> str:
+    """As the details of duplicates say it."""
+    named = zip(origin, where, strict=True)
+    return ", ".join(f"{name.lstrip('_')} {one}" for name, one in named if one is not None)
 
 
 def _counted(count: int) -> str:
