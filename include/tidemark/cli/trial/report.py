@@ -97,7 +97,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     for number, name in enumerate(columns):
         numbers = all(isinstance(row[number], int | float) for row in rows)
         # So that the table of a few measures fits into 80 columns.
-        header = name.replace("_", "_\n")
+        header = re.sub(r"(?<=.)_", "_\n", name)
         kept_whole = name in ("window_start", "status")
         justify: JustifyMethod = "right" if numbers else "left"
         table.add_column(header, justify=justify, overflow="fold", no_wrap=kept_whole)
