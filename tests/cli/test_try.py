@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import examples_under
@@ -19,6 +20,7 @@ from tests.kit.shipped import FILES
 from tests.operators.contract.joins import OTHER, partner_pipeline
 from tidemark.cli.main import app
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.cli.trial.report import print_trial
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.load import load_pipeline
 
@@ -175,6 +177,29 @@ def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path
         assert copy.source.told == copied["files"]
         source = copy.source.model_copy(update={"files": own.source.told})
         assert copy.model_copy(update={"source": source}) == own
+
+
+def test_the_rejects_that_are_shown_are_of_every_reason_with_where_they_lie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path)
+    rejects = [
+        {"reason": "malformed", "detail": "blank line", "raw": f"{n:02}", "_topic": "events",
+         "_partition": 1, "_offset": n} for n in range(20)
+    ]  # fmt: skip
+    rejects[19]["reason"] = "no value"
+    rejects[19]["raw"] = None
+    write_deltalake(place.places.rejects, pa.Table.from_pylist(rejects))
+    source = {name: one for name, one in clicks()["source"].items() if name != "files"}
+    kafka = {"kafka": {"topic": "events", "connection": "broker"}, **source}
+    print_trial(Place(tmp_path, clicks(source=kafka)).pipeline, place.places)
+    lines = capsys.readouterr().out.splitlines()
+    begin = lines.index("rejects: 20 rows, 10 of them")
+    shown = ["  malformed: blank line", "    topic events, partition 1, offset 0", "    00"]
+    assert lines[begin + 1 : begin + 4] == shown
+    assert lines[begin + 3 * 9 + 1 :] == [
+        "  no value: blank line", "    topic events, partition 1, offset 19",
+    ]  # fmt: skip
 
 
 def test_a_pipeline_that_joins_is_not_tried_by_its_own_rows_alone(tmp_path: Path) -> None:

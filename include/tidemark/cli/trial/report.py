@@ -43,7 +43,7 @@ def _print_rows(
     console: Console, title: str, uri: str, columns: Sequence[str], order: Sequence[str]
 ) -> None:
     count, first = _first_rows(uri, columns, order)
-    console.print(f"\n{title}: {_counted(count)}")
+    console.print(f"\n{title}: {_counted(count, f'the first {SHOWN}')}")
     if first:
         console.print(_table(columns, first))
 
@@ -52,8 +52,8 @@ def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None
     """As lines: a table would cut the texts, which are long."""
     origin = [one.name for one in row_origin(pipeline)]
     columns = ["reason", "detail", "raw", *origin]
-    count, first = _first_rows(places.rejects, columns, ["reason", "raw", *origin])
-    console.print(f"\nrejects: {_counted(count)}")
+    count, first = _first_rows(places.rejects, columns, ["reason", "raw", *origin], each="reason")
+    console.print(f"\nrejects: {_counted(count, f'{SHOWN} of them')}")
     for reason, detail, raw, *where in first:
         message = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
         console.print(f"  {reason}: {message}", soft_wrap=True)
@@ -71,15 +71,16 @@ def _place(origin: Sequence[str], where: Sequence[Any]) -> str:
     return ", ".join(f"{name.lstrip('_')} {one}" for name, one in named if one is not None)
 
 
-def _counted(count: int) -> str:
+def _counted(count: int, shown: str) -> str:
     rows = "1 row" if count == 1 else f"{count:,} rows"
-    return f"{rows}, the first {SHOWN}" if count > SHOWN else rows
+    return f"{rows}, {shown}" if count > SHOWN else rows
 
 
 def _first_rows(
-    uri: str, columns: Sequence[str], order: Sequence[str]
+    uri: str, columns: Sequence[str], order: Sequence[str], each: str | None = None
 ) -> tuple[int, list[tuple[Any, ...]]]:
-    """How many rows a table has, and the first SHOWN of them; none where it is not there."""
+    """How many rows a table has, and the first SHOWN of them; none where it is not there. `each`:
+    of each value of this column as many as of any other, while there are."""
     found = TablePlace(uri).open()
     if found is None:
         return 0, []
@@ -88,7 +89,11 @@ def _first_rows(
     with duckdb_in_utc() as connection:
         connection.register("found", dataset_of(found))
         ((count,),) = connection.execute("SELECT count(*) FROM found").fetchall()
-        sql = f"SELECT {chosen} FROM found ORDER BY {in_order} LIMIT {SHOWN}"
+        taken = in_order
+        if each is not None:
+            taken = f"row_number() OVER (PARTITION BY {_quoted(each)} ORDER BY {in_order}), {taken}"
+        shown = f"SELECT * FROM found ORDER BY {taken} LIMIT {SHOWN}"
+        sql = f"SELECT {chosen} FROM ({shown}) ORDER BY {in_order}"
         return count, connection.execute(sql).fetchall()
 
 
