@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import examples_under
+from tests.kit.kafka import client_of, make_topic, new_name, produce
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.kit.shipped import FILES
 from tests.operators.contract.joins import OTHER, partner_pipeline
@@ -23,6 +27,9 @@ from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
 from tidemark.cli.trial.report import print_trial
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.load import load_pipeline
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
 
 README = (REPOSITORY / "README.md").read_text()
 SECTION = "Your own data in five minutes"
@@ -119,6 +126,39 @@ def test_a_trial_whose_every_row_is_rejected_fails_and_can_be_kept(clone: Path) 
     assert f"The temporary root is kept: {root}" in tried.stdout
     assert (root / "clicks" / "rejects").is_dir()
     assert files_below(clone / "warehouse") == before
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_what_is_proposed_from_a_topic_and_from_a_table_can_be_tried_and_run(
+    clone: Path, broker: Broker
+) -> None:
+    topic = make_topic(broker, new_name("proposed"), 2)
+    rows = [
+        {"order_id": f"o{n}", "shop": f"s{n % 3}", "at": f"2026-07-01T10:{n % 60:02}:00Z"}
+        for n in range(1_200)
+    ]
+    for half in (0, 1):
+        produce(broker, topic, [None, *map(json.dumps, rows[half::2])], partition=half)
+    write_deltalake(str(clone / "warehouse" / "lake"), pa.Table.from_pylist(rows))
+    plain = {"events": {"servers": broker.servers, "security_protocol": "PLAINTEXT"}}
+    admin = AdminClient(client_of(broker))
+    before = {one.group_id for one in admin.list_consumer_groups().result().valid}
+    for name, source in (("a", f"kafka:events/{topic}"), ("b", "delta:warehouse/lake")):
+        said = run_lines(
+            clone,
+            f"export TIDEMARK_CONNECTIONS='{json.dumps(plain)}'\n"
+            f"tidemark new {name} --from {source}\ntidemark try {name}\ntidemark run {name}",
+        )
+        assert f"{name}: the first 1,000 " in said.stderr
+        assert len(DeltaTable(str(clone / "warehouse" / name / "bronze")).to_pyarrow_table()) == (
+            1_200
+        )
+        assert list((clone / "tmp").glob("tidemark-try-*")) == []
+        if name == "a":
+            assert "  no value: The message has no value (a tombstone)\n" in said.stdout
+            assert f"    topic {topic}, partition 1, offset 0\n" in said.stdout
+    assert {one.group_id for one in admin.list_consumer_groups().result().valid} == before
 
 
 def tidemark(place: Place, *arguments: str) -> Result:
