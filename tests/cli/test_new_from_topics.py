@@ -111,7 +111,8 @@ def test_a_topic_s_messages_are_proposed_as_lines_are(broker: Broker, project: P
     )
     told = ended.stdout.splitlines()
     assert f"  kafka       topic {topic}, connection events" in told
-    assert "Not JSON objects, so that a run rejects them: 3 messages of the sample." in told
+    fault = "Without a value that is a JSON object, so that a run rejects them"
+    assert f"{fault}: 3 messages of the sample." in told
 
 
 def test_kafka_s_time_is_the_event_time_where_the_value_has_none(

@@ -116,7 +116,7 @@ def _tell(pipeline: Pipeline, proposal: Proposal, found: Found, file: Path) -> N
     console.print(f"  {proposal.table}{keys}: {', '.join(table.measures)}")
     if sample.passed_over:
         passed_over = counted(sample.passed_over, sample.row)
-        console.print(f"Not JSON objects, so that a run rejects them: {passed_over} of the sample.")
+        console.print(f"{sample.fault}, so that a run rejects them: {passed_over} of the sample.")
     console.print(f"Written: {file}")
     console.print(
         f"Read it and correct it, then:\n"

@@ -31,7 +31,7 @@ class KnownType:
 @dataclass(frozen=True)
 class Sample:
     """Rows in the order in which they came. `passed_over` counts those that are none: a run rejects
-    them. `row` is what people call one.
+    them. `row` is what people call one, `fault` what those that are none have in common.
 
     `schema` has the types of the columns by name, where the source tells them. `beside` are columns
     that rows may have beside their own fields, with a value for each row.
@@ -40,6 +40,7 @@ class Sample:
     rows: tuple[Row, ...]
     passed_over: int
     row: str = "line"
+    fault: str = "Not JSON objects"
     schema: Mapping[str, KnownType] | None = None
     beside: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 

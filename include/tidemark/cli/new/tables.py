@@ -95,7 +95,13 @@ def _sample(table: SourceTable, offset: Offset) -> Sample:
             f"The table {table.uri} has no row that a run would read{since}: that takes rows that "
             "are appended. Try again when it has some."
         )
-    return Sample(rows, len(first) - len(rows), "row", schema_of(table.now))
+    return Sample(
+        rows,
+        len(first) - len(rows),
+        row="row",
+        fault="With NaN or an infinite number",
+        schema=schema_of(table.now),
+    )
 
 
 def _no_table(uri: str) -> str:

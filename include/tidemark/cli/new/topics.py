@@ -121,7 +121,13 @@ def _sample(topic: str, messages: Sequence[Message], most_bytes: int) -> Sample:
     with suppress(UnicodeDecodeError):
         beside[KEY] = tuple(_text(message.key()) for _, message in found)
     rows = tuple(row for row, _ in found)
-    return Sample(rows, len(messages) - len(found), "message", None, beside)
+    return Sample(
+        rows,
+        len(messages) - len(found),
+        row="message",
+        fault="Without a value that is a JSON object",
+        beside=beside,
+    )
 
 
 def _text(key: bytes | str | None) -> str | None:
