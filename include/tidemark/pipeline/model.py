@@ -55,10 +55,6 @@ def _kafka_column_name(name: str) -> str:
     return name if name in kafka_columns.TYPES else _column_name(name)
 
 
-def _message_column_name(name: str) -> str:
-    return name if name in kafka_columns.PLACE_TYPES else _kafka_column_name(name)
-
-
 def _topic(name: str) -> str:
     kafka_columns.check_topic(name)
     return name
@@ -96,7 +92,6 @@ def _spark_setting(name: str) -> str:
 
 ColumnName = Annotated[str, AfterValidator(_column_name)]
 KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
-MessageColumnName = Annotated[str, AfterValidator(_message_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
@@ -356,28 +351,38 @@ class DeltaSource(Source):
         return f"delta: {self.delta.table}"
 
 
-class MessageFiles(FilesSource):
-    """Files that `tidemark try` writes: lines that were messages, with what of the message itself
-    the pipeline names."""
+class FirstMessages(KafkaSource):
+    """What `tidemark try` reads of topics: of each partition what lies before an offset."""
 
-    columns: dict[MessageColumnName, Column] = Field(min_length=1)
-    of_messages: Literal[True]
+    first_messages: Annotated[
+        dict[TopicName, dict[int, int]], BeforeValidator(kafka_columns.with_numbers)
+    ]
 
 
-# The kinds of sources, each by the key that it alone has.
+class FirstTableRows(DeltaSource):
+    """What `tidemark try` reads of a table: so many rows of each of these files, which are named
+    as parts of the source."""
+
+    first_table_rows: dict[str, int]
+
+
+# The kinds of sources, each by a key that it has.
 SOURCE_KINDS: dict[str, type[Source]] = {
     "files": FilesSource,
     "kafka": KafkaSource,
     "delta": DeltaSource,
-    "of_messages": MessageFiles,
+    "first_messages": FirstMessages,
+    "first_table_rows": FirstTableRows,
 }
 AnySource = FilesSource | KafkaSource | DeltaSource
 
 
 def source_kind(content: object) -> type[Source]:
-    """The kind of a source, by its key; files where it has none, so that this key is asked for."""
+    """The kind of a source, by its key; files where it has none, so that this key is asked for. Of
+    several keys the one of a kind within another kind, else the first."""
     keys = content if isinstance(content, dict) else {}
-    return next((SOURCE_KINDS[key] for key in keys if key in SOURCE_KINDS), FilesSource)
+    found = [SOURCE_KINDS[key] for key in keys if key in SOURCE_KINDS]
+    return max(found, key=lambda kind: len(kind.__mro__), default=FilesSource)
 
 
 def _source_of_its_kind(value: object, info: ValidationInfo) -> object:

@@ -8,8 +8,9 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import (
     DeltaSource,
     FilesSource,
+    FirstMessages,
+    FirstTableRows,
     KafkaSource,
-    MessageFiles,
     Pipeline,
     Source,
 )
@@ -24,7 +25,8 @@ KINDS: dict[type[Source], type[PlacedSource]] = {
     FilesSource: PlacedFiles,
     KafkaSource: PlacedTopics,
     DeltaSource: PlacedTable,
-    MessageFiles: PlacedFiles,
+    FirstMessages: PlacedTopics,
+    FirstTableRows: PlacedTable,
 }
 
 

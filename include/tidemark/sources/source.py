@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidemark.checkpoint.log import Checkpoint
@@ -97,6 +98,29 @@ class Lag:
 
     messages: int
     since: datetime | None
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """The first rows of a source, as a source that a trial reads below another root.
+
+    `source` are the entries of a pipeline's `source` that say where rows come from. It has `rows`
+    rows of `parts` parts, which people call a `row` and a `part`; `notes` say what was passed over.
+    """
+
+    source: Mapping[str, Any]
+    rows: int
+    parts: int
+    row: str
+    part: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """What it is of the source, for people."""
+        first = f"the only {self.row}" if self.rows == 1 else f"the first {self.rows:,} {self.row}s"
+        parts = f"1 {self.part}" if self.parts == 1 else f"{self.parts:,} {self.part}s"
+        return f"{first} of its source, of {parts}"
 
 
 class PartUnreadable(Exception):
@@ -248,11 +272,13 @@ class PlacedSource(ABC):
         """The origin columns of the reject that stands for a whole part."""
 
     @abstractmethod
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Names and lines of the source's parts in their order, for a look at its first rows.
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """At most so many rows, from the beginning, as a source by itself: what a run would do with
+        them is what a run over that source does. Only where the source cannot be read in part, the
+        rows are copied, below the folder `copies`, which is below the other root.
 
-        SampleUnusable where there is no such place, and of a part's lines where they cannot be
-        read to the end.
+        No row is no error. SampleUnusable, and what reading the source raises, where it cannot be
+        looked at.
         """
 
     @classmethod

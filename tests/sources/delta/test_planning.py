@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import SourceNotFound, SourceRefused
+from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
-from tidemark.sources.delta.placed import _files, _slice
 from tidemark.sources.delta.planning import (
     Position,
     first_offset,
@@ -37,8 +37,8 @@ def read(uri: str, offset: Offset) -> list[int]:
     table = open_table(uri, {})
     lines = [
         line
-        for part, file in _files(table, offset)
-        for piece in _slice(table, part, file).lines()
+        for part, file in files_of(table, offset)
+        for piece in slice_of(table, part, file).lines()
         for line in piece["_value"].to_pylist()
     ]
     return [int(line.split(b": ")[1].split(b",")[0]) for line in lines if line is not None]
@@ -180,8 +180,8 @@ def test_values_of_partitions_are_fields_of_their_rows(tmp_path: Path) -> None:
     table = open_table(uri, {})
     lines = [
         line
-        for part, file in _files(table, first_offset(table, "earliest"))
-        for piece in _slice(table, part, file).lines()
+        for part, file in files_of(table, first_offset(table, "earliest"))
+        for piece in slice_of(table, part, file).lines()
         for line in piece["_value"].to_pylist()
     ]
     assert sorted(line.decode() for line in lines if line) == [

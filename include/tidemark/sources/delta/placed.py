@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import InputLost, SampleUnusable, SourceRefused, TidemarkError
+from tidemark.errors import InputLost, SourceRefused
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.model import DeltaSource, DeltaTableSource, Pipeline
+from tidemark.pipeline.model import DeltaSource, DeltaTableSource, FirstTableRows, Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta import planning
+from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.planning import CHANGED, Lost, Position, batch_offset, position_of
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
     Acceptance,
+    FirstRows,
     Lag,
     LostInput,
     OriginColumn,
-    PartUnreadable,
     PartVerdict,
     PlacedSource,
     Reading,
@@ -155,12 +158,15 @@ class PlacedTable(PlacedSource):
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         table, offset = self.table(), batch_offset(ingest, batch)
-        files = {str(part): (part, file) for part, file in _files(table, offset)}
-        read = set(reading.read)
+        read, only = set(reading.read), self._only or {}
         for part in map(Part.of, read):
             if part.version != offset.snapshot:
                 check_is_whole(table, part.version)
-        return [_slice(table, *found) for part, found in files.items() if part in read]
+        return [
+            slice_of(table, part, file, only.get(str(part)))
+            for part, file in files_of(table, offset)
+            if str(part) in read
+        ]
 
     def left_out(
         self,
@@ -181,14 +187,19 @@ class PlacedTable(PlacedSource):
         one = Part.of(part)
         return {VERSION: one.version, FILE: one.file or None, ROW: None}
 
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        try:
-            table = self.table()
-            files = _files(table, planning.first_offset(table, "earliest"))
-        except TidemarkError as error:
-            raise SampleUnusable(str(error)) from error
-        for part, file in files:
-            yield f"{part.version}.json", _lines(_slice(table, part, file))
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """From where the pipeline begins; one that begins with what is yet to come, from what is
+        there."""
+        table = self.table()
+        starting = "earliest" if self.delta.starting == "latest" else self.delta.starting
+        taken = first_rows_of(table, planning.first_offset(table, starting), most)
+        delta = {
+            **self.delta.model_dump(mode="json", exclude_unset=True),
+            "table": table.uri if is_uri(table.uri) else f"file://{table.uri}",
+            "starting": starting,
+        }
+        source = {"first_table_rows": taken, "delta": delta}
+        return FirstRows(source, sum(taken.values()), len(taken), "row", "file")
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -235,8 +246,25 @@ class PlacedTable(PlacedSource):
 
     def _planned(self, ingest: Checkpoint, position: Position, table: SourceTable) -> Offset:
         if position.offset is None:
-            return planning.first_offset(table, self.delta.starting)
-        return planning.next_offset(position, table, source_notes(ingest).lost)
+            return self._as_tried(planning.first_offset(table, self.delta.starting))
+        following = planning.next_offset(position, table, source_notes(ingest).lost)
+        return self._as_tried(following)
+
+    @property
+    def _only(self) -> Mapping[str, int] | None:
+        """Where only the first rows are read, how many of which part."""
+        source = self.pipeline.source
+        return source.first_table_rows if isinstance(source, FirstTableRows) else None
+
+    def _is_read(self, part: Part) -> bool:
+        return self._only is None or str(part) in self._only
+
+    def _as_tried(self, offset: Offset) -> Offset:
+        """Where only the first rows are read, it ends behind these."""
+        if self._only is None:
+            return offset
+        last = max(Part.of(one).version for one in self._only)
+        return replace(offset, next=max(offset.begin, min(offset.next, last + 1)))
 
     def _input_lost(self, lost: Sequence[Lost]) -> InputLost:
         shown = "; ".join(one.what for one in lost[:_MOST_SHOWN])
@@ -291,47 +319,16 @@ class PlacedTable(PlacedSource):
                     )
                 what = f"{planning.changed_text(version)} (changes: skip)"
                 verdicts.append(PartVerdict(str(Part(number)), CHANGED, what))
-        parts = [part for part, _ in _files(table, offset)]
+        parts = [part for part, _ in files_of(table, offset) if self._is_read(part)]
         read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
         return read, tuple(verdicts)
 
     def _unread_files(self, ingest: Checkpoint) -> list[tuple[Part, AddedFile]]:
         position, table = self._position(ingest), self.table()
-        found = _files(table, self._planned(ingest, position, table))
+        found = [*files_of(table, self._planned(ingest, position, table))]
         if position.is_pending and position.offset and position.offset.id == table.id:
-            found += _files(table, position.offset)
+            found += files_of(table, position.offset)
         return found
-
-
-def _files(table: SourceTable, offset: Offset) -> list[tuple[Part, AddedFile]]:
-    """The files whose rows a batch brings, in order; of versions that change rows none."""
-    found = []
-    if offset.snapshot is not None:
-        held = table.snapshot(offset.snapshot)
-        found += [(Part(offset.snapshot, file.path), file) for file in held]
-    for number in range(offset.begin, offset.next):
-        version = table.version(number)
-        if version is not None and not version.changes_rows:
-            added = sorted(version.added, key=lambda one: one.path)
-            found += [(Part(number, file.path), file) for file in added]
-    return found
-
-
-def _slice(table: SourceTable, part: Part, file: AddedFile) -> Slice:
-    from tidemark.sources.delta.slices import DeltaSlice
-
-    uri, partition = table.uri_of(file), table.partition_of(file)
-    return DeltaSlice(
-        str(part), part.version, file.path, uri, file.bytes, partition, dict(table.options)
-    )
-
-
-def _lines(one: Slice) -> Iterator[bytes]:
-    try:
-        for piece in one.lines():
-            yield from (line for line in piece["_value"].to_pylist() if line is not None)
-    except PartUnreadable as error:
-        raise SampleUnusable(f"{error.part}: {error.cause}") from error
 
 
 def _change(what: str, before: object, after: object, reason: str) -> Difference:

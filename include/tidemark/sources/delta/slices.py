@@ -25,8 +25,8 @@ _UNPACKED = 8
 @dataclass(frozen=True)
 class DeltaSlice(Slice):
     """`part` names the version and the file (`Part`), `uri` is where it lies; `partition` has the
-    values of partition columns as JSON. Of a local file only what is read at a time is in memory;
-    of another one the whole file."""
+    values of partition columns as JSON. `most`: only so many rows are read, the first ones. Of a
+    local file only what is read at a time is in memory; of another one the whole file."""
 
     part: str
     version: int
@@ -35,6 +35,7 @@ class DeltaSlice(Slice):
     bytes: int
     partition: Mapping[str, str]
     options: Options
+    most: int | None = None
 
     @property
     def estimated_bytes(self) -> int:
@@ -47,6 +48,7 @@ class DeltaSlice(Slice):
             schema = _typed(file)
             for batch in file.iter_batches(_AT_ONCE):
                 rows = pa.Table.from_batches([batch]).cast(schema)
+                rows = rows if self.most is None else rows.slice(0, self.most - row)
                 lines = lines_of(rows, dict(self.partition))
                 number = len(lines)
                 yield pa.table(
@@ -58,6 +60,8 @@ class DeltaSlice(Slice):
                     }
                 )
                 row += number
+                if row == self.most:
+                    return
         except (FileMissing, FileNotFoundError) as error:
             raise PartUnreadable(self.part, "The file is gone") from error
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:

@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import (
     InputLost,
     LedgerUnbalanced,
-    SampleUnusable,
     SourceNotFound,
-    TidemarkError,
 )
 from tidemark.pipeline import kafka_columns
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
-from tidemark.pipeline.model import KafkaSource, KafkaTopics, Pipeline
+from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
 from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.changes import topic_changes
@@ -30,6 +29,7 @@ from tidemark.sources.kafka.planning import Plan, Position, batch_offset, positi
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
     Acceptance,
+    FirstRows,
     Lag,
     LostInput,
     OriginColumn,
@@ -42,6 +42,7 @@ from tidemark.sources.source import (
 if TYPE_CHECKING:
     from tidemark.sources.kafka.slices import KafkaSlice
 
+Starting = str | dict[str, dict[int, int]]
 # A guess, for `unread_bytes`.
 _BYTES_OF_A_MESSAGE = 500
 _SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
@@ -171,7 +172,7 @@ class PlacedTopics(PlacedSource):
         from tidemark.sources.kafka.slices import in_slices
 
         parts = map(Range.of, reading.read)
-        return [self._slice(one, self._declared) for whole in parts for one in in_slices(whole)]
+        return [self._slice(one) for whole in parts for one in in_slices(whole)]
 
     def accounted(self, reading: Reading, lines: int) -> Reading:
         """`seen`: how many offsets the batch has, and how many of them no message has. What is gone
@@ -209,19 +210,26 @@ class PlacedTopics(PlacedSource):
         one = Range.of(part)
         return {TOPIC: one.topic, PARTITION: one.partition, OFFSET: one.first}
 
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        from tidemark.sources.kafka.samples import lines_of
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """From where the pipeline begins; one that begins with what is yet to come, from what is
+        there."""
+        from tidemark.sources.kafka.first_messages import ends_behind, first_messages
 
-        fields = [*self._declared, *kafka_columns.places_in(self.pipeline.model_dump_json())]
-        try:
-            states = self._states(self.cluster(), None)
-        except TidemarkError as error:
-            raise SampleUnusable(str(error)) from error
-        for name, state in states.items():
-            for partition, end in sorted(state.end.items()):
-                if state.first[partition] < end:
-                    whole = Range(name, partition, state.first[partition], end - 1)
-                    yield f"{name}-{partition}", lines_of(self._slice(whole, fields))
+        cluster = self.cluster()
+        states = self._states(cluster, None)
+        starting = "earliest" if self.kafka.starting == "latest" else self.kafka.starting
+        planned = planning.first_offset(states, self._first_begin(cluster, states, starting))
+        messages = first_messages(planned, most, self._slice)
+        begin = {name: dict(one.begin) for name, one in planned.items()}
+        kafka = self.kafka.model_dump(
+            mode="json", exclude={"topic", "topics", "pattern", "starting"}, exclude_unset=True
+        )
+        source = {
+            "first_messages": ends_behind(planned, messages),
+            "kafka": {**kafka, "topics": sorted(states), "starting": begin},
+        }
+        partitions = len({(one.topic(), one.partition()) for one in messages})
+        return FirstRows(source, len(messages), partitions, "message", "partition")
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -232,12 +240,12 @@ class PlacedTopics(PlacedSource):
         """What of the message itself is a column."""
         return [name for name in kafka_columns.TYPES if name in self.pipeline.source.columns]
 
-    def _slice(self, whole: Range, fields: Sequence[str]) -> KafkaSlice:
+    def _slice(self, whole: Range) -> KafkaSlice:
         from tidemark.sources.kafka.messages import AsLines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
-        as_lines = AsLines(tuple(fields), self.kafka.max_message_bytes)
+        as_lines = AsLines(tuple(self._declared), self.kafka.max_message_bytes)
         return KafkaSlice(str(whole), self.kafka.connection, options, as_lines)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, Plan]:
@@ -251,7 +259,7 @@ class PlacedTopics(PlacedSource):
         cluster = self.cluster()
         states = self._states(cluster, position.offset)
         if position.offset is None:
-            begin = self._first_begin(cluster, states)
+            begin = self._first_begin(cluster, states, self.kafka.starting)
             return position, Plan(planning.first_offset(states, begin), ())
         accepted = source_notes(ingest).lost
         return position, planning.plan_next(
@@ -280,13 +288,22 @@ class PlacedTopics(PlacedSource):
                 f"No topic of the connection `{self.kafka.connection}` has a name that matches "
                 f"{pattern}. Nothing was read. Make one, or correct source.kafka.pattern."
             )
-        return cluster.states(names)
+        return self._as_tried(cluster.states(names))
+
+    def _as_tried(self, states: dict[str, TopicState]) -> dict[str, TopicState]:
+        """Where only the first messages are read, the topics end behind these."""
+        source = self.pipeline.source
+        if not isinstance(source, FirstMessages):
+            return states
+        return {
+            name: replace(one, end={n: source.first_messages[name].get(n, 0) for n in one.end})
+            for name, one in states.items()
+        }
 
     def _first_begin(
-        self, cluster: Cluster, states: Mapping[str, TopicState]
+        self, cluster: Cluster, states: Mapping[str, TopicState], starting: Starting
     ) -> dict[str, dict[int, int]]:
         """Where the first batch begins, by what the pipeline's file says of it."""
-        starting = self.kafka.starting
         if isinstance(starting, dict):
             return {name: _begins_at(name, one, starting[name]) for name, one in states.items()}
         if starting == "earliest":

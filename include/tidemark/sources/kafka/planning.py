@@ -117,10 +117,20 @@ def steps(planned: Offset, most: int | None, before: Offset | None = None) -> li
     found = [_up_to(planned, {})] if planned == before else []
     left = planned
     while most is not None and sum(one.number for one in ranges(left)) > most:
-        taken = _shares(ranges(left), most)
-        found.append(_up_to(left, taken))
-        left = {name: replace(one, begin=found[-1][name].next) for name, one in left.items()}
+        step, left = first_step(left, most)
+        found.append(step)
     return [*found, left]
+
+
+def first_step(planned: Offset, most: int) -> tuple[Offset, Offset]:
+    """The first so many offsets of a plan, taken from all partitions in proportion, and the rest.
+    Where it has no more, the rest is empty."""
+    unread = ranges(planned)
+    if sum(one.number for one in unread) <= most:
+        step = planned
+    else:
+        step = _up_to(planned, _shares(unread, most))
+    return step, {name: replace(one, begin=step[name].next) for name, one in planned.items()}
 
 
 def _begin(

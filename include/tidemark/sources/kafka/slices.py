@@ -49,14 +49,18 @@ class KafkaSlice(Slice):
         return Range.of(self.part).number * _BYTES_OF_A_MESSAGE
 
     def lines(self) -> Iterator[pa.Table]:
+        for messages in self.messages():
+            yield self.as_lines.table(messages)
+
+    def messages(self) -> Iterator[Sequence[Message]]:
+        """The messages in their order, several at a time. Raises as `lines`."""
         from confluent_kafka import TopicPartition
 
         own, heard = Range.of(self.part), []  # type: ignore[var-annotated]
         consumer = consumer_of(self.options, heard.append)
         try:
             consumer.assign([TopicPartition(own.topic, own.partition, own.first)])
-            for messages in self._messages(consumer, own, heard):
-                yield self.as_lines.table(messages)
+            yield from self._messages(consumer, own, heard)
         finally:
             consumer.close()
 
