@@ -22,7 +22,8 @@ from tests.kit.kafka import (
 )
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
-from tidemark.errors import SampleUnusable, SourceNotFound
+from tidemark.errors import PipelineInvalid, SampleUnusable, SourceNotFound
+from tidemark.sources.kinds import placed_source
 from tidemark.sources.source import FirstRows
 
 if TYPE_CHECKING:
@@ -190,3 +191,14 @@ def test_a_trial_stops_at_a_version_that_changed_rows_as_a_run_does(
     assert error is not None
     assert error.type == "InputLost"
     assert "version 1 (DELETE) changed rows that were there" in error.message
+
+
+def test_what_a_trial_wrote_is_no_pipeline_below_another_root(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "root" / "events"), pa.table({"key": ["a", "b"]}))
+    content = clicks(source={**clicks()["source"], "delta": {"table": "events"}})
+    del content["source"]["files"]
+    place = Place(tmp_path / "root", content)
+    _, trial = trial_of(place)
+    assert placed_source(trial.pipeline, trial.settings)
+    with pytest.raises(PipelineInvalid, match="is a trial's"):
+        placed_source(trial.pipeline, place.settings)

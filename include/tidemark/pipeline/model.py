@@ -352,17 +352,20 @@ class DeltaSource(Source):
 
 
 class FirstMessages(KafkaSource):
-    """What `tidemark try` reads of topics: of each partition what lies before an offset."""
+    """What `tidemark try` reads of topics, below the root of the trial alone: of each partition
+    what lies before an offset."""
 
+    below: str
     first_messages: Annotated[
         dict[TopicName, dict[int, int]], BeforeValidator(kafka_columns.with_numbers)
     ]
 
 
 class FirstTableRows(DeltaSource):
-    """What `tidemark try` reads of a table: so many rows of each of these files, which are named
-    as parts of the source."""
+    """What `tidemark try` reads of a table, below the root of the trial alone: so many rows of each
+    of these files, which are named as parts of the source."""
 
+    below: str
     first_table_rows: dict[str, int]
 
 

@@ -50,7 +50,7 @@ def _readable(table: SourceTable) -> tuple[Offset, dict[str, Any], tuple[str, ..
     from tidemark.sources.delta.planning import CHANGED, first_offset, lost_of_start
 
     whole = first_offset(table, "earliest")
-    lost = lost_of_start(table, whole, skips=False)
+    lost = lost_of_start(table, whole, (), skips=False)
     gone = [one for one in lost if one.reason != CHANGED]
     begin = max((one.part.last or one.part.version for one in gone), default=-1) + 1
     changed = [one.part for one in lost if one.reason == CHANGED and one.part.version >= begin]

@@ -198,7 +198,7 @@ class PlacedTable(PlacedSource):
             "table": table.uri if is_uri(table.uri) else f"file://{table.uri}",
             "starting": starting,
         }
-        source = {"first_table_rows": taken, "delta": delta}
+        source = {"first_table_rows": taken, "below": str(copies.parent), "delta": delta}
         return FirstRows(source, sum(taken.values()), len(taken), "row", "file")
 
     @classmethod

@@ -102,7 +102,7 @@ class PlacedTopics(PlacedSource):
         states = self._states(cluster, None)
         begins = {
             f"{name}/{number}": offset
-            for name, of_topic in self._first_begin(cluster, states).items()
+            for name, of_topic in self._first_begin(cluster, states, "latest").items()
             for number, offset in of_topic.items()
         }
         ids, notes = {name: one.id for name, one in states.items()}, source_notes(ingest)
@@ -226,6 +226,7 @@ class PlacedTopics(PlacedSource):
         )
         source = {
             "first_messages": ends_behind(planned, messages),
+            "below": str(copies.parent),
             "kafka": {**kafka, "topics": sorted(states), "starting": begin},
         }
         partitions = len({(one.topic(), one.partition()) for one in messages})
