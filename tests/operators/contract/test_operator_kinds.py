@@ -49,12 +49,13 @@ LONG = pytest.mark.long
 POINTS = ("windows of the stream", "recomputed windows", "gold")
 
 # Windows run and are killed in many more ways elsewhere, and what only this suite has is like
-# sessions: here both run with the long tests.
+# sessions: here both run with the long tests. So do most recomputed tables.
+IN_SHORT = ("sessions-append", "joins-left", "folds", "windows-append-recomputed")
 IN_SPARK = [
     pytest.param(
         kind,
         id=name,
-        marks=() if name in ("sessions-append", "joins-left", "folds") else LONG,
+        marks=() if name in IN_SHORT else LONG,
     )
     for name, kind in KINDS.items()
 ]
