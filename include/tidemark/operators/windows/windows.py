@@ -92,7 +92,8 @@ class Windows(Operator):
     def ending(
         self, bronze: DeltaTable, first_end: datetime, last_end: datetime
     ) -> pa.Table | None:
-        """Each by itself where the stream has not met those that fail: else Spark's query would."""
+        """Listed where the table is recomputed: its query has met none that fails, and each can be
+        computed alone then."""
         if not self.recomputes:
             return None
         return counts.windows_of_range(bronze, self.event_time, self.table, first_end, last_end)
