@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
@@ -24,6 +25,8 @@ DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 # Resolved once, then found there at each start, as in a home folder.
 IVY = REPOSITORY / ".tidemark" / "bench" / "ivy"
 NAME = "bench"
+# The same pipeline below the same root, with `stream: recompute`.
+RECOMPUTED = f"{NAME}_recomputed"
 TABLE = "per_10m"
 # Of sessions and of folds: some seventeen rows each.
 GAP = "2 minutes"
@@ -55,10 +58,10 @@ class Contender:
     gold: Callable[[Workspace], pa.Table]
 
 
-def _tuned_environment(place: Workspace) -> dict[str, str]:
+def _tuned_environment(place: Workspace, name: str = NAME) -> dict[str, str]:
     """Set-up's, and both of the JVM's compilers where a first run finds much to read: what
     `tidemark run` and the operator do, and what a tuned script's author would."""
-    has_run = [*place.root.glob("checkpoints"), *place.root.glob(f"{NAME}/checkpoints")]
+    has_run = [*place.root.glob("checkpoints"), *place.root.glob(f"{name}/checkpoints")]
     new_bytes = 0 if has_run else sum(file.stat().st_size for file in place.source.iterdir())
     return {**os.environ, **jvm_variables(os.environ, new_bytes)}
 
@@ -159,14 +162,16 @@ def _script(
     return [*submit, str(RIVALS / name), str(place.source), str(place.root), *arguments]
 
 
-def _our_table(place: Workspace, table: Mapping[str, object]) -> list[str]:
-    content = pipeline_content(place.source) | {"tables": {TABLE: {"group_by": ["key"], **table}}}
-    return _our_job(place, content)
+def _our_table(place: Workspace, table: Mapping[str, object], recomputed: bool) -> list[str]:
+    stream = {"stream": "recompute"} if recomputed else {}
+    tables = {TABLE: {"group_by": ["key"], **table, **stream}}
+    content = pipeline_content(place.source) | {"tables": tables}
+    return _our_job(place, content, RECOMPUTED if recomputed else NAME)
 
 
-def _our_sessions(place: Workspace) -> list[str]:
+def _our_sessions(place: Workspace, recomputed: bool = False) -> list[str]:
     measures = {"events": "count(*)", "amount": "sum(amount)"}
-    return _our_table(place, {"window": {"session": GAP}, "measures": measures})
+    return _our_table(place, {"window": {"session": GAP}, "measures": measures}, recomputed)
 
 
 def _tuned_sessions(place: Workspace) -> list[str]:
@@ -177,26 +182,26 @@ def _clicks(place: Workspace) -> list[str]:
     return _our_job(place, pipeline_content(place.source), CLICKS)
 
 
-def _our_joins(place: Workspace) -> list[str]:
+def _our_joins(place: Workspace, recomputed: bool = False) -> list[str]:
     table = {
         "join": {"with": CLICKS, "on": ["key"], "within": "5 minutes", "type": "left"},
         # So short that each small run closes some.
         "window": {"length": "2 minutes"},
         "measures": {"events": "count(*)", "amount": f"sum({CLICKS}.amount)"},
     }
-    return _our_table(place, table)
+    return _our_table(place, table, recomputed)
 
 
 def _tuned_joins(place: Workspace) -> list[str]:
     return _script("tuned_join.py", place, arguments=[str(place.other)])
 
 
-def _our_folds(place: Workspace) -> list[str]:
+def _our_folds(place: Workspace, recomputed: bool = False) -> list[str]:
     code = place.root / "pipelines" / "folds" / "episodes.py"
     code.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(episodes.__file__, code)
     fold = {"python": "folds/episodes.py:Episodes", "timeout": GAP, "emits": FOLD_EMITS}
-    return _our_table(place, {"fold": fold})
+    return _our_table(place, {"fold": fold}, recomputed)
 
 
 def _tuned_folds(place: Workspace) -> list[str]:
@@ -212,6 +217,24 @@ def _batch(name: str) -> Callable[[Workspace], list[str]]:
 
 def _our_gold(place: Workspace) -> pa.Table:
     return _delta(place.root / NAME / TABLE / "gold")
+
+
+def _our_closed_gold(place: Workspace) -> pa.Table:
+    gold = _our_gold(place)
+    return gold.filter(pc.not_equal(gold.column("status"), "provisional"))
+
+
+def _recomputed_gold(place: Workspace) -> pa.Table:
+    return _delta(place.root / RECOMPUTED / TABLE / "gold")
+
+
+def _recomputed(start: Callable[..., list[str]]) -> Contender:
+    return Contender(
+        "tidemark, recomputed",
+        partial(start, recomputed=True),
+        partial(_tuned_environment, name=RECOMPUTED),
+        _recomputed_gold,
+    )
 
 
 def _rival_gold(place: Workspace) -> pa.Table:
@@ -246,6 +269,11 @@ _BY_HAND = "by hand, without repair"
 TUNED_SESSIONS = Contender(_BY_HAND, _tuned_sessions, _tuned_environment, _rival_gold)
 TUNED_JOINS = Contender(_BY_HAND, _tuned_joins, _tuned_environment, _rival_gold)
 TUNED_FOLDS = Contender(_BY_HAND, _tuned_folds, _tuned_environment, _rival_gold)
+RECOMPUTED_SESSIONS = _recomputed(_our_sessions)
+RECOMPUTED_JOINS = _recomputed(_our_joins)
+RECOMPUTED_FOLDS = _recomputed(_our_folds)
+# Of ours what is closed, which is all that a recomputed table shows.
+OUR_CLOSED = Contender("tidemark, closed", _ours, _tuned_environment, _our_closed_gold)
 # Writes the other bronze of joins, below the same root.
 OUR_CLICKS = Contender("clicks", _clicks, _one_compiler, _our_gold)
 DUCKDB = Contender("DuckDB", _batch("duckdb_batch.py"), _tuned_environment, _parquet)

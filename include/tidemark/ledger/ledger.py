@@ -6,8 +6,8 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
   late - set aside (`gold/failing.py`); complete mode: `rows` of all windows less those of the batch
   before = assigned - set aside; in append mode a window comes out batches later, so its lines count
   but have no equation;
-- `late`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that bronze
-  holds of them.
+- `late`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that
+  bronze holds of them.
 """
 
 from __future__ import annotations

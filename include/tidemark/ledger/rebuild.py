@@ -30,7 +30,7 @@ from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Equation, Operator, listed
 from tidemark.operators.other_inputs import others_published, reading
-from tidemark.operators.repaired import BACKFILL, LATE, MIGRATION, SEAL
+from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
@@ -167,6 +167,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     query = str(checkpoint.query_id())
     positions = {
         LATE: sum(gold.inputs.values()),
+        CLOSED: gold.close_ms,
         SEAL: gold.close_ms,
         BACKFILL: changes.version(),
         MIGRATION: source.seeds.get(name, -1),

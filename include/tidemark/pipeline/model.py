@@ -448,6 +448,11 @@ class Table(_Model, ABC):
         description="What the query emits: update: windows that changed; append: windows once "
         "they close; complete: all windows, so that its state grows for ever",
     )
+    stream: Literal["engine", "recompute"] = Field(
+        default="engine",
+        description="Who computes what closes: engine: the query, which keeps all that is open in "
+        "its state; recompute: each run from bronze, and the query keeps no state (append only)",
+    )
     accept_unbounded_state: bool = Field(
         default=False,
         description="Allows `output_mode: complete`, whose state is never evicted",
@@ -481,6 +486,11 @@ class Table(_Model, ABC):
     @abstractmethod
     def rows_are(self) -> str:
         """What a row of the table is made of, for people."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Is all that closes computed from bronze, and nothing emitted by its query?"""
+        return self.stream == "recompute"
 
     @property
     def columns_told(self) -> dict[str, str]:

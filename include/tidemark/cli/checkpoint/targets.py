@@ -119,7 +119,11 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
     targets = [CheckpointTarget("ingest", ingest, of_ingest, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, warehouse.bronze)
     for table, model in pipeline.tables.items():
-        known = QueryFacts(newest_event_ms=newest_event, output_mode=model.output_mode)
+        known = QueryFacts(
+            newest_event_ms=newest_event,
+            output_mode=model.output_mode,
+            keeps_state=False if model.recomputes else None,
+        )
         gold = golds[table]
         in_use = 1 if gold is None else gold.generation
         of_table = replace(known, query_ids=queries.get(table, ()))
