@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -156,10 +156,8 @@ class PlacedTopics(PlacedSource):
         parts = map(Range.of, reading.read)
         return [self._slice(one, self._declared) for whole in parts for one in in_slices(whole)]
 
-    def accounted(self, reading: Reading, lines: int) -> Reading:
-        """`seen`: how many offsets the batch has, and how many of them no message has."""
-        if reading.seen:
-            return reading
+    def offsets_read(self, reading: Reading, lines: int) -> int | None:
+        """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
         offsets = sum(Range.of(part).number for part in reading.read)
         gaps = offsets - lines
         if gaps < 0 or (gaps and self.kafka.offsets_without_record == "refuse"):
@@ -169,7 +167,7 @@ class PlacedTopics(PlacedSource):
                 "Nothing of the batch was committed. Is the topic compacted, or written in "
                 "transactions? Then set offsets_without_record to count."
             )
-        return replace(reading, seen={"offsets": offsets, "without_record": gaps})
+        return offsets
 
     def left_out(
         self,

@@ -124,13 +124,14 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
 
     How many rows a part had that changed since is not known: it is one reject, and what is
     read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
-    rows, and had accepted another number.
+    rows, and had accepted another number. Then there is no equation with offsets either.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
     unchanged = set(judged.reading.verdicts) == set(committed.reading.verdicts)
     unchanged = unchanged and judged.counts.accepted == accepted
-    read = committed.rows.read if unchanged else accepted + sum(rejected.values())
-    return Rows(read=read, accepted=accepted, rejected=rejected)
+    if unchanged:
+        return committed.rows.model_copy(update={"rejected": rejected})
+    return Rows(read=accepted + sum(rejected.values()), accepted=accepted, rejected=rejected)
 
 
 def _to_read(ingest: Ingest, number: int, committed: Committed | None) -> Reading:
