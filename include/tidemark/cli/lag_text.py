@@ -11,6 +11,11 @@ def lag_text(lag: Lag | NotAsked) -> str:
     """At most: offsets that no message has are counted too."""
     if isinstance(lag, NotAsked):
         return f"The source was not asked: {lag.because}"
+    if lag.lost:
+        return (
+            "Of what was not read of the source some is gone: the next run stops at that, and "
+            "`tidemark accept` tells what it is."
+        )
     if not lag.messages:
         return "The source has nothing that was not read."
     rows = "1 row" if lag.messages == 1 else f"{lag.messages:,} rows"

@@ -62,7 +62,8 @@ def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
 
 
 def _unsure(error: Exception) -> SparkNeeded:
-    return SparkNeeded(f"{type(error).__name__}: {error}")
+    """The first sentence: the job tells the rest, when it meets the same."""
+    return SparkNeeded(f"{type(error).__name__}: {str(error).split('. ')[0]}")
 
 
 def _finished(run: Run, found: NothingNew) -> Outcome:

@@ -1,16 +1,14 @@
 """What has to be known of a source that no offset tells: a file beside the ingest's checkpoint.
 
-Of what was read, its id: a topic or a table that was made anew under the same name has another
-one, and offsets that fit. Where reading began. And the losses that somebody accepted: what is gone
-is a verdict of the batch that would have read it, and where another topic or table stands in its
-place, a batch that reads nothing leads over to that one (`Crossing`).
+These are the losses that somebody accepted: what is gone is a verdict of the batch that would have
+read it.
 """
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
@@ -55,29 +53,11 @@ class OfBatch(Protocol):
     def was_planned(self) -> bool: ...
 
 
-class Crossing(Facts):
-    """A batch of the ingest that reads nothing and leads from what was read to what stands there
-    now. It is planned up to `offset`, as the engine writes one; `ids` are those from then on."""
-
-    batch: int
-    offset: str
-    ids: dict[str, str]
-    lost: tuple[AcceptedLoss, ...]
-
-
 class SourceNotes(Facts):
-    """`ids`: by the name of a topic or table. `begins`: by part of the source, where the first
-    batch begins. `lost`: accepted, of parts that batches read."""
+    """`lost`: what was accepted, in the order of the acceptances."""
 
     version: Literal[1] = 1
-    ids: dict[str, str] = Field(default_factory=dict)
-    begins: dict[str, int] = Field(default_factory=dict)
     lost: tuple[AcceptedLoss, ...] = ()
-    crossings: tuple[Crossing, ...] = ()
-
-    def crossing(self, batch: int) -> Crossing | None:
-        """That of a batch, if it is one."""
-        return next((one for one in self.crossings if one.batch == batch), None)
 
 
 def accepted_loss(lost: LostInput, accepted: Acceptance, of: OfBatch | None = None) -> AcceptedLoss:

@@ -90,10 +90,12 @@ class Acceptance:
 @dataclass(frozen=True)
 class Lag:
     """`messages` (or rows) are there and not read; the oldest of them came at `since` (UTC), None
-    where there is none or its time is not known."""
+    where there is none or its time is not known. `lost`: so many parts of the source are gone, and
+    the next run stops at that."""
 
     messages: int
     since: datetime | None
+    lost: int = 0
 
 
 class PartUnreadable(Exception):

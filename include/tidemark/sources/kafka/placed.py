@@ -124,7 +124,7 @@ class PlacedTopics(PlacedSource):
         number = sum(one.number for one in unread) + sum(one.range.number for one in plan.lost)
         oldest = oldest_message_ms(self.client, ranges(plan.offset) or position.pending)
         since = None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC)
-        return Lag(number, since)
+        return Lag(number, since, len(plan.lost))
 
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         self.confirm(ingest, batch)
