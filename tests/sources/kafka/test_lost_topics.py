@@ -16,10 +16,13 @@ from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.cli.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.runs.preflight import NothingNew, look
 from tidemark.runs.run import Run
+from tidemark.sources.lag import source_lag
 from tidemark.sources.notes import source_notes
+from tidemark.sources.source import Lag
 from tidemark.upkeep.accept_changes import accept_changes, lost_input
 
 if TYPE_CHECKING:
@@ -100,6 +103,10 @@ def test_messages_that_expired_before_they_were_read_stop_the_run_until_accepted
     succeed(spark, place, "one")
     write(place, broker, "defg")
     delete_records(broker, topic_of(place), {0: 5})
+    lag = source_lag(place.pipeline, place.settings)
+    assert isinstance(lag, Lag)
+    assert (lag.messages, lag.lost) == (4, 1)
+    assert "some is gone: the next run stops at that" in lag_text(lag)
     message = stopped(spark, place)
     assert "2 offsets of partition 0" in message
     assert "(3 to 4) expired before being read: the oldest that is kept is 5" in message
