@@ -13,8 +13,8 @@ def lag_text(lag: Lag | NotAsked) -> str:
         return f"The source was not asked: {lag.because}"
     if lag.lost:
         return (
-            "Of what was not read of the source some is gone: the next run stops at that, and "
-            "`tidemark accept` tells what it is."
+            "Of what was not read of the source some is gone or changed: the next run stops at "
+            "that, and `tidemark accept` tells what it is."
         )
     if not lag.messages:
         return "The source has nothing that was not read."
