@@ -15,6 +15,7 @@ from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
+from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import time_text
 
 _WIDTH_OF_A_FILE = 160
@@ -56,7 +57,8 @@ def print_pipeline(status: PipelineStatus) -> None:
         return
     size = "not known" if status.state_bytes is None else f"{status.state_bytes:,} bytes"
     console.print(f"Newest event: {_time(status.newest_event)}. State: {size}.\n", soft_wrap=True)
-    if status.source is not None:
+    # What is lost is what is to be done.
+    if status.source is not None and not (isinstance(status.source, Lag) and status.source.lost):
         console.print(f"{lag_text(status.source)}\n", soft_wrap=True)
     if status.tables:
         console.print(_table([_of_table(one, status.newest_event) for one in status.tables]))

@@ -4,6 +4,7 @@ lost, and goes on when that is accepted."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,8 @@ from tidemark.cli.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.runs.preflight import NothingNew, look
 from tidemark.runs.run import Run
+from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.runs.status.state import PipelineState
 from tidemark.sources.lag import source_lag
 from tidemark.sources.notes import source_notes
 from tidemark.sources.source import Lag
@@ -107,6 +110,9 @@ def test_messages_that_expired_before_they_were_read_stop_the_run_until_accepted
     assert isinstance(lag, Lag)
     assert (lag.messages, lag.lost) == (4, 1)
     assert "some is gone or changed: the next run stops" in lag_text(lag)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
+    assert status.state is PipelineState.STOPPED
+    assert "`tidemark accept clicks` tells what it is" in status.next_step
     message = stopped(spark, place)
     assert "2 offsets of partition 0" in message
     assert "(3 to 4) expired before being read: the oldest that is kept is 5" in message
