@@ -20,9 +20,11 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.cli.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
+from tidemark.runs.without_spark import run_without_spark
 from tidemark.sources.lag import source_lag
 from tidemark.sources.notes import source_notes
 from tidemark.sources.source import Lag
@@ -113,8 +115,13 @@ def test_messages_that_expired_before_they_were_read_stop_the_run_until_accepted
     status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.state is PipelineState.STOPPED
     assert "`tidemark accept clicks` tells what it is" in status.next_step
+    without = run_without_spark(run_of(place), datetime.now(UTC), place.places.result("look"))
+    assert isinstance(without, RunResult)
+    assert without.without_spark == "the run stops at what the source lost"
     message = stopped(spark, place)
     assert "2 offsets of partition 0" in message
+    assert without.error is not None
+    assert (without.error.type, without.error.message) == ("InputLost", message)
     assert "(3 to 4) expired before being read: the oldest that is kept is 5" in message
     assert "was last read at 2" in message
     assert "tidemark accept clicks" in message
