@@ -36,8 +36,9 @@ def topic_of(lines: Iterator[bytes], folder: Path) -> Iterator[Topic]:
     partitions."""
     with Broker(folder, installed_java()) as broker:
         options = {"bootstrap.servers": broker.servers, "log_level": 0}
-        new = NewTopic(TOPIC, PARTITIONS)
-        AdminClient(options).create_topics([new])[TOPIC].result()
+        # Held by a name: a client that is gone answers nothing.
+        admin = AdminClient(options)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result()
         # Within one partition in order, as they were written.
         producer = Producer({**options, "enable.idempotence": True, "linger.ms": 50})
         for number, line in enumerate(lines):
