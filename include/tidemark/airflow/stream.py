@@ -76,7 +76,7 @@ class StreamOperator(JobOperator):
         self._gauge_lag()
         return {
             "result": uri,
-            "rows": result.rows.model_dump(),
+            "rows": result.rows.model_dump(exclude_none=True),
             "took_over": result.took_over,
             "tables": {
                 name: {

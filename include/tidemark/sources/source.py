@@ -61,8 +61,8 @@ class PartVerdict:
 class Reading:
     """What of a batch's slice is read: these parts, and verdicts on the others.
 
-    `seen` holds what a kind saw that was another than planned, such as a file's time, or that only
-    reading tells; it is committed with bronze, so that a replay knows what bronze holds.
+    `seen` holds what a kind saw that was another than planned, such as a file's time; it is
+    committed with bronze, so that a replay knows what bronze holds.
     """
 
     read: tuple[str, ...]
@@ -94,10 +94,12 @@ class Acceptance:
 @dataclass(frozen=True)
 class Lag:
     """`messages` (or rows) are there and not read; the oldest of them came at `since` (UTC), None
-    where there is none or its time is not known."""
+    where there is none or its time is not known. `lost`: so many parts of the source are gone, and
+    the next run stops at that."""
 
     messages: int
     since: datetime | None
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -207,11 +209,11 @@ class PlacedSource(ABC):
         """Raise InputLost where what was read of a batch may not be what was planned: called when
         it was read, before anything of it is committed."""
 
-    def accounted(self, reading: Reading, lines: int) -> Reading:
-        """The reading, once all its parts were read and had so many lines together, with what only
-        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number. Of a
-        batch whose bronze is committed it is asked again, with the lines of both tables."""
-        return reading
+    def offsets_read(self, reading: Reading, lines: int) -> int | None:
+        """How many offsets the parts have that were read, and had so many lines together; None
+        where the kind has none. Raises LedgerUnbalanced where the kind knows another number of
+        lines. Of a batch whose bronze is committed it is asked with the lines of both tables."""
+        return None
 
     def lag(self, ingest: Checkpoint) -> Lag | None:
         """How far the ingest is behind what is there now; None where the kind cannot tell. Raises

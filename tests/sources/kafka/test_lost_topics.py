@@ -4,6 +4,7 @@ lost, and goes on when that is accepted."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,12 +25,19 @@ from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.cli.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
+from tidemark.runs.status.pipeline_status import pipeline_status
+from tidemark.runs.status.state import PipelineState
+from tidemark.runs.without_spark import run_without_spark
 from tidemark.sources.kafka import client
+from tidemark.sources.lag import source_lag
 from tidemark.sources.notes import source_notes
+from tidemark.sources.source import Lag
 from tidemark.upkeep.accept_changes import accept_changes, lost_input
 
 if TYPE_CHECKING:
@@ -110,15 +118,27 @@ def test_messages_that_expired_before_they_were_read_stop_the_run_until_accepted
     succeed(spark, place, "one")
     write(place, broker, "defg")
     delete_records(broker, topic_of(place), {0: 5})
+    lag = source_lag(place.pipeline, place.settings)
+    assert isinstance(lag, Lag)
+    assert (lag.messages, lag.lost) == (4, 1)
+    assert "some is gone or changed: the next run stops" in lag_text(lag)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
+    assert status.state is PipelineState.STOPPED
+    assert "`tidemark accept clicks` tells what it is" in status.next_step
+    without = run_without_spark(run_of(place), datetime.now(UTC), place.places.result("look"))
+    assert isinstance(without, RunResult)
+    assert without.without_spark == "the run stops at what the source lost"
     message = stopped(spark, place)
     assert "2 offsets of partition 0" in message
-    assert "(offsets 3 to 4) expired before they were read: the oldest that is kept is 5" in message
+    assert without.error is not None
+    assert (without.error.type, without.error.message) == ("InputLost", message)
+    assert "(3 to 4) expired before being read: the oldest that is kept is 5" in message
     assert "was last read at 2" in message
     assert "tidemark accept clicks" in message
     accept(place)
     # More expires before the next run: that was not accepted.
     delete_records(broker, topic_of(place), {0: 6})
-    assert "(offsets 5 to 5)" in stopped(spark, place)
+    assert "1 offset of partition 0" in stopped(spark, place)
     accept(place)
     rows = succeed(spark, place, "two").rows
     assert (rows.read, rows.accepted, rows.rejected) == (3, 1, {"expired": 2})

@@ -131,13 +131,14 @@ class PlacedTable(PlacedSource):
     def lag(self, ingest: Checkpoint) -> Lag | None:
         """Files that do not say how many rows they have count as one."""
         table, files = self.table(), self._unread_files(ingest)
+        lost = len(self._lost(ingest, position_of(ingest), table))
         rows = sum(1 if file.rows is None else file.rows for _, file in files)
         times = [
             version.time_ms
             for number in {part.version for part, _ in files}
             if (version := table.version(number)) is not None and version.time_ms is not None
         ]
-        return Lag(rows, instant_of(min(times)) if rows and times else None)
+        return Lag(rows, instant_of(min(times)) if rows and times else None, lost)
 
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         table = self._same_table(ingest, batch)

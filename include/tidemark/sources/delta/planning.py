@@ -231,9 +231,10 @@ def _lost_of(
 
 def changed_text(version: Version) -> str:
     """What a version did that is no append."""
+    files = "1 file" if version.removed == 1 else f"{version.removed} files"
     return (
         f"version {version.number} ({version.operation}) changed rows that were there: it removed "
-        f"{version.removed} files and added {len(version.added)}; of its rows none is read"
+        f"{files} and added {len(version.added)}; of its rows none is read"
     )
 
 

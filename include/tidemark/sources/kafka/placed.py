@@ -142,7 +142,7 @@ class PlacedTopics(PlacedSource):
         number = sum(one.number for one in unread) + sum(one.range.number for one in plan.lost)
         oldest = oldest_message_ms(self.client, ranges(plan.offset) or position.pending)
         since = None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC)
-        return Lag(number, since)
+        return Lag(number, since, len(plan.lost))
 
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         self.confirm(ingest, batch)
@@ -174,12 +174,9 @@ class PlacedTopics(PlacedSource):
         parts = map(Range.of, reading.read)
         return [self._slice(one) for whole in parts for one in in_slices(whole)]
 
-    def accounted(self, reading: Reading, lines: int) -> Reading:
-        """`seen`: how many offsets the batch has, and how many of them no message has. What is gone
-        since bronze took the batch is counted again, but where a part of it was lost."""
+    def offsets_read(self, reading: Reading, lines: int) -> int | None:
+        """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
         offsets = sum(Range.of(part).number for part in reading.read)
-        if reading.seen.get("offsets", offsets) != offsets:
-            return reading
         gaps = offsets - lines
         if gaps < 0 or (gaps and self.kafka.offsets_without_record == "refuse"):
             raise LedgerUnbalanced(
@@ -188,7 +185,7 @@ class PlacedTopics(PlacedSource):
                 "Nothing of the batch was committed. Is the topic compacted, or written in "
                 "transactions? Then set offsets_without_record to count."
             )
-        return replace(reading, seen={"offsets": offsets, "without_record": gaps})
+        return offsets
 
     def left_out(
         self,

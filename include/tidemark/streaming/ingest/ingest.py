@@ -123,10 +123,13 @@ def _note(
 
 
 def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:
+    """With offsets, but where a part was lost since: bronze has rows of it."""
     counts = _counts_of_repeat(committed, judged)
-    lines = counts.read - len(judged.reading.verdicts)
-    reading = ingest.streamed.placed.accounted(judged.reading, lines)
-    return replace(judged, counts=counts, reading=reading)
+    if _same_verdicts(committed, judged):
+        lines = counts.read - len(judged.reading.verdicts)
+        offsets = ingest.streamed.placed.offsets_read(judged.reading, lines)
+        counts = counts.at_offsets(offsets, lines)
+    return replace(judged, counts=counts)
 
 
 def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
@@ -137,10 +140,14 @@ def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     rows, and had accepted another number, and where compaction took messages since.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
-    unchanged = set(judged.reading.verdicts) == set(committed.reading.verdicts)
-    unchanged = unchanged and judged.counts == committed.rows
-    read = committed.rows.read if unchanged else accepted + sum(rejected.values())
-    return Rows(read=read, accepted=accepted, rejected=rejected)
+    before = (committed.rows.read, accepted)
+    if _same_verdicts(committed, judged) and (judged.counts.read, judged.counts.accepted) == before:
+        return committed.rows.model_copy(update={"rejected": rejected})
+    return Rows(read=accepted + sum(rejected.values()), accepted=accepted, rejected=rejected)
+
+
+def _same_verdicts(committed: Committed, judged: JudgedBatch) -> bool:
+    return set(judged.reading.verdicts) == set(committed.reading.verdicts)
 
 
 def _to_read(ingest: Ingest, number: int, committed: Committed | None) -> Reading:
