@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import Offset
-from tidemark.sources.delta.placed import _files, _slice
 from tidemark.sources.delta.planning import Position, first_offset, lost_parts
 from tidemark.sources.delta.table import SourceTable, open_table
 
@@ -26,8 +26,8 @@ def lines(uri: str, offset: Offset | None = None) -> list[str]:
     table = open_table(uri, {})
     return [
         line.decode()
-        for part, file in _files(table, offset or first_offset(table, "earliest"))
-        for piece in _slice(table, part, file).lines()
+        for part, file in files_of(table, offset or first_offset(table, "earliest"))
+        for piece in slice_of(table, part, file).lines()
         for line in piece["_value"].to_pylist()
     ]
 
@@ -156,8 +156,8 @@ def test_of_a_large_row_group_little_is_in_memory_at_a_time(tmp_path: Path) -> N
     table = open_table(table_with(tmp_path, rows, **whole), {})
     size = rows.nbytes
     del rows
-    ((part, file),) = _files(table, first_offset(table, "earliest"))
-    pieces = _slice(table, part, file).lines()
+    ((part, file),) = files_of(table, first_offset(table, "earliest"))
+    pieces = slice_of(table, part, file).lines()
     before = pa.total_allocated_bytes()
     assert next(pieces).num_rows > 0
     assert pa.total_allocated_bytes() - before < size / 4

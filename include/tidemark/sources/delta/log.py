@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,7 +33,8 @@ class AddedFile:
 class Version:
     """What one commit did: files that bring rows, and how many it took rows from. Files that only
     moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC. `sets_id`:
-    the id of the table, where the commit gives it one."""
+    the id of the table, where the commit gives it one. `digest`: of the commit as it is written,
+    which tells it from another of the same number."""
 
     number: int
     added: tuple[AddedFile, ...]
@@ -40,6 +42,7 @@ class Version:
     operation: str
     time_ms: int | None
     sets_id: str | None
+    digest: str
 
     @property
     def changes_rows(self) -> bool:
@@ -56,13 +59,14 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
     """
     place = f"{table}/_delta_log/{number:020}.json"
     try:
-        text = read_bytes(place, options).decode()
+        content = read_bytes(place, options)
     except FileMissing:
         return None
     try:
+        text = content.decode()
         # Not by `splitlines`: values in statistics may hold what it takes for an end of line.
         entries = [json.loads(line) for line in text.split("\n") if line.strip()]
-        return _version(number, entries)
+        return _version(number, entries, sha256(content).hexdigest()[:16])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataDamaged(
             f"{place} is no commit of a Delta table: {error}. Nothing was read. Restore the file; "
@@ -70,7 +74,7 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
         ) from error
 
 
-def _version(number: int, entries: list[dict[str, Any]]) -> Version:
+def _version(number: int, entries: list[dict[str, Any]], digest: str) -> Version:
     adds = [one["add"] for one in entries if "add" in one]
     removes = [one["remove"] for one in entries if "remove" in one]
     infos = [one["commitInfo"] for one in entries if "commitInfo" in one]
@@ -83,6 +87,7 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
         str(info.get("operation", "a commit that does not say what it is")),
         info.get("timestamp"),
         str(metadata[0]["id"]) if metadata else None,
+        digest,
     )
 
 

@@ -106,12 +106,10 @@ class PlacedTable(PlacedSource):
         if not planning.moves(position, offset):
             return []
         most = self.pipeline.advanced.max_files_per_batch
-        found = planning.steps(offset, table, most)
-        if found[0] == position.offset:
-            # Versions that were set back and written anew. The engine takes an offset that equals
-            # the one before for nothing new: a batch that reads nothing stands between them.
-            found.insert(0, replace(found[0], next=found[0].begin))
-        return found
+        return [
+            replace(one, mark=table.mark(one.next - 1))
+            for one in planning.steps(offset, table, most)
+        ]
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, _, offset = self._check_nothing_lost(ingest)
@@ -228,6 +226,8 @@ class PlacedTable(PlacedSource):
         position, table = self._position(ingest), self.table()
         if lost := self._lost(ingest, position, table):
             raise self._input_lost(lost)
+        if position.offset is not None:
+            planning.check_history(table, position.offset, source_notes(ingest).lost)
         return position, table, self._planned(ingest, position, table)
 
     def _position(self, ingest: Checkpoint) -> Position:
@@ -287,6 +287,7 @@ class PlacedTable(PlacedSource):
             accepted = source_notes(ingest).lost
             if not any(one.batch == batch and one.was_planned for one in accepted):
                 raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
+        planning.check_history(table, offset, source_notes(ingest).lost)
         return table
 
     def _readable(

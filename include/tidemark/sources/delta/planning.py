@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import SourceNotFound
+from tidemark.errors import SourceNotFound, TableLost
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.table import SourceTable
@@ -105,6 +105,26 @@ def lost_parts(
     for offset in planned:
         found += _lost_of(table, offset, accepted, skips)
     return tuple(one for one in found if not _is_accepted(one, accepted))
+
+
+def check_history(table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss]) -> None:
+    """Raise TableLost where the last version of a batch is not the one that was planned: a copy
+    was brought back and written to since, under the same id and with as many versions. What the
+    log does not have any more nobody can tell."""
+    last = offset.next - 1
+    if offset.mark is None or offset.id != table.id or last > table.newest:
+        return
+    version = table.version(last)
+    back = [one for one in accepted if (one.id, one.reason) == (table.id, SET_BACK)]
+    if version is None or any(Part.of(one.part).holds(Part(last)) for one in back):
+        return
+    if version.digest != offset.mark:
+        raise TableLost(
+            f"Version {last} of the table {table.uri} is not the one that was read: an older copy "
+            "was brought back and written to since. Which rows of bronze it still has is not "
+            "known. Nothing was read. Bring back the table as it was; or let a pipeline of a new "
+            "name read this one from its beginning."
+        )
 
 
 def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[AcceptedLoss]:

@@ -66,6 +66,11 @@ class SourceTable:
         # What it took away are rows of the table before.
         return replace(found, removed=0)
 
+    def mark(self, number: int) -> str | None:
+        """The digest of a version's commit; None where the log does not have it."""
+        found = self._read(number) if number >= 0 else None
+        return None if found is None else found.digest
+
     def _read(self, number: int) -> Version | None:
         if number not in self._versions:
             self._versions[number] = read_version(self.uri, number, self.options)
