@@ -35,6 +35,7 @@ class Sizes:
     checkpoint_files: int
     checked_state: tuple[int, int]  # partitions, versions
     judged_lines: int  # of each kind
+    kafka: tuple[int, int]  # messages, repetitions
 
 
 USUAL = Sizes(
@@ -60,6 +61,7 @@ USUAL = Sizes(
     checkpoint_files=100_000,
     checked_state=(1_000, 100),
     judged_lines=100_000,
+    kafka=(500_000, 1),
 )
 LONG = replace(
     USUAL,
@@ -73,6 +75,7 @@ LONG = replace(
     migrations=5,
     cores_rows=5_000_000,
     settings_runs=60,
+    kafka=(5_000_000, 3),
     chain=150,
     chain_repetitions=10,
 )
@@ -99,4 +102,5 @@ SMALLEST = Sizes(
     checkpoint_files=2_000,
     checked_state=(20, 30),
     judged_lines=500,
+    kafka=(2_000, 1),
 )

@@ -2,7 +2,9 @@
 
     SPARK_SUBMIT_OPTS='…the JVM flags of .tidemark/env…' spark-submit tuned.py INPUT ROOT [GAP]
 
-With GAP, as in `2 minutes`, the sessions of that gap in append mode, as the engine emits them.
+INPUT is a folder of JSON lines, or `kafka:SERVERS/TOPIC` (the jars of Spark's Kafka source on the
+class path too). With GAP, as in `2 minutes`, the sessions of that gap in append mode, as the
+engine emits them.
 
 Jars on the class path, no resolution at each start; class-data archive, serial collector and, for
 a small input, the JVM's first compiler only (from the environment); few shuffle and snapshot

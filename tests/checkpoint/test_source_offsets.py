@@ -17,6 +17,8 @@ from tidemark.checkpoint.reading.source_offsets import (
     DeltaOffset,
     FileOffset,
     KafkaOffset,
+    PlannedTopics,
+    PlannedVersions,
     RateOffset,
     SourceOffset,
     UnknownOffset,
@@ -35,6 +37,12 @@ DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,'
         (f'{DELTA}"isInitialSnapshot":true}}', DeltaOffset("t", 3, -1, True)),
         ('{"clicks":{"0":12,"1":-2}}', KafkaOffset({"clicks": {0: 12, 1: -2}})),
         ('{"a":{"0":1},"b":{"0":2}}', KafkaOffset({"a": {0: 1}, "b": {0: 2}})),
+        (
+            '{"a": {"id": "x1", "from": {"0": 0, "1": 5}, "next": {"0": 3, "1": 5}}}',
+            PlannedTopics({"a": "x1"}, {"a": {0: 3, 1: 5}}),
+        ),
+        ('{"a": {"id": "", "from": {}}}', UnknownOffset('{"a": {"id": "", "from": {}}}')),
+        ('{"id": "t", "snapshot": null, "from": 3, "next": 7}', PlannedVersions("t", 7)),
         ("42", CountOffset(42)),
         ("-1", CountOffset(-1)),
         ('{"offset":3,"timestamp":1000}', RateOffset('{"offset":3,"timestamp":1000}')),
@@ -50,6 +58,17 @@ DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,'
 )
 def test_an_offset_is_told_by_its_shape(text: str, offset: SourceOffset) -> None:
     assert source_offset(text) == offset
+
+
+def test_where_partitions_stand_is_told_one_by_one_up_to_six_of_them() -> None:
+    few, many = KafkaOffset({"a": {1: 7, 0: 1200}}), KafkaOffset({"a": dict.fromkeys(range(7), 2)})
+    assert few.summary == "a: partition 0 before offset 1,200, partition 1 before offset 7"
+    assert many.summary == "a: 7 partitions, sum of offsets 14"
+    planned = PlannedTopics({"a": "x1", "b": ""}, {"a": {0: 3}, "b": {0: 1}})
+    assert planned.summary == (
+        "a (id x1): partition 0 before offset 3; b (id not known): partition 0 before offset 1"
+    )
+    assert PlannedVersions("t", 7).summary == "before version 7 of table t"
 
 
 def test_offsets_by_source_id_keep_the_names_and_kinds_of_the_sources() -> None:

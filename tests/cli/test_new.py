@@ -364,7 +364,6 @@ def test_no_more_than_the_first_lines_are_read(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samples, "MOST_LINES", 3)
-    monkeypatch.setattr("tidemark.cli.new.commands.MOST_LINES", 3)
     file = land(project, ROWS)
     assert "proposed from 3 rows" in new(file).output
     assert "from the first 3 lines of" in text_of(project)

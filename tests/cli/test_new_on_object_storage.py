@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.running import clicks
 from tests.storage.s3 import s3_server
-from tidemark.cli.new.places import find_sample
+from tidemark.cli.new.places import find_files
 from tidemark.cli.new.sample import read_sample
 from tidemark.cli.trial.first_rows import take_first_rows
 from tidemark.errors import SampleUnusable
@@ -30,18 +30,18 @@ def test_the_first_lines_are_read_by_name_and_the_source_is_the_store_s(tmp_path
             write_bytes(f"{FOLDER}/{number}.json.gz", b"".join(members), options)
         settings = Settings(root="s3://lake/root", pipelines="/unused", storage_options=options)
 
-        one = find_sample(f"{FOLDER}/1.json.gz", settings, "orders")
+        one = find_files(f"{FOLDER}/1.json.gz", settings, "orders")
         assert one.source == f"{FOLDER}/*.json*"
         assert [row["n"] for row in read_sample(one.read, options).rows] == [10, 11, 12]
-        every = find_sample(f"{FOLDER}/*.gz", settings, "orders")
+        every = find_files(f"{FOLDER}/*.gz", settings, "orders")
         assert every.source == f"{FOLDER}/*.gz"
         assert [row["n"] for row in read_sample(every.read, options).rows] == [0, 1, 2, 10, 11, 12]
         with pytest.raises(SampleUnusable, match="there is no such file"):
-            find_sample(f"{FOLDER}/3.json", settings, "orders")
+            find_files(f"{FOLDER}/3.json", settings, "orders")
 
         source = clicks()["source"] | {"files": "landing/ä b/*.json*"}
         pipeline = pipeline_from_mapping("orders", clicks(source=source))
         taken = take_first_rows(pipeline, settings, 4, tmp_path)
-        assert (taken.lines, taken.files) == (4, 2)
+        assert (taken.rows, taken.parts) == (4, 2)
         copies = [path.read_text().splitlines() for path in sorted(tmp_path.rglob("*.json"))]
         assert copies == [LINES[0], LINES[1][:1]]

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import examples_under
+from tests.kit.kafka import client_of, make_topic, new_name, produce
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.kit.shipped import FILES
 from tests.operators.contract.joins import OTHER, partner_pipeline
 from tidemark.cli.main import app
 from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.cli.trial.report import print_trial
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.load import load_pipeline
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
 
 README = (REPOSITORY / "README.md").read_text()
 SECTION = "Your own data in five minutes"
@@ -119,6 +128,39 @@ def test_a_trial_whose_every_row_is_rejected_fails_and_can_be_kept(clone: Path) 
     assert files_below(clone / "warehouse") == before
 
 
+@pytest.mark.long
+@pytest.mark.process
+def test_what_is_proposed_from_a_topic_and_from_a_table_can_be_tried_and_run(
+    clone: Path, broker: Broker
+) -> None:
+    topic = make_topic(broker, new_name("proposed"), 2)
+    rows = [
+        {"order_id": f"o{n}", "shop": f"s{n % 3}", "at": f"2026-07-01T10:{n % 60:02}:00Z"}
+        for n in range(1_200)
+    ]
+    for half in (0, 1):
+        produce(broker, topic, [None, *map(json.dumps, rows[half::2])], partition=half)
+    write_deltalake(str(clone / "warehouse" / "lake"), pa.Table.from_pylist(rows))
+    plain = {"events": {"servers": broker.servers, "security_protocol": "PLAINTEXT"}}
+    admin = AdminClient(client_of(broker))
+    before = {one.group_id for one in admin.list_consumer_groups().result().valid}
+    for name, source in (("a", f"kafka:events/{topic}"), ("b", "delta:warehouse/lake")):
+        said = run_lines(
+            clone,
+            f"export TIDEMARK_CONNECTIONS='{json.dumps(plain)}'\n"
+            f"tidemark new {name} --from {source}\ntidemark try {name}\ntidemark run {name}",
+        )
+        assert f"{name}: the first 1,000 " in said.stderr
+        assert len(DeltaTable(str(clone / "warehouse" / name / "bronze")).to_pyarrow_table()) == (
+            1_200
+        )
+        assert list((clone / "tmp").glob("tidemark-try-*")) == []
+        if name == "a":
+            assert "  no value: The message has no value (a tombstone)\n" in said.stdout
+            assert f"    topic {topic}, partition 1, offset 0\n" in said.stdout
+    assert {one.group_id for one in admin.list_consumer_groups().result().valid} == before
+
+
 def tidemark(place: Place, *arguments: str) -> Result:
     place.write_file()
     return CliRunner().invoke(app, arguments, env=place.variables)
@@ -162,7 +204,7 @@ def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> 
     place.land("1.json", ["1a", "1b"])
     place.land("3.json", ["3a"])
     taken = take_first_rows(place.pipeline, place.settings, 4, tmp_path / "copy")
-    assert (taken.lines, taken.files, taken.notes) == (4, 2, ())
+    assert (taken.rows, taken.parts, taken.notes) == (4, 2, ())
     copies = sorted((tmp_path / "copy").rglob("*.json"))
     assert [path.read_text() for path in copies] == ["1a\n1b\n", "2a\n2b\n"]
 
@@ -170,10 +212,34 @@ def test_the_first_rows_are_those_of_the_first_files_by_name(tmp_path: Path) -> 
 def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path: Path) -> None:
     for number, file in enumerate(FILES):
         own = load_pipeline(file)
-        copy = load_pipeline(write_pipeline(own, tmp_path / str(number)))
-        assert copy.source.told == f"{own.name}_source/**/*"
+        copied = {"files": f"{own.name}_source/**/*"}
+        copy = load_pipeline(write_pipeline(own, copied, tmp_path / str(number)))
+        assert copy.source.told == copied["files"]
         source = copy.source.model_copy(update={"files": own.source.told})
         assert copy.model_copy(update={"source": source}) == own
+
+
+def test_the_rejects_that_are_shown_are_of_every_reason_with_where_they_lie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path)
+    rejects = [
+        {"reason": "malformed", "detail": "blank line", "raw": f"{n:02}", "_topic": "events",
+         "_partition": 1, "_offset": n} for n in range(20)
+    ]  # fmt: skip
+    rejects[19]["reason"] = "no value"
+    rejects[19]["raw"] = None
+    write_deltalake(place.places.rejects, pa.Table.from_pylist(rejects))
+    source = {name: one for name, one in clicks()["source"].items() if name != "files"}
+    kafka = {"kafka": {"topic": "events", "connection": "broker"}, **source}
+    print_trial(Place(tmp_path, clicks(source=kafka)).pipeline, place.places)
+    lines = capsys.readouterr().out.splitlines()
+    begin = lines.index("rejects: 20 rows, 10 of them")
+    shown = ["  malformed: blank line", "    topic events, partition 1, offset 0", "    00"]
+    assert lines[begin + 1 : begin + 4] == shown
+    assert lines[begin + 3 * 9 + 1 :] == [
+        "  no value: blank line", "    topic events, partition 1, offset 19",
+    ]  # fmt: skip
 
 
 def test_a_pipeline_that_joins_is_not_tried_by_its_own_rows_alone(tmp_path: Path) -> None:
@@ -190,5 +256,6 @@ def test_a_pipeline_that_is_named_like_its_copied_source_can_be_tried(tmp_path: 
         pipeline = Place(tmp_path, clicks(), name)
         content = clicks(source=clicks()["source"] | {"files": "elsewhere/*.json"})
         pipeline.content = content
-        assert write_pipeline(pipeline.pipeline, tmp_path / name)
+        source = {"files": f"{name}_source/*"}
+        assert write_pipeline(pipeline.pipeline, source, tmp_path / name)
         assert load_pipeline(tmp_path / name / f"{name}.yaml").name == name

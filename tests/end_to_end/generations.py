@@ -81,9 +81,13 @@ class ThreeRuns(Protocol):
     def __call__(self, mode: str, store: str = "memory") -> Place: ...
 
 
-def run_three_times(spark: SparkSession, root: Path, mode: str, store: str) -> Place:
+def run_three_times(
+    spark: SparkSession, root: Path, mode: str, store: str, **of_table: Any
+) -> Place:
     """Three runs: late rows have corrected 10:00, and 10:50 and 11:00 are open."""
-    place = Place(root, clicks(tables=table(mode), advanced={"state": {"store": store}}))
+    place = Place(
+        root, clicks(tables=table(mode, **of_table), advanced={"state": {"store": store}})
+    )
     place.land("1.json", [event(10, m, key, m) for m in (0, 11, 22, 33, 51) for key in ("a", None)])
     succeed(spark, place, "run-1")
     place.land("2.json", [event(10, 1, "a", 100), event(10, 52, "b", 7)])

@@ -84,9 +84,20 @@ def new_name(of: str = "events") -> str:
     return f"{of}-{next(_NUMBERS)}"
 
 
-def make_topic(broker: Broker, name: str, partitions: int = 1, **config: object) -> str:
-    """The topic, on all nodes; `config` is its own, `_` for `.` (`retention_ms=1000`)."""
+def make_topic(
+    broker: Broker,
+    name: str,
+    partitions: int = 1,
+    *,
+    nodes: Sequence[int] = (),
+    **config: object,
+) -> str:
+    """The topic, on all nodes, or each partition on the one node that is named; `config` is its
+    own, `_` for `.` (`retention_ms=1000`)."""
     new = NewTopic(name, partitions, config=_dotted(config))
+    if nodes:
+        placed = [[node] for node in nodes]
+        new = NewTopic(name, partitions, replica_assignment=placed, config=_dotted(config))
     _admin(broker).create_topics([new])[name].result()
 
     def is_led() -> bool:

@@ -49,6 +49,7 @@ def ingest(batch: int = 0, read: int | None = 10, accepted: int = 7, **values: A
         accepted=accepted,
         rejected=values.pop("rejected", 3),
         reasons=values.pop("reasons", {"malformed": 2, "future": 1}),
+        **values,
     )
 
 
@@ -72,6 +73,8 @@ def recomputed(kind: str, published: int = 9, in_bronze: int = 9) -> LedgerLine:
 
 BALANCED = [
     ingest(),
+    ingest(offsets=12, without_record=2, rejected_parts=0),
+    ingest(offsets=10, without_record=1, rejected_parts=1),
     stream(),
     stream(emitted=0, emitted_before=0, assigned=5),
     stream(emitted=60, emitted_before=40, expects_late=False),
@@ -91,6 +94,8 @@ OFF_BY = [
     (ingest(accepted=6), 1),
     (ingest(read=9), -1),
     (ingest(rejected=1), 2),
+    (ingest(offsets=13, without_record=2, rejected_parts=0), 1),
+    (ingest(offsets=11, without_record=2, rejected_parts=0), -1),
     (stream(late_assigned=4), 1),
     (stream(assigned=18), -2),
     (stream(emitted=41), -1),

@@ -190,6 +190,16 @@ ONE_PROBLEM = [
         '    accept_unbounded_state: "yes"\n    group',
         *("tables.page_10m.accept_unbounded_state", 17, 30, "should be true or false", None),
     ),
+    ("    group", "    stream: recompute\n    group", "tables.page_10m.stream", 17, 13,
+     "is not possible in `output_mode: update` (the default): that shows what is still open", None),
+    (
+        "    group",
+        "    stream: recompute\n    output_mode: complete\n    accept_unbounded_state: true\n"
+        "    group",
+        *("tables.page_10m.stream", 17, 13, "is not possible in `output_mode: complete`", None),
+    ),
+    ("    group", "    stream: recomptue\n    output_mode: append\n    group",
+     "tables.page_10m.stream", 17, 13, "allowed: 'engine' or 'recompute'", None),
     ("shuffle_partitions: 2", "state: {store: rocks}", "advanced.state.store", 20, 18,
      "allowed: 'memory' or 'rocksdb'", None),
     ("shuffle_partitions: 2", f"state: {{store: memory}}\n  spark: {{{PROVIDER}: a.Store}}",
@@ -435,6 +445,13 @@ def test_a_wrong_value_about_the_output_mode_is_one_problem(problems: Problems, 
 
 
 WINDOW = "window: {length: 10 minutes, slide: 5 minutes}"
+
+
+@pytest.mark.parametrize("window", [f"{WINDOW}\n    output_mode: append", "window: {session: 5 m}"])
+def test_what_is_emitted_once_can_be_recomputed(load: Load, good: str, window: str) -> None:
+    table = load(good.replace(WINDOW, f"{window}\n    stream: recompute")).tables["page_10m"]
+    assert table.recomputes
+    assert not load(good).tables["page_10m"].recomputes
 
 
 @pytest.mark.parametrize(

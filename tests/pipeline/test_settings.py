@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tests.kit.running import clicks
 from tidemark.errors import SettingsInvalid
 from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.pipeline.settings.settings import Settings, load_settings, spark_conf
 from tidemark.pipeline.settings.storage_options import KNOWN, SHOWN, local_path, spark_uri
 from tidemark.streaming.session import session_conf
@@ -70,6 +71,22 @@ def test_variables_override_the_file_and_count_from_the_working_folder(
     assert settings.pipelines == str(tmp_path / "mine")
     assert settings.spark == {"spark.sql.x": "true", "spark.sql.y": "3"}
     assert settings.storage_options == {"AWS_REGION": "eu", "AWS_ENDPOINT_URL": "https://s3"}
+
+
+@pytest.mark.parametrize("password_first", [True, False])
+def test_a_connection_is_one_variable_and_its_password_another_in_any_order(
+    file: Path, monkeypatch: pytest.MonkeyPatch, password_first: bool
+) -> None:
+    whole = '{"servers": "kafka:9093", "mechanism": "PLAIN", "user": "me"}'
+    given = [
+        ("TIDEMARK_CONNECTIONS__EVENTS__PASSWORD", "hidden"),
+        ("TIDEMARK_CONNECTIONS__EVENTS", whole),
+    ]
+    for name, value in given if password_first else reversed(given):
+        monkeypatch.setenv(name, value)
+    found = connection_of(load_settings(file).connections, "events")
+    assert client_options(found)["sasl.password"] == "hidden"
+    assert "hidden" not in repr(found)
 
 
 def test_the_length_of_a_lease_is_a_setting_that_a_variable_overrides(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.judge.judging import judge_lines
 from tests.kit.running import Place, clicks, succeed
 from tidemark.cli.new.pipeline_text import pipeline_text
-from tidemark.cli.new.places import find_sample
+from tidemark.cli.new.places import find_files
 from tidemark.cli.new.proposal import propose
 from tidemark.cli.new.sample import Sample
 from tidemark.pipeline.load import pipeline_from_text
@@ -51,7 +51,9 @@ def verdicts(columns: dict[str, list[Any]]) -> list[tuple[str | None, str | None
     rows = [
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]
-    text = pipeline_text(propose(Sample(tuple(rows), 0), "at"), "landing/x/*.json*", "a test")
+    text = pipeline_text(
+        propose(Sample(tuple(rows), 0), "at"), {"files": "landing/x/*.json*"}, "a test"
+    )
     judged = judge_lines(
         pipeline_from_text("orders", text, "orders.yaml"), list(map(json.dumps, rows))
     )
@@ -72,7 +74,7 @@ def test_a_run_reads_a_source_that_is_named_outside_of_its_root(
 ) -> None:
     place = Place(tmp_path / "root")
     file = Place(tmp_path).land("1.json", [{"at": TIMES[0][0]}, {"at": TIMES[0][1]}], "my dätä")
-    found = find_sample(str(file), place.settings, place.name)
+    found = find_files(str(file), place.settings, place.name)
     assert found.source == f"file://{tmp_path}/my dätä/*.json*"
     place.content = clicks(source=clicks()["source"] | {"files": found.source})
     assert succeed(spark, place).rows.accepted == 2

@@ -60,6 +60,11 @@ def log_lines(result: RunResult) -> list[str]:
         f"{result.rows.read} rows read: {result.rows.accepted} accepted, "
         f"{sum(result.rows.rejected.values())} rejected" + (f" ({rejected})" if rejected else ""),
     ]
+    if result.rows.offsets is not None:
+        lines.append(
+            f"{result.rows.offsets} offsets read, {result.rows.without_record} of them without a "
+            "record"
+        )
     for name, table in result.tables.items():
         before = instant_text(table.watermark_before_ms)
         after = instant_text(table.watermark_after_ms)

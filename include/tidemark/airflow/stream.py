@@ -76,7 +76,7 @@ class StreamOperator(JobOperator):
         self._gauge_lag()
         return {
             "result": uri,
-            "rows": result.rows.model_dump(),
+            "rows": result.rows.model_dump(exclude_none=True),
             "took_over": result.took_over,
             "tables": {
                 name: {
@@ -90,12 +90,18 @@ class StreamOperator(JobOperator):
         }
 
     def _gauge_lag(self) -> None:
-        """What came while the run was at work, of sources that can tell."""
-        lag = source_lag(self.own_pipeline(), self.own_settings())
+        """What came while the run was at work, of sources that can tell. What is in the way of
+        asking is no failure of the run, which has ended."""
+        try:
+            pipeline = self.own_pipeline()
+            lag = source_lag(pipeline, self.own_settings())
+        except TidemarkError as error:
+            self.log.info("The lag of the source was not asked for: %s", error)
+            return
         if isinstance(lag, NotAsked):
             self.log.info("The lag of the source is not known: %s", lag.because)
         elif lag is not None:
-            gauge_lag(self.own_pipeline().name, lag, datetime.now(UTC))
+            gauge_lag(pipeline.name, lag, datetime.now(UTC))
 
 
 def _schedule(context: Context) -> tuple[datetime, str]:

@@ -10,6 +10,7 @@ from tidemark.cli.console import report_console, report_table
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.results.result import RunResult, repair_lines
+from tidemark.storage.delta.rows import Rows
 
 
 def print_result(result: RunResult, uri: str) -> None:
@@ -17,6 +18,8 @@ def print_result(result: RunResult, uri: str) -> None:
     console = report_console()
     console.print(f"\n{result.pipeline}, run {result.run_id}: {outcome_text(result)}")
     console.print(rows_table(result))
+    if result.rows.offsets is not None:
+        console.print(offsets_text(result.rows), soft_wrap=True)
     if result.tables:
         console.print(windows_table(result))
     for name, table in result.tables.items():
@@ -49,6 +52,11 @@ def rows_table(result: RunResult) -> Table:
     counts = (rows.read, rows.accepted, *(rows.rejected.values() or [0]))
     table.add_row(*(f"{count:,}" for count in counts))
     return table
+
+
+def offsets_text(rows: Rows) -> str:
+    """How many offsets were read, and how many of them no message has."""
+    return f"offsets read: {rows.offsets:,}, {rows.without_record:,} of them without a record"
 
 
 def windows_table(result: RunResult) -> Table:

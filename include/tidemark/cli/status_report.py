@@ -10,11 +10,11 @@ from typing import Any
 from rich.table import Table
 
 from tidemark.cli.console import print_documents, report_console, report_table
+from tidemark.cli.lag_text import lag_text
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
-from tidemark.sources.lag import NotAsked
 from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import time_text
 
@@ -57,8 +57,9 @@ def print_pipeline(status: PipelineStatus) -> None:
         return
     size = "not known" if status.state_bytes is None else f"{status.state_bytes:,} bytes"
     console.print(f"Newest event: {_time(status.newest_event)}. State: {size}.\n", soft_wrap=True)
-    if status.source is not None:
-        console.print(f"{_source(status.source)}\n", soft_wrap=True)
+    # What is lost is what is to be done.
+    if status.source is not None and not (isinstance(status.source, Lag) and status.source.lost):
+        console.print(f"{lag_text(status.source)}\n", soft_wrap=True)
     if status.tables:
         console.print(_table([_of_table(one, status.newest_event) for one in status.tables]))
         console.print()
@@ -108,15 +109,6 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
         "corrected": _sum(ran, (run.corrected_windows for run in status.runs)),
         "state bytes": _NONE if status.state_bytes is None else f"{status.state_bytes:,}",
     }
-
-
-def _source(lag: Lag | NotAsked) -> str:
-    if isinstance(lag, NotAsked):
-        return f"The source was not asked: {lag.because}"
-    if not lag.messages:
-        return "The source has nothing that was not read."
-    since = f", the oldest of {time_text(lag.since)}" if lag.since else ""
-    return f"The source has {lag.messages:,} messages (at most) that were not read{since}."
 
 
 def _of_table(table: TableStatus, newest_event: datetime | None) -> dict[str, str]:

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from tidemark.gold.row_values import dates_predicate, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import BACKFILL, FAILED, LATE, SEAL
+from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -127,7 +127,7 @@ def _said_last(operator: Operator, relation: str) -> str:
     bronze."""
     if not operator.fails_again:
         return f'{relation}."rows"'
-    causes = ", ".join(f"'{cause}'" for cause in (LATE, SEAL, BACKFILL))
+    causes = ", ".join(f"'{cause}'" for cause in (LATE, CLOSED, SEAL, BACKFILL))
     within = f"coalesce(list_position([{causes}], {relation}.cause), 0)"
     return f"(coalesce({relation}.batch, -1), {within})"
 

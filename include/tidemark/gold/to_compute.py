@@ -33,22 +33,34 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 @dataclass(frozen=True)
 class Frontiers:
     """In milliseconds, UTC: how far gold is closed, how far the query has closed rows
-    (`Run.closed_ms`), the seal frontier (0: no seal), and what is frozen (None: nothing)."""
+    (`Run.closed_ms`), the seal frontier (0: no seal), and what is frozen (None: nothing). `emits`
+    is false where the query emits nothing (`Operator.recomputes`)."""
 
     before_ms: int
     closed_ms: int
     seal_ms: int
     frozen_before_ms: int | None
+    emits: bool = True
+
+    @property
+    def reached_ms(self) -> int:
+        """How far gold will be closed without a seal."""
+        return max(self.before_ms, self.closed_ms)
 
     @property
     def open_after_ms(self) -> int:
         """The frontier that the stream itself reached: what ends later, it may not have emitted."""
-        return max(self.before_ms, self.closed_ms)
+        return self.reached_ms if self.emits else self.before_ms
 
     @property
     def after_ms(self) -> int:
         """How far gold will be closed."""
-        return max(self.open_after_ms, self.seal_ms)
+        return max(self.reached_ms, self.seal_ms)
+
+    def emitted_to_ms(self, operator: Operator) -> int:
+        """Up to which end nothing is left in the query's state."""
+        emitted = operator.emitted_to_ms(self.closed_ms) if self.emits else 0
+        return max(emitted, self.before_ms)
 
 
 @dataclass(frozen=True)
@@ -133,8 +145,8 @@ def _unlike_bronze(
             sql = f"SELECT {columns} FROM unlike UNION SELECT {columns} FROM touched_rows"
             sql = f"{sql} WHERE {kept}"
             return pa.table(connection.sql(sql).to_arrow_table())
-        emitted_to = max(operator.emitted_to_ms(at.closed_ms), at.before_ms)
-        return pa.table(connection.sql(_differing(operator, emitted_to)).to_arrow_table())
+        sql = _differing(operator, at.emitted_to_ms(operator))
+        return pa.table(connection.sql(sql).to_arrow_table())
 
 
 def _closing(left_out: LeftOut, at: Frontiers, touched: pa.Table) -> pa.Table:
@@ -203,7 +215,7 @@ def _known(
 
 def _differing(operator: Operator, emitted_to_ms: int) -> str:
     """Candidates that are not known as they are, or overlap with others that are known. One that
-    nobody knows is still in the query's state, where the query is not past it."""
+    nobody knows is still in the query's state, where the query is not past it, or closes later."""
     names = [*operator.located, "rows"]
     same = same_row(operator, "k", "c")
     values = [name for name in names if name not in operator.identity]

@@ -1,13 +1,14 @@
 """The ledger: where each row went, in lines that have to balance.
 
 A line stands for one batch, or for one computation from bronze. Each kind has its equation:
-- `ingest`: read at the source = appended to bronze + appended to rejects;
+- `ingest`: read at the source = appended to bronze + appended to rejects; of a source with
+  offsets, read = offsets - those without a record + ranges that were rejected as a whole;
 - `stream`, update mode: `rows` of the emitted windows less what they were before = assigned -
   late - set aside (`gold/failing.py`); complete mode: `rows` of all windows less those of the batch
   before = assigned - set aside; in append mode a window comes out batches later, so its lines count
   but have no equation;
-- `late`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that bronze
-  holds of them.
+- `late`, `closed`, `seal`, `backfill`: `rows` of the recomputed windows = the assignments that
+  bronze holds of them.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("difference", pa.int64()),
     pa.field("balanced", pa.bool_()),
     pa.field("set_aside", pa.int64()),
+    pa.field("offsets", pa.int64()),
+    pa.field("without_record", pa.int64()),
+    pa.field("rejected_parts", pa.int64()),
 ]
 SCHEMA = pa.schema(_FIELDS)
 DESCRIPTION = "Where each row went, batch by batch"
@@ -91,20 +95,30 @@ class LedgerLine:
     published: int | None = None
     in_bronze: int | None = None
     set_aside: int | None = None
+    offsets: int | None = None
+    without_record: int | None = None
+    rejected_parts: int | None = None
     expects_late: bool = True
 
     @property
     def difference(self) -> int | None:
         """What is missing (above 0) or too much (below 0); None where there is no equation."""
         if self.kind == INGEST:
-            if self.read is None:
-                return None
-            return self.read - (self.accepted or 0) - (self.rejected or 0)
+            return self._ingest_difference()
         if self.kind == STREAM:
             return self._stream_difference()
         if self.in_bronze is None:
             return None
         return self.in_bronze - (self.published or 0)
+
+    def _ingest_difference(self) -> int | None:
+        if self.read is None:
+            return None
+        difference = self.read - (self.accepted or 0) - (self.rejected or 0)
+        if difference or self.offsets is None:
+            return difference
+        expected = self.offsets - (self.without_record or 0) + (self.rejected_parts or 0)
+        return expected - self.read
 
     def _stream_difference(self) -> int | None:
         if self.emitted is None or self.assigned is None:

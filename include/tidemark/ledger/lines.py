@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from deltalake import DeltaTable
 
@@ -19,7 +20,8 @@ def ingest_lines(
 ) -> list[LedgerLine]:
     """A line for each batch that appended anything; a batch without rows has none.
 
-    `read` is what was counted at the source; the others are the commits' own row counts.
+    `read` is what was counted at the source, as are offsets; the others are the commits' own row
+    counts.
     """
     accepted = ingest_commits(bronze, query, after_batch)
     rejected = ingest_commits(rejects, query, after_batch)
@@ -35,7 +37,7 @@ def _ingest_line(
     # Where a batch was repeated, the note beside its rejects was written last.
     note = rejected or accepted
     assert note is not None
-    return LedgerLine(
+    line = LedgerLine(
         kind=INGEST,
         source=query,
         position=batch,
@@ -44,6 +46,19 @@ def _ingest_line(
         accepted=accepted.appended if accepted else 0,
         rejected=rejected.appended if rejected else 0,
         reasons=note.rows.rejected,
+    )
+    return with_offsets(line, note)
+
+
+def with_offsets(line: LedgerLine, note: IngestCommit | None) -> LedgerLine:
+    """The line of a batch with what its note says of offsets; as it is where it tells of none."""
+    if note is None or note.rows.offsets is None:
+        return line
+    return replace(
+        line,
+        offsets=note.rows.offsets,
+        without_record=note.rows.without_record,
+        rejected_parts=note.parts,
     )
 
 

@@ -25,12 +25,12 @@ from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
 from tidemark.ledger.ledger import INGEST, LedgerLine
-from tidemark.ledger.lines import stream_line
+from tidemark.ledger.lines import stream_line, with_offsets
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Equation, Operator, listed
 from tidemark.operators.other_inputs import others_published, reading
-from tidemark.operators.repaired import BACKFILL, LATE, MIGRATION, SEAL
+from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
@@ -77,7 +77,7 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
         # Retention may have taken rows of a batch away: then what its commit said counts.
         kept_whole = source.pipeline.keep is None
         note = notes.get(batch)
-        yield LedgerLine(
+        line = LedgerLine(
             kind=INGEST,
             source=query,
             position=batch,
@@ -87,6 +87,7 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
             rejected=rejected[batch].total(),
             reasons=dict(sorted(rejected[batch].items())),
         )
+        yield with_offsets(line, note)
 
 
 def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
@@ -167,6 +168,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     query = str(checkpoint.query_id())
     positions = {
         LATE: sum(gold.inputs.values()),
+        CLOSED: gold.close_ms,
         SEAL: gold.close_ms,
         BACKFILL: changes.version(),
         MIGRATION: source.seeds.get(name, -1),

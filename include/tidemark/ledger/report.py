@@ -15,8 +15,10 @@ _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
 _SUMS = (
     *("read", "accepted", "rejected", "assigned", "late_assigned", "set_aside"),
-    *("windows", "published"),
+    *("windows", "published", "without_record", "rejected_parts"),
 )
+# Columns that came to the ledger later.
+_LATER = ("set_aside", "offsets", "without_record", "rejected_parts")
 _LINE = ("run", "table", "kind", "batch", "account", "difference")
 
 _NAME = r"{(\w+)}"
@@ -45,8 +47,9 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
     with duckdb.connect() as connection:
         connection.register("ledger", dataset_of(table, predicate))
         connection.execute(f"CREATE TEMP TABLE lines AS SELECT * FROM ledger WHERE {predicate}")
-        # A ledger that no run of this version has written yet lacks it.
-        connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS set_aside BIGINT")
+        # A ledger that no run of this version has written yet lacks them.
+        for name in _LATER:
+            connection.execute(f'ALTER TABLE lines ADD COLUMN IF NOT EXISTS "{name}" BIGINT')
         ((count, checked, wrong),) = connection.execute(_VERDICT).fetchall()
         totals = tuple(connection.execute(_totals()).fetchall())
         newest = tuple(connection.execute(_newest(), [last]).fetchall())
@@ -63,6 +66,8 @@ _VERDICT = """
 
 def _totals() -> str:
     sums = ", ".join(f'sum("{name}")::BIGINT AS "{name}"' for name in _SUMS)
+    # Only where each line tells them is their sum that of what was read.
+    sums += ", CASE WHEN count(offsets) = count(*) THEN sum(offsets)::BIGINT END AS offsets"
     return f"""
         SELECT "table", kind, lines, CASE
             WHEN kind = 'ingest' THEN {_INGEST}
@@ -97,6 +102,9 @@ def _words(text: str) -> str:
     return f"format('{re.sub(_NAME, '{}', text)}'{values})"
 
 
-_INGEST = _words("{read} read = {accepted} accepted + {rejected} rejected")
+_LOST = f"CASE WHEN rejected_parts > 0 THEN {_words(' + {rejected_parts} lost')} ELSE '' END"
+_AT_OFFSETS = _words("{offsets} offsets - {without_record} without a record")
+_OFFSETS = f"CASE WHEN offsets IS NULL THEN '' ELSE {_AT_OFFSETS} || {_LOST} || ' = ' END"
+_INGEST = f"{_OFFSETS} || {_words('{read} read = {accepted} accepted + {rejected} rejected')}"
 _ASIDE = f"CASE WHEN set_aside > 0 THEN {_words('; {set_aside} set aside')} ELSE '' END"
 _STREAM = _words("{assigned} assigned, {late_assigned} late")

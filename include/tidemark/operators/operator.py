@@ -123,6 +123,12 @@ class Operator(ABC):
         in these."""
 
     @property
+    def recomputes(self) -> bool:
+        """Is all that closes computed from its inputs (`ending`)? Its query emits nothing then, and
+        only tells how far they were read, and the watermark."""
+        return self.table.recomputes
+
+    @property
     def counts_rows(self) -> bool:
         """Is an input row in the `rows` of one row for each of its assignments, so that their sum
         can be held against the inputs?"""
@@ -253,7 +259,7 @@ class Operator(ABC):
         self, bronze: DeltaTable, first_end: datetime, last_end: datetime
     ) -> pa.Table | None:
         """All rows with first_end <= end <= last_end, as `Touched.closed`; None where the Spark
-        half finds them by itself (`StreamedOperator.ending_in`)."""
+        half finds them by itself (`StreamedOperator.ending_in`), and nothing is `recomputes`."""
         return None
 
     @abstractmethod

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tidemark.operators.touched import BatchCounts
 
 LATE, SEAL, BACKFILL = "late", "seal", "backfill"
+# The cause of rows that closed in a table whose stream emits none (`Operator.recomputes`).
+CLOSED = "closed"
 # The cause of a generation's first rows: all windows as bronze gives them.
 MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
@@ -37,6 +39,7 @@ class Repaired:
     """What a repair found, batch by batch, and what it computed again.
 
     `sealed_to_ms` is the seal frontier in milliseconds, 0 where nothing was to be sealed;
+    `closed_to_ms` that up to which what closed was computed, where the stream emits none of it;
     `checked_to` tells the versions of the inputs that what the stream emitted was held against, 0
     where the kind of operator asks for none.
     """
@@ -45,6 +48,7 @@ class Repaired:
     recomputed: tuple[Recomputed, ...]
     sealed_to_ms: int = 0
     checked_to: int = 0
+    closed_to_ms: int = 0
 
     @property
     def positions(self) -> dict[str, int]:
@@ -57,7 +61,7 @@ class Repaired:
             counts.batch.last for counts in self.batches if counts.closed_groups or counts.set_aside
         )
         last = max(*late, self.checked_to, 0)
-        return {LATE: last, SEAL: self.sealed_to_ms}
+        return {LATE: last, CLOSED: self.closed_to_ms, SEAL: self.sealed_to_ms}
 
     def late(self, name: str) -> int:
         """The sum of one of the batches' counts."""

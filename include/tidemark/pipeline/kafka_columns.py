@@ -64,12 +64,6 @@ def with_numbers(value: object) -> object:
     }
 
 
-def places_in(text: str) -> dict[str, str]:
-    """Those of PLACE_TYPES that a pipeline, as text, has expressions over (or may have)."""
-    words = set(re.findall(r"\w+", text))
-    return {name: kind for name, kind in PLACE_TYPES.items() if name in words}
-
-
 def check_types(columns: Mapping[str, str]) -> None:
     """ValueError where a column of the message has another type than it can have."""
     for name, kind in TYPES.items():

@@ -55,10 +55,6 @@ def _kafka_column_name(name: str) -> str:
     return name if name in kafka_columns.TYPES else _column_name(name)
 
 
-def _message_column_name(name: str) -> str:
-    return name if name in kafka_columns.PLACE_TYPES else _kafka_column_name(name)
-
-
 def _topic(name: str) -> str:
     kafka_columns.check_topic(name)
     return name
@@ -96,7 +92,6 @@ def _spark_setting(name: str) -> str:
 
 ColumnName = Annotated[str, AfterValidator(_column_name)]
 KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
-MessageColumnName = Annotated[str, AfterValidator(_message_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
@@ -356,28 +351,41 @@ class DeltaSource(Source):
         return f"delta: {self.delta.table}"
 
 
-class MessageFiles(FilesSource):
-    """Files that `tidemark try` writes: lines that were messages, with what of the message itself
-    the pipeline names."""
+class FirstMessages(KafkaSource):
+    """What `tidemark try` reads of topics, below the root of the trial alone: of each partition
+    what lies before an offset."""
 
-    columns: dict[MessageColumnName, Column] = Field(min_length=1)
-    of_messages: Literal[True]
+    below: str
+    first_messages: Annotated[
+        dict[TopicName, dict[int, int]], BeforeValidator(kafka_columns.with_numbers)
+    ]
 
 
-# The kinds of sources, each by the key that it alone has.
+class FirstTableRows(DeltaSource):
+    """What `tidemark try` reads of a table, below the root of the trial alone: so many rows of each
+    of these files, which are named as parts of the source."""
+
+    below: str
+    first_table_rows: dict[str, int]
+
+
+# The kinds of sources, each by a key that it has.
 SOURCE_KINDS: dict[str, type[Source]] = {
     "files": FilesSource,
     "kafka": KafkaSource,
     "delta": DeltaSource,
-    "of_messages": MessageFiles,
+    "first_messages": FirstMessages,
+    "first_table_rows": FirstTableRows,
 }
 AnySource = FilesSource | KafkaSource | DeltaSource
 
 
 def source_kind(content: object) -> type[Source]:
-    """The kind of a source, by its key; files where it has none, so that this key is asked for."""
+    """The kind of a source, by its key; files where it has none, so that this key is asked for. Of
+    several keys the one of a kind within another kind, else the first."""
     keys = content if isinstance(content, dict) else {}
-    return next((SOURCE_KINDS[key] for key in keys if key in SOURCE_KINDS), FilesSource)
+    found = [SOURCE_KINDS[key] for key in keys if key in SOURCE_KINDS]
+    return max(found, key=lambda kind: len(kind.__mro__), default=FilesSource)
 
 
 def _source_of_its_kind(value: object, info: ValidationInfo) -> object:
@@ -440,6 +448,11 @@ class Table(_Model, ABC):
         description="What the query emits: update: windows that changed; append: windows once "
         "they close; complete: all windows, so that its state grows for ever",
     )
+    stream: Literal["engine", "recompute"] = Field(
+        default="engine",
+        description="Who computes what closes: engine: the query, which keeps all that is open in "
+        "its state; recompute: each run from bronze, and the query keeps no state (append only)",
+    )
     accept_unbounded_state: bool = Field(
         default=False,
         description="Allows `output_mode: complete`, whose state is never evicted",
@@ -473,6 +486,11 @@ class Table(_Model, ABC):
     @abstractmethod
     def rows_are(self) -> str:
         """What a row of the table is made of, for people."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Is all that closes computed from bronze, and nothing emitted by its query?"""
+        return self.stream == "recompute"
 
     @property
     def columns_told(self) -> dict[str, str]:

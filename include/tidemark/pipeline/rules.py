@@ -157,6 +157,7 @@ def _table(
     partners: dict[str, Pipeline | NoPartner],
 ) -> Iterator[Problem]:
     yield from _output_mode(document, path, table)
+    yield from _stream(document, path, table)
     keys = [key for key in table.get("group_by") or () if isinstance(key, str)]
     for number, key in enumerate(keys):
         yield from _key(document, (*path, "group_by", number), key, keys[:number], scope)
@@ -197,6 +198,23 @@ def _output_mode(document: Document, path: KeyPath, table: Section) -> Iterator[
     if accepted and not complete:
         message = "has no effect: only `output_mode: complete` has a state without bounds"
         yield document.problem((*path, "accept_unbounded_state"), message, value="true")
+
+
+def _stream(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
+    """What is open would have to be computed anew in each run, as nothing remembers it."""
+    if table.get("stream") != "recompute":
+        return
+    written = section(section(document.content, "tables"), str(path[-1]))
+    default = table_kind(written).model_fields["output_mode"].default
+    mode = written.get("output_mode", default)
+    if mode in ("update", "complete"):
+        shown = f"`output_mode: {mode}`" + ("" if "output_mode" in written else " (the default)")
+        message = (
+            f"is not possible in {shown}: that shows what is still open, and without the engine's "
+            "state only what closes is computed; say `output_mode: append` beside it, or leave "
+            "`stream` out"
+        )
+        yield document.problem((*path, "stream"), message, value="recompute")
 
 
 def _key(

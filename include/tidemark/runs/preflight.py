@@ -117,6 +117,8 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
     batches, operator = unpublished_batches(run, name, gold), run.reading(name, gold.generation)
+    if operator.recomputes and closed_to > gold.close_ms:
+        return f"what closed up to {instant_text(closed_to)} is to be computed from bronze"
     place, bronze = run.warehouse.bronze, run.warehouse.bronze.existing()
     changes = run.warehouse.changes(name, gold.generation).existing()
     frozen = table_frozen_before_ms(
@@ -128,7 +130,7 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
         changes,
         gold,
         batches,
-        Frontiers(gold.close_ms, closed_to, sealed_to, frozen),
+        Frontiers(gold.close_ms, closed_to, sealed_to, frozen, not operator.recomputes),
     )
     if found.alone.num_rows:
         return f"{found.alone.num_rows:,} windows that were set aside are to be computed again"

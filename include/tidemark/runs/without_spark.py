@@ -2,7 +2,8 @@
 
 The life of such a run:
 1. take the lease, never over from another run: what that one left is for a job to mend;
-2. look (`preflight.py`); where Spark is needed, give the lease back and leave all to the job;
+2. look (`preflight.py`); where Spark is needed, give the lease back and leave all to the job; where
+   input is lost that nobody accepted, fail as the job would;
 3. write the lines that the ledger lacks, and the pins for publish into the result, as a job with
    `--hold` does; publish is the next step, for there may be changes that are not published yet.
 Killed anywhere, the next run does what is left: each write is one of a job's, and can be repeated.
@@ -14,23 +15,27 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
+from tidemark.errors import InputLost
 from tidemark.runs.accounts import account
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
+from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.storage.lease.lease import hold_lease, this_process
-from tidemark.storage.result_file import write_result
+from tidemark.storage.result_file import RunError, write_result
 
 _NOTHING = (
     "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
 )
+_LOST = "the run stops at what the source lost"
 
 
 def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
-    """The result of a run that had nothing for Spark to do, held, as it was written to `uri`.
+    """The result of a run that had nothing for Spark to do, held, or that stops at lost input: as
+    it was written to `uri`.
 
     Raises nothing: what is in the way of this is in the way of the job too, which reports it.
     """
@@ -48,12 +53,17 @@ def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
     """Raises nothing either: a lease that an error ends is not given back in order."""
     begin, options = time.monotonic(), run.settings.storage_options
     try:
-        found = look(run)
+        found = _looked(run)
         if isinstance(found, SparkNeeded):
             return found
-        outcome = _finished(run, found)
+        error = None
+        if isinstance(found, InputLost):
+            record_interrupted_run(run.pipeline, run.warehouse)
+            outcome, error = Outcome(without_spark=_LOST), RunError.of(found)
+        else:
+            outcome = _finished(run, found)
         seconds = {"preflight": round(time.monotonic() - begin, 3)}
-        result = run_result(run, outcome, started, {}, seconds)
+        result = run_result(run, outcome, started, {}, seconds, error)
         write_result(uri, result, options)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
@@ -61,8 +71,18 @@ def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
     return result
 
 
+def _looked(run: Run) -> NothingNew | SparkNeeded | InputLost:
+    """A file that changed is for the job to admit first: its source may be another."""
+    try:
+        return look(run)
+    except InputLost as lost:
+        because = why_tables_do_not_fit(run)
+        return lost if because is None else SparkNeeded(because)
+
+
 def _unsure(error: Exception) -> SparkNeeded:
-    return SparkNeeded(f"{type(error).__name__}: {error}")
+    """The first sentence: the job tells the rest, when it meets the same."""
+    return SparkNeeded(f"{type(error).__name__}: {str(error).split('. ')[0]}")
 
 
 def _finished(run: Run, found: NothingNew) -> Outcome:

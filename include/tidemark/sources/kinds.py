@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import (
     DeltaSource,
     FilesSource,
+    FirstMessages,
+    FirstTableRows,
     KafkaSource,
-    MessageFiles,
     Pipeline,
     Source,
 )
@@ -24,13 +26,22 @@ KINDS: dict[type[Source], type[PlacedSource]] = {
     FilesSource: PlacedFiles,
     KafkaSource: PlacedTopics,
     DeltaSource: PlacedTable,
-    MessageFiles: PlacedFiles,
+    FirstMessages: PlacedTopics,
+    FirstTableRows: PlacedTable,
 }
 
 
 def placed_source(pipeline: Pipeline, settings: Settings) -> PlacedSource:
-    """The pipeline's source, of its kind."""
-    return KINDS[type(pipeline.source)](pipeline, settings)
+    """The pipeline's source, of its kind. Raises PipelineInvalid for what a trial wrote, below
+    another root than its own: it would read the first rows and never another."""
+    source = pipeline.source
+    if isinstance(source, FirstMessages | FirstTableRows) and source.below != settings.root:
+        raise PipelineInvalid(
+            f"{pipeline.name} is a trial's: its source says `below: {source.below}`. Nothing was "
+            "read. Write the pipeline's file with `tidemark new`, or take `below`, "
+            "`first_messages` and `first_table_rows` out."
+        )
+    return KINDS[type(source)](pipeline, settings)
 
 
 def row_origin(pipeline: Pipeline) -> tuple[OriginColumn, ...]:

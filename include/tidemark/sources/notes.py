@@ -1,9 +1,7 @@
 """What has to be known of a source that no offset tells: a file beside the ingest's checkpoint.
 
-Of what was read, its id: a topic or a table that was made anew under the same name has another
-one, and offsets that fit. Where reading began. And the losses that somebody accepted: what is gone
-is a verdict of the batch that would have read it, and where another topic or table stands in its
-place, a batch that reads nothing leads over to that one (`Crossing`).
+The losses that somebody accepted: what is gone is a verdict of the batch that would have read it.
+And where reading began, of which topic or table by its id, until the first batch is planned.
 """
 
 from __future__ import annotations
@@ -55,29 +53,14 @@ class OfBatch(Protocol):
     def was_planned(self) -> bool: ...
 
 
-class Crossing(Facts):
-    """A batch of the ingest that reads nothing and leads from what was read to what stands there
-    now. It is planned up to `offset`, as the engine writes one; `ids` are those from then on."""
-
-    batch: int
-    offset: str
-    ids: dict[str, str]
-    lost: tuple[AcceptedLoss, ...]
-
-
 class SourceNotes(Facts):
-    """`ids`: by the name of a topic or table. `begins`: by part of the source, where the first
-    batch begins. `lost`: accepted, of parts that batches read."""
+    """`begins`: by part of the source, where the first batch begins, and `ids` by the name of the
+    topic or table it was noted of. `lost`: accepted, in the order of acceptance."""
 
     version: Literal[1] = 1
     ids: dict[str, str] = Field(default_factory=dict)
     begins: dict[str, int] = Field(default_factory=dict)
     lost: tuple[AcceptedLoss, ...] = ()
-    crossings: tuple[Crossing, ...] = ()
-
-    def crossing(self, batch: int) -> Crossing | None:
-        """That of a batch, if it is one."""
-        return next((one for one in self.crossings if one.batch == batch), None)
 
 
 def accepted_loss(lost: LostInput, accepted: Acceptance, of: OfBatch | None = None) -> AcceptedLoss:

@@ -7,10 +7,12 @@ between planning and reading, the batch goes on without it and a verdict says so
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidemark.checkpoint.log import Checkpoint
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# What the machine lacks is no fault of the part that is read: numbers of an OSError.
+NOT_THE_PART = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # Further columns that a piece of lines may have (`Slice.lines`).
 REASON, DETAIL, AS_READ = "_reason", "_detail", "_as_read"
 
@@ -57,8 +61,8 @@ class PartVerdict:
 class Reading:
     """What of a batch's slice is read: these parts, and verdicts on the others.
 
-    `seen` holds what a kind saw that was another than planned, such as a file's time, or that only
-    reading tells; it is committed with bronze, so that a replay knows what bronze holds.
+    `seen` holds what a kind saw that was another than planned, such as a file's time; it is
+    committed with bronze, so that a replay knows what bronze holds.
     """
 
     read: tuple[str, ...]
@@ -90,10 +94,35 @@ class Acceptance:
 @dataclass(frozen=True)
 class Lag:
     """`messages` (or rows) are there and not read; the oldest of them came at `since` (UTC), None
-    where there is none or its time is not known."""
+    where there is none or its time is not known. `lost`: so many parts of the source are gone, and
+    the next run stops at that."""
 
     messages: int
     since: datetime | None
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """The first rows of a source, as a source that a trial reads below another root.
+
+    `source` are the entries of a pipeline's `source` that say where rows come from. It has `rows`
+    rows of `parts` parts, which people call a `row` and a `part`; `notes` say what was passed over.
+    """
+
+    source: Mapping[str, Any]
+    rows: int
+    parts: int
+    row: str
+    part: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """What it is of the source, for people."""
+        first = f"the only {self.row}" if self.rows == 1 else f"the first {self.rows:,} {self.row}s"
+        parts = f"1 {self.part}" if self.parts == 1 else f"{self.parts:,} {self.part}s"
+        return f"{first} of its source, of {parts}"
 
 
 class PartUnreadable(Exception):
@@ -180,10 +209,11 @@ class PlacedSource(ABC):
         """Raise InputLost where what was read of a batch may not be what was planned: called when
         it was read, before anything of it is committed."""
 
-    def accounted(self, reading: Reading, lines: int) -> Reading:
-        """The reading, once all its parts were read and had so many lines together, with what only
-        that tells in `seen`. Raises LedgerUnbalanced where the kind knows another number."""
-        return reading
+    def offsets_read(self, reading: Reading, lines: int) -> int | None:
+        """How many offsets the parts have that were read, and had so many lines together; None
+        where the kind has none. Raises LedgerUnbalanced where the kind knows another number of
+        lines. Of a batch whose bronze is committed it is asked with the lines of both tables."""
+        return None
 
     def lag(self, ingest: Checkpoint) -> Lag | None:
         """How far the ingest is behind what is there now; None where the kind cannot tell. Raises
@@ -244,11 +274,13 @@ class PlacedSource(ABC):
         """The origin columns of the reject that stands for a whole part."""
 
     @abstractmethod
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Names and lines of the source's parts in their order, for a look at its first rows.
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """At most so many rows, from the beginning, as a source by itself: what a run would do with
+        them is what a run over that source does. Only where the source cannot be read in part, the
+        rows are copied, below the folder `copies`, which is below the other root.
 
-        SampleUnusable where there is no such place, and of a part's lines where they cannot be
-        read to the end.
+        No row is no error. SampleUnusable, and what reading the source raises, where it cannot be
+        looked at.
         """
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -82,6 +83,12 @@ def clocked_stream(
         clock.observed, F.count("_clock").alias("clocks")
     )
     return seen.where(F.col("_clock").isNull()).drop("_clock")
+
+
+def event_times(inputs: Inputs) -> DataFrame:
+    """The event times of all inputs' rows, in one stream without state: what moves the watermark.
+    Nothing is filtered, for that could be pushed below it, and it would stand still in silence."""
+    return reduce(DataFrame.union, (rows.select("_event_time") for rows in inputs.values()))
 
 
 def others_at(

@@ -15,12 +15,14 @@ from tidemark.storage.warehouse import Warehouse
 @dataclass(frozen=True)
 class InUse:
     """A checkpoint: `table` is `ingest` for the query that reads the source, which has no
-    generations. `published`: the version of bronze that the table's gold has; -1 for none."""
+    generations. `published`: the version of bronze that the table's gold has; -1 for none.
+    `keeps_state` is as in `QueryFacts`."""
 
     table: str
     generation: int | None
     place: Checkpoint
     published: int = -1
+    keeps_state: bool | None = None
 
     @property
     def name(self) -> str:
@@ -31,12 +33,13 @@ class InUse:
 def checkpoints_in_use(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[InUse]:
     """The generations are those that gold names now; a folder may not be there yet."""
     yield InUse(INGEST, None, Checkpoint.of_ingest(warehouse))
-    for name in pipeline.tables:
+    for name, table in pipeline.tables.items():
+        keeps_state = False if table.recomputes else None
         gold = warehouse.gold(name).open()
         if gold is None:
             place = Checkpoint.of_query(warehouse, name, FIRST_GENERATION)
-            yield InUse(name, FIRST_GENERATION, place)
+            yield InUse(name, FIRST_GENERATION, place, keeps_state=keeps_state)
         else:
             state = gold_state(gold)
             place = Checkpoint.of_query(warehouse, name, state.generation)
-            yield InUse(name, state.generation, place, state.bronze)
+            yield InUse(name, state.generation, place, state.bronze, keeps_state)

@@ -51,10 +51,9 @@ def _plan(one: InUse, pipeline: Pipeline, now: datetime, every: bool) -> Compact
         return None
     facts = read_checkpoint(one.place)
     mode = pipeline.tables[one.table].output_mode if one.table in pipeline.tables else None
-    check = check_state(inventory(facts), pipeline.advanced.state.limits)
-    return plan_compaction(
-        facts, judge_checkpoint(facts, now, QueryFacts(output_mode=mode)), check, every
-    )
+    known = QueryFacts(output_mode=mode, keeps_state=one.keeps_state)
+    check = check_state(inventory(facts, one.keeps_state), pipeline.advanced.state.limits)
+    return plan_compaction(facts, judge_checkpoint(facts, now, known), check, every)
 
 
 def check_no_compaction_refused(pipeline: str, planned: Sequence[Planned]) -> None:

@@ -106,7 +106,8 @@ class _Planning:
         if one.generation is None:
             return Kept(one, self._plan(taken, QueryFacts(), None)), None
         batches = _committed(taken)
-        known = QueryFacts(output_mode=self.pipeline.tables[one.table].output_mode)
+        mode = self.pipeline.tables[one.table].output_mode
+        known = QueryFacts(output_mode=mode, keeps_state=one.keeps_state)
         plan = self._plan(taken, known, first_unpublished(one.place, batches, one.published))
         query_id = str(taken.facts.query_id)
         query = CopiedQuery(

@@ -40,7 +40,7 @@ def check_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[Checked, ...
     """
     limits = pipeline.advanced.state.limits
     return tuple(
-        Checked(one, check_state(inventory(read_checkpoint(one.place)), limits))
+        Checked(one, check_state(inventory(read_checkpoint(one.place), one.keeps_state), limits))
         if one.place.names()
         else Checked(one, None)
         for one in checkpoints_in_use(pipeline, Warehouse.of(pipeline.name, settings))

@@ -49,12 +49,13 @@ LONG = pytest.mark.long
 POINTS = ("windows of the stream", "recomputed windows", "gold")
 
 # Windows run and are killed in many more ways elsewhere, and what only this suite has is like
-# sessions: here both run with the long tests.
+# sessions: here both run with the long tests. So do most recomputed tables.
+IN_SHORT = ("sessions-append", "joins-left", "folds", "windows-append-recomputed")
 IN_SPARK = [
     pytest.param(
         kind,
         id=name,
-        marks=() if name in ("sessions-append", "joins-left", "folds") else LONG,
+        marks=() if name in IN_SHORT else LONG,
     )
     for name, kind in KINDS.items()
 ]
@@ -155,6 +156,25 @@ def test_where_rows_lie_bronze_gives_the_whole_rows(
         for row, values in expected.items()
         if ends[0] <= values[0] <= ends[1]
     }
+
+
+@given(rows=rows_of_a_day, first=st.integers(0, 300))
+def test_windows_that_are_recomputed_are_listed_by_their_ends(
+    rows: Sequence[Row], first: int
+) -> None:
+    kind, ends = (
+        KINDS["windows-append-recomputed"],
+        (DAY + first * MINUTE, DAY + first * 2 * MINUTE),
+    )
+    with bronze_of(rows) as bronze:
+        found = kind.operator.ending(bronze, *ends)
+        counted = kind.operator.count_ending(bronze, *ends)
+    listed = [tuple(row[name] for name in ("window_start", "key")) for row in found.to_pylist()]
+    expected = {
+        row: values for row, values in kind.model(rows).items() if ends[0] <= values[0] <= ends[1]
+    }
+    assert sorted(listed, key=str) == sorted(expected, key=str)
+    assert counted == sum(values[-1] for values in expected.values())
 
 
 def test_a_session_of_many_days_is_found_whole_from_any_of_its_rows() -> None:

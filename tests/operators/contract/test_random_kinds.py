@@ -109,7 +109,7 @@ def check_case(spark: SparkSession, root: Path, kind: str, number: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, CASES, OF_ONE))
-@pytest.mark.parametrize("kind", ["folds"])
+@pytest.mark.parametrize("kind", ["folds", "sessions-append-recomputed"])
 def test_random_cases_give_what_plain_python_gives(
     spark: SparkSession, tmp_path: Path, kind: str, first: int
 ) -> None:

@@ -17,12 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import SampleUnusable, SourceNotFound
+from tidemark.errors import SourceNotFound
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import SOURCE_KINDS, Pipeline, Source
 from tidemark.pipeline.places import INGEST
 from tidemark.sources import kinds
 from tidemark.sources.source import (
+    FirstRows,
     OriginColumn,
     PartUnreadable,
     PartVerdict,
@@ -160,12 +161,15 @@ class PlacedLog(PlacedSource):
         span = Span.of(part)
         return {"_partition": span.partition, "_offset": span.first}
 
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        if not self.folder.is_dir():
-            raise SampleUnusable(f"There is no log {self.folder}.")
-        for partition in sorted(int(name) for name in self.ends()):
-            files = self.there(Span(partition, 0, 10**9))
-            yield str(partition), (files[offset].read_bytes() for offset in sorted(files))
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        begin = dict.fromkeys(self.ends(), 0)
+        spans = _between(begin, self.ends())
+        files = [file for span in spans for _, file in sorted(self.there(span).items())][:most]
+        for number, file in enumerate(files):
+            (copies / str(number)).parent.mkdir(parents=True, exist_ok=True)
+            (copies / str(number)).write_bytes(file.read_bytes() + b"\n")
+        source = {"files": f"{copies.name}/*"}
+        return FirstRows(source, len(files), len(spans), "message", "partition")
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:

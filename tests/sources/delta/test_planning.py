@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import SourceNotFound, SourceRefused
+from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
-from tidemark.sources.delta.placed import _files, _slice
 from tidemark.sources.delta.planning import (
     Position,
     first_offset,
@@ -37,8 +37,8 @@ def read(uri: str, offset: Offset) -> list[int]:
     table = open_table(uri, {})
     lines = [
         line
-        for part, file in _files(table, offset)
-        for piece in _slice(table, part, file).lines()
+        for part, file in files_of(table, offset)
+        for piece in slice_of(table, part, file).lines()
         for line in piece["_value"].to_pylist()
     ]
     return [int(line.split(b": ")[1].split(b",")[0]) for line in lines if line is not None]
@@ -90,6 +90,22 @@ def test_a_version_that_deletes_overwrites_or_restores_is_told_and_brings_no_row
     assert read(uri, next_offset(position, open_table(uri, {}), [])) == [4]
 
 
+def test_rows_that_a_restore_brings_back_are_not_read_a_second_time(tmp_path: Path) -> None:
+    """What was only deleted comes back in a commit that removes nothing."""
+    uri = str(tmp_path / "parts")
+    for number, day in enumerate("ab"):
+        rows = pa.table({"n": pa.array([number], pa.int64()), "day": [day]})
+        write_deltalake(uri, rows, mode="append", partition_by=["day"])
+    position = after(uri)
+    DeltaTable(uri).delete("day = 'a'")
+    DeltaTable(uri).restore(1)
+    restored = open_table(uri, {}).version(3)
+    assert restored is not None
+    assert (len(restored.added), restored.removed) == (1, 0)
+    assert told(uri, position) == [("2", "changed rows"), ("3", "changed rows")]
+    assert read(uri, next_offset(position, open_table(uri, {}), [])) == []
+
+
 def test_files_that_are_gone_before_they_were_read_are_told(uri: str) -> None:
     position = after(uri)
     append(uri, 4)
@@ -133,6 +149,21 @@ def test_another_table_in_the_place_and_an_older_copy_are_told(uri: str, tmp_pat
     assert read(uri, next_offset(position, open_table(uri, {}), [])) == [7, 8, 9, 10]
 
 
+def test_of_a_table_that_was_replaced_in_its_own_log_what_came_before_is_not_read_again(
+    uri: str,
+) -> None:
+    position, before = after(uri), open_table(uri, {}).id
+    DeltaTable.create(uri, schema=DeltaTable(uri).schema(), mode="overwrite")
+    append(uri, 7)
+    table = open_table(uri, {})
+    assert table.id != before
+    assert (table.first, table.newest) == (2, 3)
+    assert told(uri, position) == [("2-", "replaced")]
+    assert read(uri, next_offset(position, table, [])) == [7]
+    # From the beginning of what it is now, too.
+    assert read(uri, first_offset(table, "earliest")) == [7]
+
+
 def test_a_limit_of_files_splits_between_versions(uri: str) -> None:
     for number in range(4, 9):
         append(uri, number)
@@ -149,8 +180,8 @@ def test_values_of_partitions_are_fields_of_their_rows(tmp_path: Path) -> None:
     table = open_table(uri, {})
     lines = [
         line
-        for part, file in _files(table, first_offset(table, "earliest"))
-        for piece in _slice(table, part, file).lines()
+        for part, file in files_of(table, first_offset(table, "earliest"))
+        for piece in slice_of(table, part, file).lines()
         for line in piece["_value"].to_pylist()
     ]
     assert sorted(line.decode() for line in lines if line) == [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.sources.delta.rows import lines_of
+from tidemark.sources.delta.slices import DeltaSlice
 
 EAST = timezone(timedelta(hours=5, minutes=30))
 
@@ -26,8 +29,6 @@ def test_each_type_has_its_json() -> None:
     assert line(pa.timestamp("us", "UTC"), at) == '{"v": "2026-07-01T10:00:00.123456Z"}'
     zoned = pa.timestamp("us", "Asia/Kolkata")
     assert line(zoned, at.astimezone(EAST)) == '{"v": "2026-07-01T10:00:00.123456Z"}'
-    # Spark's INT96, as Arrow reads it.
-    assert line(pa.timestamp("ns"), bare) == '{"v": "2026-07-01T10:00:00.123456Z"}'
     assert line(pa.timestamp("us"), bare) == '{"v": "2026-07-01T10:00:00.123456"}'
     assert line(pa.date32(), date(2026, 7, 1)) == '{"v": "2026-07-01"}'
     large = Decimal("12345678901234567890123456.7890123456")
@@ -72,3 +73,25 @@ def test_json_gives_the_values_back(rows: list[dict[str, object]]) -> None:
     schema = pa.schema({"a": pa.string(), "b": pa.float64(), "c": pa.int64()})
     lines = lines_of(pa.Table.from_pylist(rows, schema), {})
     assert [json.loads(one) for one in lines] == rows
+
+
+def test_an_instant_of_spark_is_the_same_in_any_year_and_a_time_without_zone_stays_one(
+    tmp_path: Path,
+) -> None:
+    """Spark may write INT96, whose nanoseconds fit no 64 bits before 1677 and after 2262."""
+    times = [datetime(9999, 12, 31, 23, 59, 59), datetime(1600, 1, 1), datetime(2026, 7, 1, 10)]
+    rows = pa.table(
+        {"at": pa.array(times, pa.timestamp("us")), "in": [{"at": one} for one in times]}
+    )
+    file = tmp_path / "file.parquet"
+
+    def read() -> list[str]:
+        whole = DeltaSlice("0/file.parquet", 0, "file.parquet", file.as_uri(), 1, {}, {})
+        return [line.decode() for piece in whole.lines() for line in piece["_value"].to_pylist()]
+
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
+    told = ["9999-12-31T23:59:59Z", "1600-01-01T00:00:00Z", "2026-07-01T10:00:00Z"]
+    assert read() == [f'{{"at": "{one}", "in": {{"at": "{one}"}}}}' for one in told]
+    pq.write_table(rows, file)
+    bare = [one.removesuffix("Z") for one in told]
+    assert read() == [f'{{"at": "{one}", "in": {{"at": "{one}"}}}}' for one in bare]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import OFFSET_INVALID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +27,7 @@ from tests.kit.kafka import (
     started_broker,
     wait_compacted,
 )
-from tidemark.errors import SourceRefused, SourceUnavailable
+from tidemark.errors import DataDamaged, SourceRefused, SourceUnavailable
 from tidemark.pipeline.settings.connections import Connection, client_options
 from tidemark.sources.kafka import slices
 from tidemark.sources.kafka.client import Cluster
@@ -82,7 +84,8 @@ def test_what_a_message_says_of_itself_stands_before_the_fields_of_its_value(
 
 
 def test_a_message_that_cannot_be_a_row_is_rejected_with_the_reason(broker: Broker) -> None:
-    topic = make_topic(broker, new_name(), retention_ms=-1)
+    any_time = {"retention_ms": -1, "message_timestamp_after_max_ms": 2**63 - 1}
+    topic = make_topic(broker, new_name(), **any_time)
     produce(broker, topic, [None, b"x" * 101], keys=["k", "k"])
     produce(broker, topic, [b"{}"], keys=[b"\xff"])
     produce(broker, topic, [b"{}"], headers=[("h", b"\xff")])
@@ -157,6 +160,29 @@ def test_offsets_that_expired_are_no_empty_slice(broker: Broker) -> None:
         read(broker, topic)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+def test_messages_that_a_disk_has_changed_are_no_rows_and_are_told_by_their_offset(
+    codec: str,
+) -> None:
+    with started_broker() as broker:
+        topic = make_topic(broker, new_name(), compression_type=codec)
+        for number in range(3):
+            produce(broker, topic, [b"%d" % number * 50])
+        broker.stop()
+        file = broker.data() / f"{topic}-0" / f"{0:020}.log"
+        data = bytearray(file.read_bytes())
+        data[len(data) * 2 // 3 - 20] ^= 0x55
+        file.write_bytes(data)
+        broker.start()
+        with pytest.raises(DataDamaged, match="partition 0, from offset 1 on are damaged"):
+            read(broker, topic)
+        delete_records(broker, topic, {0: 2})
+        options = client_of(broker)
+        one = KafkaSlice(f"{topic}/0/2-2", "broker", options, AsLines((), 100))
+        assert [len(piece) for piece in one.lines()] == [1]
+
+
 def secure(broker: Broker, **changed: Any) -> Connection:
     told = {
         "servers": broker.secure_servers,
@@ -228,6 +254,7 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
         values = [str(number).encode() * 20 for number in range(60_000)]
         produce(broker, topic, values)
         options = {**client_options(secure(broker)), "fetch.max.bytes": "200000"}
+        options |= {"message.max.bytes": "100000"}
         options |= {"queued.max.messages.kbytes": "200", "max.partition.fetch.bytes": "100000"}
         pieces = KafkaSlice(f"{topic}/0/0-59999", "c", options, AsLines((), 10**6)).lines()
         found = next(pieces)["_value"].to_pylist()
@@ -240,7 +267,7 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
 @pytest.mark.long
 def test_a_partition_without_a_leader_is_named() -> None:
     with started_broker(nodes=3) as broker:
-        topic = make_topic(broker, new_name(), 3)
+        topic = make_topic(broker, new_name(), 3, nodes=[1, 2, 3])
         options = client_options(
             Connection(servers=tuple(broker.servers.split(",")), security_protocol="PLAINTEXT")
         )
@@ -250,6 +277,38 @@ def test_a_partition_without_a_leader_is_named() -> None:
             _ask_until_it_is_known(Cluster("c", options, "read_committed"), topic)
 
 
+def test_an_offset_that_is_none_is_not_taken_for_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a partition's leader changes, librdkafka may answer -1001, and no error: seen when a
+    node was killed. It would be the end of the partition, and what was read cut off."""
+    topic = make_topic(broker, new_name())
+    produce(broker, topic, [b"1"])
+    cluster = Cluster("c", client_of(broker), "read_committed")
+    answered = cluster._answer
+
+    def none(answer: Any) -> Any:
+        found = answered(answer)
+        return SimpleNamespace(offset=OFFSET_INVALID) if hasattr(found, "offset") else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "_answer", none)
+        with pytest.raises(SourceUnavailable, match="has no leader now"):
+            cluster.states([topic])
+        with pytest.raises(SourceUnavailable, match="has no leader now"):
+            cluster.since([(topic, 0)], AT)
+    assert cluster.states([topic])[topic].end == {0: 1}
+    # Of a time that is still to come there is none yet.
+    assert cluster.since([(topic, 0)], AT * 2) == {(topic, 0): None}
+
+
 def _ask_until_it_is_known(cluster: Cluster, topic: str) -> None:
-    for _ in range(100):
-        cluster.states([topic])
+    """The other nodes miss it after a while; until then its own answer is waited for."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            cluster.states([topic])
+        except SourceUnavailable as error:
+            if "no leader" in str(error):
+                raise
+        time.sleep(0.1)

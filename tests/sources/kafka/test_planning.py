@@ -236,3 +236,22 @@ def test_steps_take_from_all_partitions_in_proportion() -> None:
     assert [dict(one["a"].next) for one in found[:2]] == [{0: 9, 1: 11}, {0: 18, 1: 12}]
     assert len(found) == 10
     assert found[-1]["a"].next == {0: 90, 1: 20}
+
+
+def test_a_topic_accepted_as_deleted_that_is_there_again_is_read_from_where_it_was() -> None:
+    """Its user might not read it for a while: it is the same by its id."""
+    state = TopicState("id-a", {0: 0, 1: 0}, {0: 9, 1: 4})
+    position = Position(3, {"a": TopicOffset("id-a", {0: 0}, {0: 5})})
+    gone = plan_next(position, {}, [], by_pattern=True)
+    assert [(str(one.range), one.reason) for one in gone.lost] == [("a/0/5-", "deleted")]
+    acceptance = Acceptance("it is gone", "me", NOW)
+    accepted = [accepted_loss(told(one, ""), acceptance, one) for one in gone.lost]
+    without = plan_next(position, {}, accepted, by_pattern=True)
+    assert (without.offset, without.lost) == ({}, ())
+    for by_pattern in (True, False):
+        back = plan_next(Position(4, without.offset), {"a": state}, accepted, by_pattern)
+        assert [str(one) for one in ranges(back.offset)] == ["a/0/5-8", "a/1/0-3"]
+    # Another of that name is read from its beginning.
+    other = TopicState("id-b", state.first, state.end)
+    back = plan_next(Position(4, without.offset), {"a": other}, accepted, by_pattern=True)
+    assert [str(one) for one in ranges(back.offset)] == ["a/0/0-8", "a/1/0-3"]

@@ -35,12 +35,13 @@ class QueryFacts:
 
     `query_ids`: those that its sink knows, newest last; empty where nobody can tell.
     `newest_event_ms`: the newest event time in what it reads, in milliseconds since 1970.
-    `output_mode`: append, update or complete.
+    `output_mode`: append, update or complete. `keeps_state`: does it have a state at all?
     """
 
     query_ids: tuple[str, ...] = ()
     newest_event_ms: int | None = None
     output_mode: str | None = None
+    keeps_state: bool | None = None
 
 
 def judge_checkpoint(
@@ -58,7 +59,7 @@ def judge_checkpoint(
         *gap_findings(facts),
         *identity_findings(facts, known.query_ids),
         *writer_findings(facts),
-        *state_findings(facts),
+        *state_findings(facts, known.keeps_state),
         *ahead_findings(facts),
         *source_findings(facts, repeats),
         *watermark_findings(facts, known.newest_event_ms),

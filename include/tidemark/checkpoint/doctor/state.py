@@ -23,8 +23,9 @@ _RESTORE = (
 )
 
 
-def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
-    """What is wrong with the stores, by operator."""
+def state_findings(facts: CheckpointFacts, keeps_state: bool | None = None) -> Iterator[Finding]:
+    """What is wrong with the stores, by operator; a query of which it is known that it keeps no
+    state has none to lose."""
     provider = facts.conf.get(_PROVIDER, "")
     if facts.operators and provider and provider.rpartition(".")[2] not in _KNOWN_PROVIDERS:
         yield Finding(
@@ -37,7 +38,7 @@ def state_findings(facts: CheckpointFacts) -> Iterator[Finding]:
         )
         return
     version = facts.version_needed
-    if not facts.operators and version and watermark_ms(facts):
+    if keeps_state is not False and not facts.operators and version and watermark_ms(facts):
         yield _no_state(version)
     for operator in facts.operators:
         yield from _lost(facts, operator, version)

@@ -12,6 +12,8 @@ from tidemark.checkpoint.reading.source_offsets import (
     DeltaOffset,
     FileOffset,
     KafkaOffset,
+    PlannedTopics,
+    PlannedVersions,
     RateOffset,
     SourceOffset,
     source_offset,
@@ -69,6 +71,10 @@ def _kind(offset: SourceOffset | None, initial: str | None) -> str:
             return "Delta"
         case KafkaOffset():
             return "Kafka"
+        case PlannedTopics():
+            return "Kafka, planned by Tidemark"
+        case PlannedVersions():
+            return "Delta, planned by Tidemark"
         case RateOffset():
             return "rate"
         case CountOffset():

@@ -1,8 +1,9 @@
 """The offset of a source, told by its shape: the engine writes no kind beside it (but in v2).
 
 The shapes are those of the classes FileStreamSourceOffset, DeltaSourceOffset, KafkaSourceOffset,
-LongOffset (rate, socket and memory sources), RatePerMicroBatchStreamOffset and RateStreamOffset.
-Any other is unknown, with its text.
+LongOffset (rate, socket and memory sources), RatePerMicroBatchStreamOffset and RateStreamOffset;
+and those of batches that our own ingest plans (`sources/kafka/offsets.py`,
+`sources/delta/offsets.py`). Any other is unknown, with its text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 # Delta's index for "before this version's first file" is below this one.
 _FIRST_FILE = 0
+# Of more partitions only their sum is told.
+_MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,36 @@ class KafkaOffset:
     @property
     def summary(self) -> str:
         return "; ".join(
-            f"{topic}: {len(partitions)} partitions, sum of offsets {sum(partitions.values()):,}"
+            f"{topic}: {_partitions_told(partitions)}" for topic, partitions in self.topics.items()
+        )
+
+
+@dataclass(frozen=True)
+class PlannedTopics:
+    """As `KafkaOffset`, of topics that our ingest reads, and by topic its id (empty: the broker
+    gave none)."""
+
+    ids: Mapping[str, str]
+    topics: Mapping[str, Mapping[int, int]]
+
+    @property
+    def summary(self) -> str:
+        return "; ".join(
+            f"{topic} (id {self.ids[topic] or 'not known'}): {_partitions_told(partitions)}"
             for topic, partitions in self.topics.items()
         )
+
+
+@dataclass(frozen=True)
+class PlannedVersions:
+    """Before a version of somebody's Delta table that our ingest reads."""
+
+    table_id: str
+    next: int
+
+    @property
+    def summary(self) -> str:
+        return f"before version {self.next} of table {self.table_id}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +132,16 @@ class UnknownOffset:
         return self.text
 
 
-SourceOffset = FileOffset | DeltaOffset | KafkaOffset | CountOffset | RateOffset | UnknownOffset
+SourceOffset = (
+    FileOffset
+    | DeltaOffset
+    | KafkaOffset
+    | PlannedTopics
+    | PlannedVersions
+    | CountOffset
+    | RateOffset
+    | UnknownOffset
+)
 
 
 def source_offset(text: str) -> SourceOffset:
@@ -133,6 +172,8 @@ def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
             int(value["index"]),
             snapshot,
         )
+    if value.keys() == {"id", "snapshot", "from", "next"}:
+        return PlannedVersions(str(value["id"]), int(value["next"]))
     if value.keys() == {"offset", "timestamp"}:
         return RateOffset(text)
     if value and all(part.keys() == {"value", "runTimeMs"} for part in value.values()):
@@ -144,7 +185,24 @@ def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
                 for topic, part in value.items()
             }
         )
+    if value and all(part.keys() == {"id", "from", "next"} for part in value.values()):
+        return PlannedTopics(
+            {topic: str(part["id"]) for topic, part in value.items()},
+            {
+                topic: {int(partition): int(offset) for partition, offset in part["next"].items()}
+                for topic, part in value.items()
+            },
+        )
     return UnknownOffset(text)
+
+
+def _partitions_told(partitions: Mapping[int, int]) -> str:
+    if len(partitions) > _MOST_SHOWN:
+        return f"{len(partitions)} partitions, sum of offsets {sum(partitions.values()):,}"
+    return ", ".join(
+        f"partition {number} before offset {offset:,}"
+        for number, offset in sorted(partitions.items())
+    )
 
 
 def _all_numbers(partitions: dict[str, Any]) -> bool:

@@ -17,9 +17,10 @@ from tidemark.checkpoint.reading.state_metadata import StateSchema
 from tidemark.checkpoint.state.stores import Partition, StateInventory, StoreInventory
 
 
-def inventory(facts: CheckpointFacts) -> StateInventory:
-    """What a checkpoint's state holds; no stores where its class of store is not known here."""
-    findings = tuple(state_findings(facts))
+def inventory(facts: CheckpointFacts, keeps_state: bool | None = None) -> StateInventory:
+    """What a checkpoint's state holds; no stores where its class of store is not known here.
+    `keeps_state` is as in `QueryFacts`."""
+    findings = tuple(state_findings(facts, keeps_state))
     unknown = tuple(one for one in findings if one.severity is Severity.UNKNOWN)
     judged = all(one.kind is not FindingKind.UNKNOWN_FORMAT for one in unknown)
     return StateInventory(

@@ -25,10 +25,14 @@ _STYLES = {
 }
 
 
-def print_diagnosis(console: Console, name: str, diagnosis: Diagnosis, in_use: bool) -> None:
-    """Print the verdict on a checkpoint, and its worst findings."""
+def print_diagnosis(
+    console: Console, name: str, diagnosis: Diagnosis, in_use: bool, told: Sequence[str]
+) -> None:
+    """Print the verdict on a checkpoint, what is told of its sources, and its worst findings."""
     console.print(f"\n{name}: {verdict_text(diagnosis)}{'' if in_use else ' (not in use)'}")
     console.print(diagnosis.sentence, soft_wrap=True)
+    for line in told:
+        console.print(line, soft_wrap=True)
     for finding in diagnosis.findings[:_SHOWN]:
         console.print(f"\n{finding.severity} · {finding.kind}", style=_STYLES[finding.severity])
         console.print(_finding(finding))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -10,12 +11,15 @@ from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
+from tidemark.checkpoint.reading.source_offsets import KafkaOffset, PlannedTopics, PlannedVersions
 from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosis, print_losses
 from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
 from tidemark.cli.checkpoint.overview import overview
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
 from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.exit_codes import VERDICTS
+from tidemark.cli.lag_text import lag_text
+from tidemark.pipeline.places import INGEST
 
 _TOGETHER = "tables and checkpoints together"
 
@@ -45,13 +49,17 @@ def show_diagnoses(targets: CheckpointTargets, in_json: bool) -> int:
     documents: list[dict[str, object]] = []
     code = 0
     for target in targets.checkpoints:
-        diagnosis = _diagnosis(target, targets)
+        facts = read_target(target, targets)
+        diagnosis = _diagnosis(target, facts)
+        ends, lag = _ends(facts), targets.ask_lag() if target.name == INGEST else None
         if target.in_use:
             code = max(code, VERDICTS[diagnosis.verdict])
         if in_json:
-            documents.append(head(target) | diagnosis_json(diagnosis))
+            told = {"sources": ends, "lag": None if lag is None else asdict(lag)}
+            documents.append(head(target) | diagnosis_json(diagnosis) | told)
         else:
-            print_diagnosis(console, target.name, diagnosis, target.in_use)
+            lines = [*ends, *([] if lag is None else [lag_text(lag)])]
+            print_diagnosis(console, target.name, diagnosis, target.in_use, lines)
     if targets.losses:
         code = max(code, VERDICTS[CheckpointVerdict.DAMAGED])
         if in_json:
@@ -63,11 +71,19 @@ def show_diagnoses(targets: CheckpointTargets, in_json: bool) -> int:
     return code
 
 
-def _diagnosis(target: CheckpointTarget, targets: CheckpointTargets) -> Diagnosis:
-    facts = read_target(target, targets)
+def _diagnosis(target: CheckpointTarget, facts: CheckpointFacts | None) -> Diagnosis:
     if facts is None:
         return Diagnosis(CheckpointVerdict.NEW, 0, "No query has started here yet.", ())
     return judge_checkpoint(facts, datetime.now(UTC), target.known)
+
+
+def _ends(facts: CheckpointFacts | None) -> list[str]:
+    """Up to where topics and tables that an ingest plans by itself are read, or are being read."""
+    return [
+        f"Its batches are planned up to: {source.offset.summary}."
+        for source in (facts.sources if facts else ())
+        if isinstance(source.offset, KafkaOffset | PlannedTopics | PlannedVersions)
+    ]
 
 
 def read_target(target: CheckpointTarget, targets: CheckpointTargets) -> CheckpointFacts | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,12 @@ from tidemark.cli.options import absolute
 from tidemark.errors import PipelineNotFound, SettingsInvalid
 from tidemark.pipeline.load import ENDINGS, find_pipeline
 from tidemark.pipeline.model import Pipeline, StateLimits
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.settings.storage_options import is_local
 from tidemark.pipeline.source_files import is_uri
+from tidemark.sources.lag import NotAsked, source_lag
+from tidemark.sources.source import Lag
 from tidemark.storage.file_place import FilePlace
 
 if TYPE_CHECKING:
@@ -45,11 +49,13 @@ class CheckpointTarget:
 @dataclass(frozen=True)
 class CheckpointTargets:
     """The checkpoints that were asked for; of a pipeline, those that do not exist yet as well, and
-    what of its tables and checkpoints does not fit what rests on it (none while a run works)."""
+    what of its tables and checkpoints does not fit what rests on it (none while a run works).
+    `ask_lag` asks a pipeline's source how far its ingest is behind."""
 
     checkpoints: tuple[CheckpointTarget, ...]
     pipeline: str | None = None
     losses: tuple[Loss, ...] = ()
+    ask_lag: Callable[[], Lag | NotAsked | None] = lambda: None
 
 
 def find_targets(path_or_pipeline: str, settings: Path | None) -> CheckpointTargets:
@@ -63,7 +69,10 @@ def find_targets(path_or_pipeline: str, settings: Path | None) -> CheckpointTarg
         return CheckpointTargets((found,))
     pipeline, loaded = found
     return CheckpointTargets(
-        _of_pipeline(pipeline, loaded), pipeline.name, _losses(pipeline, loaded)
+        _of_pipeline(pipeline, loaded),
+        pipeline.name,
+        _losses(pipeline, loaded),
+        partial(source_lag, pipeline, loaded),
     )
 
 
@@ -121,10 +130,14 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
     queries = _recorded(pipeline.name, warehouse.ledger, golds.values())
     of_ingest = QueryFacts(query_ids=queries.get(None, ()))
     ingest = Checkpoint.of_ingest(warehouse)
-    targets = [CheckpointTarget("ingest", ingest, of_ingest, limits=limits)]
+    targets = [CheckpointTarget(INGEST, ingest, of_ingest, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, warehouse.bronze)
     for table, model in pipeline.tables.items():
-        known = QueryFacts(newest_event_ms=newest_event, output_mode=model.output_mode)
+        known = QueryFacts(
+            newest_event_ms=newest_event,
+            output_mode=model.output_mode,
+            keeps_state=False if model.recomputes else None,
+        )
         gold = golds[table]
         in_use = 1 if gold is None else gold.generation
         of_table = replace(known, query_ids=queries.get(table, ()))

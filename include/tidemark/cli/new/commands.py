@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tidemark.cli.new.found import Found
+from tidemark.cli.new.kinds import find_sample
 from tidemark.cli.new.pipeline_text import pipeline_text
-from tidemark.cli.new.places import SamplePlaces, find_sample
 from tidemark.cli.new.proposal import Proposal, propose
-from tidemark.cli.new.sample import MOST_LINES, Sample, read_sample
+from tidemark.cli.new.sample import counted
 from tidemark.cli.options import SettingsFile
 from tidemark.errors import PipelineExists, SampleUnusable
 from tidemark.pipeline.load import ENDINGS, pipeline_from_text
@@ -29,8 +30,9 @@ def new(
         str,
         typer.Option(
             "--from",
-            metavar="FILES",
-            help="JSON lines, plain or gzip: a file, a pattern in quotes, or a URI of either.",
+            metavar="SOURCE",
+            help="JSON lines: a file, a pattern in quotes, or a URI of either. A topic: "
+            "kafka:CONNECTION/TOPIC. A Delta table: delta:PATH or delta:URI.",
         ),
     ],
     event_time: Annotated[
@@ -50,20 +52,21 @@ def new(
 ) -> None:
     """Write a pipeline's file, proposed from a sample of its rows.
 
-    Looks at the first 10,000 lines. The file goes into the settings' folder of pipelines, with the
-    reason for each choice beside it: a proposal to be read and corrected. Runs nothing.
+    Looks at the first 10,000 lines, messages or rows. The file goes into the settings' folder of
+    pipelines, with the reason for each choice beside it: a proposal to be read and corrected. Runs
+    nothing.
     """
     loaded = load_settings(settings)
     _check_name(name)
     file = _file(name, loaded)
-    places = find_sample(sample, loaded, name)
-    rows = read_sample(places.read, loaded.storage_options)
+    found = find_sample(sample, loaded, name)
     keys = None if group_by is None else [key.strip() for key in group_by.split(",")]
-    proposal = propose(rows, event_time, keys)
-    text = pipeline_text(proposal, places.source, _origin(rows, sample))
+    proposal = propose(found.sample, event_time, keys)
+    origin = f"{found.sample.told} of {sample}"
+    text = pipeline_text(proposal, found.source, origin, found.reasons)
     pipeline = pipeline_from_text(name, text, str(file))
     _write(file, text, force)
-    _tell(pipeline, proposal, rows, places, file)
+    _tell(pipeline, proposal, found, file)
 
 
 def _check_name(name: str) -> None:
@@ -96,20 +99,15 @@ def _write(file: Path, text: str, force: bool) -> None:
         ) from None
 
 
-def _origin(sample: Sample, given: str) -> str:
-    seen = len(sample.rows) + sample.passed_over
-    first = "the first " if seen == MOST_LINES else ""
-    return f"{first}{seen:,} {'line' if seen == 1 else 'lines'} of {given}"
-
-
-def _tell(
-    pipeline: Pipeline, proposal: Proposal, sample: Sample, places: SamplePlaces, file: Path
-) -> None:
+def _tell(pipeline: Pipeline, proposal: Proposal, found: Found, file: Path) -> None:
+    sample = found.sample
     console = Console(highlight=False, markup=False, soft_wrap=True)
     table = pipeline.tables[proposal.table]
     keys = f" by {', '.join(table.group_by)}" if table.group_by else ""
     console.print(f"{pipeline.name}: proposed from {len(sample.rows):,} rows, and good:")
-    console.print(f"  files       {places.source}")
+    for key, entry in found.source.items():
+        told = entry if isinstance(entry, str) else ", ".join(f"{k} {v}" for k, v in entry.items())
+        console.print(f"  {key:<12}{told}")
     console.print(f"  columns     {', '.join(pipeline.source.columns)}")
     if proposal.left_out:
         console.print(f"  in _extra   {', '.join(one.name for one in proposal.left_out)}")
@@ -117,8 +115,8 @@ def _tell(
     console.print(f"  unique by   {proposal.unique.column.name if proposal.unique else '–'}")
     console.print(f"  {proposal.table}{keys}: {', '.join(table.measures)}")
     if sample.passed_over:
-        lines = f"{sample.passed_over:,} {'line' if sample.passed_over == 1 else 'lines'}"
-        console.print(f"Not JSON objects, so that a run rejects them: {lines} of the sample.")
+        passed_over = counted(sample.passed_over, sample.row)
+        console.print(f"{sample.fault}, so that a run rejects them: {passed_over} of the sample.")
     console.print(f"Written: {file}")
     console.print(
         f"Read it and correct it, then:\n"

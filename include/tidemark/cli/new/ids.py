@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.cli.new.column_types import MOST
-from tidemark.cli.new.columns import SampleColumn
+from tidemark.cli.new.columns import INTEGERS, SampleColumn
 from tidemark.cli.new.sample import Sample
 
 # In words apart by `_`.
@@ -41,7 +41,7 @@ def id_columns(columns: Sequence[SampleColumn], sample: Sample) -> tuple[IdColum
     return tuple(
         _counted(column, [row.get(column.name) for row in different])
         for column in columns
-        if _ID.search(column.words) and column.type in ("string", "long")
+        if _ID.search(column.words) and column.type in ("string", *INTEGERS)
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from textwrap import wrap
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -14,31 +16,46 @@ from sqlglot.errors import SqlglotError
 from tidemark.cli.new.columns import SampleColumn
 from tidemark.cli.new.proposal import Proposal, free_name
 from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.kafka_columns import TIME
 from tidemark.pipeline.names import COLUMNS_IN_USE, folded
 
 # Names, types, paths and calls that YAML needs no quotes for.
-_PLAIN = re.compile(r"[A-Za-z][\w./*-]*(\([\w,*]+\))?( not null)?", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z_][\w./*-]*(\([\w,*]+\))?( not null)?", re.ASCII)
 # Words that YAML, of one version or another, reads as something else.
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 _MOST_LEFT_OUT = 20
 _MOST_NO_IDS = 3
+_NOTE, _WIDTH = "  # ", 98
 
 
-def pipeline_text(proposal: Proposal, files: str, origin: str) -> str:
-    """The file's text. `files` is its `source.files`; `origin` says what was sampled."""
-    return "".join(f"{line}\n" for line in _lines(proposal, files, origin))
+def pipeline_text(
+    proposal: Proposal, source: Mapping[str, Any], origin: str, reasons: Sequence[str] = ()
+) -> str:
+    """The file's text. `source` are its entries for where rows come from, and `reasons` comments on
+    them; `origin` says what was sampled."""
+    return "".join(f"{line}\n" for line in _lines(proposal, source, origin, reasons))
 
 
-def _lines(proposal: Proposal, files: str, origin: str) -> Iterator[str]:
+def _lines(
+    proposal: Proposal, source: Mapping[str, Any], origin: str, reasons: Sequence[str]
+) -> Iterator[str]:
     yield f"# Proposed by `tidemark new` from {origin}."
     yield "# Read it, and correct it."
     yield 'schedule: "@hourly"'
     yield "source:"
-    yield f"  files: {_scalar(files)}"
-    yield "  # not null: each row of the sample holds a value; a row that lacks it is rejected."
+    for reason in reasons:
+        yield from wrap(
+            " ".join(reason.split()), _WIDTH, initial_indent=_NOTE, subsequent_indent=_NOTE
+        )
+    for key, entry in source.items():
+        yield f"  {key}: {_flow(entry)}"
+    if proposal.is_typed:
+        yield "  # Types, and what is not null, as the table's schema has them."
+    else:
+        yield "  # not null: each row of the sample holds a value; a row that lacks it is rejected."
     yield "  columns:"
     for column in proposal.columns:
-        yield f"    {_scalar(column.name)}: {_scalar(_type(column, proposal))}{_reject(column)}"
+        yield f"    {_scalar(column.name)}: {_scalar(_type(column, proposal))}{_note(column)}"
     yield from _left_out(proposal)
     yield from _event_time(proposal)
     yield from _unique(proposal)
@@ -57,7 +74,9 @@ def _type(column: SampleColumn, proposal: Proposal) -> str:
     return f"{column.type} not null" if column.is_required else column.type
 
 
-def _reject(column: SampleColumn) -> str:
+def _note(column: SampleColumn) -> str:
+    if column.known is not None and column.known.note:
+        return f"   # {column.known.note}"
     if not column.misfits:
         return ""
     return f"   # {_rows(column.misfits)} of the sample would be rejected: not of this type"
@@ -75,6 +94,9 @@ def _left_out(proposal: Proposal) -> Iterator[str]:
 
 def _event_time(proposal: Proposal) -> Iterator[str]:
     written, column = proposal.time_format, proposal.event_time
+    if column.name == TIME:
+        yield "  # Kafka's time of the message: when it was produced, or, where the topic says so"
+        yield "  # (message.timestamp.type), when it was appended."
     lacking = proposal.rows - written.fitting
     if lacking:
         yield f"  # {lacking:,} of the {proposal.rows:,} rows have no such time, and are rejected."
@@ -184,6 +206,12 @@ def _about(duration: timedelta) -> str:
         if (number := round(duration.total_seconds() / unit)) >= 1:
             return f"{number:,} {name}{'s' if number > 1 else ''}"
     return "less than a second"
+
+
+def _flow(entry: Any) -> str:
+    if isinstance(entry, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow(one)}' for key, one in entry.items())}}}"
+    return _scalar(entry) if isinstance(entry, str) else str(entry)
 
 
 def _scalar(text: str) -> str:

@@ -28,9 +28,9 @@ class SamplePlaces:
     source: str
 
 
-def find_sample(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
+def find_files(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
     """The files that a path, a pattern or a URI names; SampleUnusable where there is none."""
-    asked = _as_source(given, settings)
+    asked = _files_of_source(given, settings)
     try:
         parts = split_files(asked)
         place = Places(settings.root, pipeline).source(parts.folder)
@@ -44,32 +44,50 @@ def find_sample(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
     return SamplePlaces(tuple(found), asked if has_pattern(asked) else _of_its_kind(asked))
 
 
-def _as_source(given: str, settings: Settings) -> str:
-    """As `source.files` names it: from the root, or by a URI."""
-    if is_uri(given):
-        return given
-    path = os.path.normpath(Path(given).expanduser().absolute())
-    if Path(path).is_dir():
+def _files_of_source(given: str, settings: Settings) -> str:
+    """As `source.files` names them."""
+    path = "" if is_uri(given) else _absolute(given)
+    if Path(path, "_delta_log").is_dir():
+        raise SampleUnusable(
+            f"--from {given} is a Delta table: name it as delta:{given}. Nothing was written."
+        )
+    if path and Path(path).is_dir():
         raise SampleUnusable(
             f"--from {given} is a folder. Name a file in it, or all of a kind, in quotes: "
             f"'{given.rstrip('/')}/*.json*'. Nothing was written."
         )
-    if not has_pattern(path) and Path(path).parent.is_dir() and not Path(path).exists():
+    is_one = path and not has_pattern(path)
+    if is_one and Path(path).parent.is_dir() and not Path(path).exists():
         raise SampleUnusable(
             f"--from {given}: there is no such file: {path}. Nothing was written. Name one that is "
             "there, or several by a pattern in quotes."
         )
+    try:
+        return place_in_source(given, settings)
+    except ValueError as error:
+        raise SampleUnusable(f"--from {given} {error} Nothing was written.") from error
+
+
+def place_in_source(given: str, settings: Settings) -> str:
+    """A path or a URI as a pipeline's source names it: from the root, where it lies there, else by
+    a URI. ValueError where none can name it."""
+    if is_uri(given):
+        return given
+    path = _absolute(given)
     root = local_path(settings.root) if settings.is_local else None
     if root and path.startswith(f"{root}/"):
         return path.removeprefix(f"{root}/")
     if found := re.search("[%#]", path):
-        raise SampleUnusable(
-            f"--from {given} lies outside of the root, and has {found[0]!r} in its path, which the "
-            "URI of a source cannot have. Nothing was written. Rename it, or land it below "
-            f"{settings.root}."
+        raise ValueError(
+            f"lies outside of the root, and has {found[0]!r} in its path, which the URI of a "
+            f"source cannot have. Rename it, or land it below {settings.root}."
         )
     # Not encoded: Hadoop takes the path of a URI as it is written.
     return f"file://{path}"
+
+
+def _absolute(given: str) -> str:
+    return os.path.normpath(Path(given).expanduser().absolute())
 
 
 def _check_folder(given: str, folder: str) -> None:

@@ -11,12 +11,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidemark.cli.new.column_types import MOST
-from tidemark.cli.new.columns import LeftOutField, SampleColumn, columns_of
+from tidemark.cli.new.columns import (
+    INTEGERS,
+    LeftOutField,
+    SampleColumn,
+    columns_beside,
+    columns_of,
+)
 from tidemark.cli.new.event_times import TimeFormat, time_format
 from tidemark.cli.new.ids import IdColumn, id_columns
 from tidemark.cli.new.order import Order, order_of
 from tidemark.cli.new.sample import Sample
 from tidemark.errors import SampleUnusable
+from tidemark.pipeline.kafka_columns import KEY
 from tidemark.pipeline.names import COLUMNS_IN_USE, folded
 from tidemark.pipeline.problems import nearest
 
@@ -34,13 +41,13 @@ _NAMING = re.compile(
     r"(^|_)(id|uuid|guid|code|status|type|level|version|year|month|day|hour|port|zip|"
     r"number|no|rank|index|lat|lon|lng|latitude|longitude)$"
 )
-_NUMBERS = ("long", "double", "decimal(38,0)")
 _WINDOWS = {
     "per_day": timedelta(days=1),
     "per_hour": timedelta(hours=1),
     "per_10_minutes": timedelta(minutes=10),
     "per_minute": timedelta(minutes=1),
 }
+_Rank = tuple[bool, bool, int, bool]
 # So many windows a sample should fill, so that they show something.
 _FEW_WINDOWS = 2
 
@@ -48,7 +55,7 @@ _FEW_WINDOWS = 2
 @dataclass(frozen=True)
 class Proposal:
     """A pipeline over a sample. `keys` are columns, `order` tells how its events follow upon each
-    other, `no_ids` are named like an id and none."""
+    other, `no_ids` are named like an id and none, `is_typed`: the source tells the types."""
 
     rows: int
     columns: tuple[SampleColumn, ...]
@@ -63,6 +70,7 @@ class Proposal:
     table: str
     window: timedelta
     order: Order
+    is_typed: bool
 
 
 def propose(
@@ -72,8 +80,13 @@ def propose(
 
     SampleUnusable where no column can be the event time, or one that was asked for is none.
     """
-    columns, left_out = columns_of(sample.rows)
-    time, written = _event_time(columns, left_out, event_time)
+    columns, left_out = columns_of(sample)
+    beside = columns_beside(sample)
+    time, written = _event_time(columns, beside, left_out, event_time)
+    asked_for = group_by or ()
+    columns += [
+        one for one in beside if one is time or one.name in asked_for or _tells_more(one, columns)
+    ]
     others = [column for column in columns if column is not time]
     named = id_columns(others, sample)
     unique = next((one for one in named if one.tells_rows_apart), None)
@@ -81,22 +94,26 @@ def propose(
     plain = [column for column in others if unique is None or column is not unique.column]
     keys = _keys(plain, len(sample.rows)) if group_by is None else _asked(others, group_by)
     free = [column for column in plain if column not in keys]
-    sums = [one for one in free if one.type in _NUMBERS and not _names_something(one)]
+    sums = [one for one in free if one.is_number and not _names_something(one)]
     flags = [column for column in free if column.type == "boolean"]
     order = order_of([instant for instant in written.times if instant is not None])
     table, window = _window(order.spread)
     return Proposal(
         len(sample.rows), tuple(columns), tuple(left_out), time, written, unique, no_ids,
         tuple(keys), tuple(sums[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window,
-        order,
+        order, sample.schema is not None,
     )  # fmt: skip
 
 
 def _event_time(
-    columns: Sequence[SampleColumn], left_out: Sequence[LeftOutField], asked: str | None
+    columns: Sequence[SampleColumn],
+    beside: Sequence[SampleColumn],
+    left_out: Sequence[LeftOutField],
+    asked: str | None,
 ) -> tuple[SampleColumn, TimeFormat]:
+    """Of the rows' own fields; where none is a time, of what is beside them."""
     if asked is not None:
-        (column,) = _asked(columns, [asked])
+        (column,) = _asked([*columns, *beside], [asked])
         if (written := time_format(column.values)) is None:
             shown = column.present[0]
             raise SampleUnusable(
@@ -104,12 +121,7 @@ def _event_time(
                 f"`{shown!s:.60}`, are none of {_FORMATS}. {_BY_HAND}"
             )
         return column, written
-    found = [
-        (rank, position, column, written)
-        for position, column in enumerate(columns)
-        if (written := time_format(column.values)) is not None
-        and (rank := _rank(column, written)) is not None
-    ]
+    found = _times(columns) or _times(beside)
     if not found:
         known = ", ".join(column.name for column in columns) or "none"
         out = f" Not usable: {', '.join(one.name for one in left_out[:10])}." if left_out else ""
@@ -119,6 +131,25 @@ def _event_time(
         )
     _, _, column, written = min(found, key=lambda one: one[:2])
     return column, written
+
+
+def _times(
+    columns: Sequence[SampleColumn],
+) -> list[tuple[_Rank, int, SampleColumn, TimeFormat]]:
+    """Columns that can be the event time, with their rank and place."""
+    return [
+        (rank, position, column, written)
+        for position, column in enumerate(columns)
+        if (written := time_format(column.values)) is not None
+        and (rank := _rank(column, written)) is not None
+    ]
+
+
+def _tells_more(beside: SampleColumn, columns: Sequence[SampleColumn]) -> bool:
+    """Is it a key that nearly all messages have, and that is no field of theirs as well?"""
+    if beside.name != KEY or len(beside.present) < MOST * len(beside.values):
+        return False
+    return all(column.values != beside.values for column in columns)
 
 
 _FORMATS = (
@@ -131,10 +162,10 @@ _BY_HAND = (
 )
 
 
-def _rank(column: SampleColumn, written: TimeFormat) -> tuple[bool, int, bool] | None:
+def _rank(column: SampleColumn, written: TimeFormat) -> _Rank | None:
     """The smaller the better; None for numbers that merely are as large as counts of time."""
     named = _TIME.search(column.words) is not None
-    if column.type in _NUMBERS and not named:
+    if column.is_number and not named:
         return None
     if column.words in _OF_THE_EVENT:
         name = _OF_THE_EVENT.index(column.words)
@@ -142,7 +173,10 @@ def _rank(column: SampleColumn, written: TimeFormat) -> tuple[bool, int, bool] |
         name = len(_OF_THE_EVENT) + 2
     else:
         name = len(_OF_THE_EVENT) + (0 if named else 1)
-    return written.fitting < MOST * len(column.values), name, written.zone is not None
+    lacking = written.fitting < MOST * len(column.values)
+    # Where a schema says what is a time, text and numbers that look like one come after it.
+    is_guess = column.known is not None and not column.is_time
+    return lacking, is_guess, name, written.zone is not None
 
 
 def _keys(columns: Sequence[SampleColumn], rows: int) -> list[SampleColumn]:
@@ -153,7 +187,7 @@ def _keys(columns: Sequence[SampleColumn], rows: int) -> list[SampleColumn]:
 
 
 def _may_be_key(column: SampleColumn) -> bool:
-    return column.type == "string" or (column.type == "long" and _names_something(column))
+    return column.type == "string" or (column.type in INTEGERS and _names_something(column))
 
 
 def _names_something(column: SampleColumn) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NoReturn
 
@@ -18,11 +18,38 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class KnownType:
+    """What the source itself says of a column: its type in a pipeline's words, and whether it may
+    be null. `note` tells people what of it is lost; `unusable` why it can be no column."""
+
+    type: str
+    nullable: bool = True
+    note: str = ""
+    unusable: str = ""
+
+
+@dataclass(frozen=True)
 class Sample:
-    """Rows in the order of their lines. `passed_over` counts lines that are no row."""
+    """Rows in the order in which they came. `passed_over` counts those that are none: a run rejects
+    them. `row` is what people call one, `fault` what those that are none have in common.
+
+    `schema` has the types of the columns by name, where the source tells them. `beside` are columns
+    that rows may have beside their own fields, with a value for each row.
+    """
 
     rows: tuple[Row, ...]
     passed_over: int
+    row: str = "line"
+    fault: str = "Not JSON objects"
+    schema: Mapping[str, KnownType] | None = None
+    beside: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """How many were looked at, for people."""
+        seen = len(self.rows) + self.passed_over
+        first = "the first " if seen == MOST_LINES else ""
+        return f"{first}{counted(seen, self.row)}"
 
 
 def read_sample(places: Iterable[str], options: Mapping[str, str]) -> Sample:
@@ -33,14 +60,14 @@ def read_sample(places: Iterable[str], options: Mapping[str, str]) -> Sample:
         lines = list(islice(each, MOST_LINES))
     except SampleUnusable as error:
         raise SampleUnusable(f"{error} Nothing was written.") from error
-    parsed = [_row(line) for line in lines]
+    parsed = [row_of(line) for line in lines]
     rows = tuple(row for row in parsed if row is not None)
     if not rows:
         raise SampleUnusable(f"{_without_rows(files, lines)} Nothing was written.")
     return Sample(rows, len(lines) - len(rows))
 
 
-def _row(line: bytes) -> Row | None:
+def row_of(line: bytes) -> Row | None:
     """The line's object; None for what the ingest rejects as malformed."""
     try:
         found = json.loads(
@@ -50,6 +77,11 @@ def _row(line: bytes) -> Row | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def counted(number: int, what: str) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> Row:

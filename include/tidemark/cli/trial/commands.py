@@ -1,6 +1,7 @@
 """`tidemark try`: run a pipeline over its first rows, below a root of its own.
 
-1. Copy the first rows of the source into a temporary root, and the pipeline's file with it.
+1. Put a copy of the pipeline's file into a temporary root, whose source are the first rows alone:
+   messages of a topic and rows of a table where they are, lines of files as copies.
 2. Run that copy as `tidemark run` does; the settings are those of the pipeline, but for the root.
 3. Print its tables, its rejects and the ledger's lines.
 4. Remove the temporary root, also after Ctrl-C; what a SIGKILL leaves lies in the system's folder
@@ -22,7 +23,7 @@ import typer
 
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.cli.run import run
-from tidemark.cli.trial.first_rows import FirstRows, take_first_rows, write_pipeline
+from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
@@ -31,6 +32,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.environment import PREFIX
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.result import RunResult
+from tidemark.sources.source import FirstRows
 from tidemark.storage.result_file import read_result
 
 _RUN = "try"
@@ -39,7 +41,7 @@ _RUN = "try"
 def try_pipeline(
     pipeline: PipelineName,
     rows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many lines of the source are taken.")
+        int, typer.Option(metavar="N", min=1, help="How many rows of the source are taken.")
     ] = 1_000,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the temporary root, to look at it.")
@@ -57,7 +59,7 @@ def try_pipeline(
     with _temporary_root(keep) as root:
         taken = take_first_rows(found, loaded, rows, root)
         _tell_taken(found, taken)
-        file = write_pipeline(found, root / "pipelines")
+        file = write_pipeline(found, taken.source, root / "pipelines")
         variables = {f"{PREFIX}ROOT": str(root), f"{PREFIX}PIPELINES": str(file.parent)}
         with _environment(variables):
             code = _run(file, settings)
@@ -107,9 +109,7 @@ def _run(file: Path, settings: Path | None) -> int:
 
 
 def _tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
-    lines = "the only line" if taken.lines == 1 else f"the first {taken.lines:,} lines"
-    files = "1 file" if taken.files == 1 else f"{taken.files:,} files"
-    print(f"{pipeline.name}: {lines} of its source, of {files}", file=sys.stderr)
+    print(f"{pipeline.name}: {taken.told}", file=sys.stderr)
     for note in taken.notes:
         print(f"{pipeline.name}: passed over: {note}", file=sys.stderr)
 

@@ -15,6 +15,7 @@ from tidemark.cli.console import report_console
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
+from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -30,7 +31,7 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
     for name, table in pipeline.tables.items():
         columns = ["window_start", *table.group_by, *table.columns_told, "status"]
         _print_rows(console, name, places.gold(name), columns, ["window_start", *table.group_by])
-    _print_rejects(console, places)
+    _print_rejects(console, pipeline, places)
     report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
     if report is not None:
         console.print(f"ledger: {report.verdict}", soft_wrap=True)
@@ -42,32 +43,44 @@ def _print_rows(
     console: Console, title: str, uri: str, columns: Sequence[str], order: Sequence[str]
 ) -> None:
     count, first = _first_rows(uri, columns, order)
-    console.print(f"\n{title}: {_counted(count)}")
+    console.print(f"\n{title}: {_counted(count, f'the first {SHOWN}')}")
     if first:
         console.print(_table(columns, first))
 
 
-def _print_rejects(console: Console, places: Places) -> None:
+def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None:
     """As lines: a table would cut the texts, which are long."""
-    count, first = _first_rows(places.rejects, ["reason", "detail", "raw"], ["reason", "raw"])
-    console.print(f"\nrejects: {_counted(count)}")
-    for reason, detail, raw in first:
+    origin = [one.name for one in row_origin(pipeline)]
+    columns = ["reason", "detail", "raw", *origin]
+    count, first = _first_rows(places.rejects, columns, ["reason", "raw", *origin], each="reason")
+    console.print(f"\nrejects: {_counted(count, f'{SHOWN} of them')}")
+    for reason, detail, raw, *where in first:
         message = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
         console.print(f"  {reason}: {message}", soft_wrap=True)
+        # A file alone is no place of a row; the line is.
+        if len(origin) > 1:
+            console.print(f"    {_place(origin, where)}", soft_wrap=True)
         if raw is not None:
             shown = raw if len(raw) <= _LONGEST_LINE else f"{raw[: _LONGEST_LINE - 1]}…"
             console.print(f"    {shown}", soft_wrap=True)
 
 
-def _counted(count: int) -> str:
+def _place(origin: Sequence[str], where: Sequence[Any]) -> str:
+    """As the details of duplicates say it."""
+    named = zip(origin, where, strict=True)
+    return ", ".join(f"{name.lstrip('_')} {one}" for name, one in named if one is not None)
+
+
+def _counted(count: int, shown: str) -> str:
     rows = "1 row" if count == 1 else f"{count:,} rows"
-    return f"{rows}, the first {SHOWN}" if count > SHOWN else rows
+    return f"{rows}, {shown}" if count > SHOWN else rows
 
 
 def _first_rows(
-    uri: str, columns: Sequence[str], order: Sequence[str]
+    uri: str, columns: Sequence[str], order: Sequence[str], each: str | None = None
 ) -> tuple[int, list[tuple[Any, ...]]]:
-    """How many rows a table has, and the first SHOWN of them; none where it is not there."""
+    """How many rows a table has, and the first SHOWN of them; none where it is not there. `each`:
+    of each value of this column as many as of any other, while there are."""
     found = TablePlace(uri).open()
     if found is None:
         return 0, []
@@ -76,7 +89,11 @@ def _first_rows(
     with duckdb_in_utc() as connection:
         connection.register("found", dataset_of(found))
         ((count,),) = connection.execute("SELECT count(*) FROM found").fetchall()
-        sql = f"SELECT {chosen} FROM found ORDER BY {in_order} LIMIT {SHOWN}"
+        taken = in_order
+        if each is not None:
+            taken = f"row_number() OVER (PARTITION BY {_quoted(each)} ORDER BY {in_order}), {taken}"
+        shown = f"SELECT * FROM found ORDER BY {taken} LIMIT {SHOWN}"
+        sql = f"SELECT {chosen} FROM ({shown}) ORDER BY {in_order}"
         return count, connection.execute(sql).fetchall()
 
 
@@ -85,7 +102,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     for number, name in enumerate(columns):
         numbers = all(isinstance(row[number], int | float) for row in rows)
         # So that the table of a few measures fits into 80 columns.
-        header = name.replace("_", "_\n")
+        header = re.sub(r"(?<=.)_", "_\n", name)
         kept_whole = name in ("window_start", "status")
         justify: JustifyMethod = "right" if numbers else "left"
         table.add_column(header, justify=justify, overflow="fold", no_wrap=kept_whole)

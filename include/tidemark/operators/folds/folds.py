@@ -80,7 +80,7 @@ class Folds(Sessions):
 
     @property
     def keeps_apart(self) -> bool:
-        return True
+        return not self.recomputes
 
     @property
     def fails_again(self) -> bool:

@@ -78,7 +78,7 @@ class Sessions(Operator):
 
     @property
     def emits_without_input(self) -> bool:
-        return self.table.output_mode == "append"
+        return self.table.output_mode == "append" and not self.recomputes
 
     def closed_to_ms(self, watermark_ms: int) -> int:
         return max(watermark_ms - self._gap_ms, 0)
@@ -92,8 +92,9 @@ class Sessions(Operator):
         return -(-self.gap // _MILLISECOND)
 
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
-        """A watermark that has moved frees state; complete mode never frees any."""
-        if after_ms <= before_ms or self.table.output_mode == "complete":
+        """A watermark that has moved frees state: complete mode never frees any, and what is
+        recomputed has none."""
+        if after_ms <= before_ms or self.table.output_mode == "complete" or self.recomputes:
             return None
         return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
 

@@ -14,6 +14,7 @@ from tidemark.operators.windows.in_duckdb import each_start, last_start, window_
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
 
@@ -90,6 +91,29 @@ def count_of_range(
             WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
             """,
         )
+
+
+def windows_of_range(
+    bronze: DeltaTable,
+    event_time: str,
+    table: WindowTable,
+    first_end: datetime,
+    last_end: datetime,
+) -> pa.Table:
+    """The windows with a row that end in the same range (`window_start` and keys)."""
+    length = table.window.length // _TICK
+    keys = "".join(f', "{key}"' for key in table.group_by)
+    opened = (first_end - table.window.length).date(), last_end.date()
+    with duckdb_in_utc() as connection:
+        connection.register("bronze", _between(bronze, *opened))
+        found = connection.sql(
+            f"""
+            SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM (
+                SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
+            ) WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
+            """
+        ).to_arrow_table()
+    return pa.table(found)
 
 
 def dates_of(starts: Iterable[datetime], length: timedelta) -> set[date]:

@@ -50,14 +50,15 @@ class Windows(Operator):
     @property
     def emits_without_input(self) -> bool:
         """Such a batch frees state; only in append mode it emits what it frees."""
-        return self.table.output_mode == "append"
+        return self.table.output_mode == "append" and not self.recomputes
 
     def closed_to_ms(self, watermark_ms: int) -> int:
         return watermark_ms
 
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
-        """A watermark that has moved frees state; complete mode never frees any."""
-        if after_ms <= before_ms or self.table.output_mode == "complete":
+        """A watermark that has moved frees state: complete mode never frees any, and what is
+        recomputed has none."""
+        if after_ms <= before_ms or self.table.output_mode == "complete" or self.recomputes:
             return None
         return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
 
@@ -87,6 +88,15 @@ class Windows(Operator):
         return find_late_rows(
             bronze, place, self.event_time, self.table, batches, frozen_before_ms, closed_ms
         )
+
+    def ending(
+        self, bronze: DeltaTable, first_end: datetime, last_end: datetime
+    ) -> pa.Table | None:
+        """Listed where the table is recomputed: its query has met none that fails, and each can be
+        computed alone then."""
+        if not self.recomputes:
+            return None
+        return counts.windows_of_range(bronze, self.event_time, self.table, first_end, last_end)
 
     def covered(self, closed: pa.Table) -> Covered | None:
         return None

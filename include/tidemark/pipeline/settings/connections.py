@@ -93,6 +93,16 @@ class Connection(BaseModel):
     def _in_capitals(cls, value: object) -> object:
         return value.upper() if isinstance(value, str) else value
 
+    @field_validator("client", mode="before")
+    @classmethod
+    def _of_a_variable(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError("is no JSON object of options") from None
+
     @field_validator("client")
     @classmethod
     def _not_what_the_source_says(cls, value: dict[str, str]) -> dict[str, str]:
@@ -170,9 +180,9 @@ def client_options(connection: Connection) -> dict[str, str]:
         "sasl.mechanism": connection.mechanism,
         "sasl.username": connection.user,
         "sasl.password": _shown(connection.password),
-        "ssl.ca.pem": _pem(connection.ca),
-        "ssl.certificate.pem": _pem(connection.certificate),
-        "ssl.key.pem": _pem(_shown(connection.key)),
+        "ssl.ca.pem": _pem("ca", connection.ca),
+        "ssl.certificate.pem": _pem("certificate", connection.certificate),
+        "ssl.key.pem": _pem("key", _shown(connection.key)),
         "ssl.key.password": _shown(connection.key_password),
     }
     return {**{name: one for name, one in told.items() if one is not None}, **connection.client}
@@ -254,21 +264,24 @@ def _shown(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
-def _pem(given: str | None) -> str | None:
-    """PEM as text; SettingsInvalid where the file cannot be read or holds none."""
+def _pem(name: str, given: str | None) -> str | None:
+    """PEM as text; SettingsInvalid where the file cannot be read or holds none. A key is not told:
+    it may be the key itself, without PEM's first line, and no path."""
     if given is None or _PEM in given:
         return given
     try:
         text = Path(given).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(
-            f"The certificate or key {given} cannot be read as PEM: {error}. Nothing was read. "
-            "Java's key stores and PKCS12 are not taken; `openssl` turns them into PEM."
-        ) from error
+    except OSError as error:
+        text, why = "", error.strerror or "it is no file"
+    except ValueError:
+        text, why = "", "it holds no text"
+    else:
+        why = "it holds no `-----BEGIN …`"
     if _PEM not in text:
+        told = "" if name == "key" else f", {given},"
         raise SettingsInvalid(
-            f"{given} holds no PEM (`-----BEGIN …`). Nothing was read. Java's key stores and "
-            "PKCS12 are not taken; `openssl` turns them into PEM."
+            f"The connection's `{name}`{told} cannot be read as PEM: {why}. Nothing was read. "
+            "Java's key stores and PKCS12 are not taken; `openssl` turns them into PEM."
         )
     return text
 

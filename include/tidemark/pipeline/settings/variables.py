@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 from pydantic_settings.exceptions import SettingsError
 
 from tidemark.errors import SettingsInvalid
@@ -15,6 +21,14 @@ from tidemark.pipeline.settings.environment import PREFIX
 from tidemark.pipeline.settings.spark import as_text
 
 _Text = Annotated[str, BeforeValidator(as_text)]
+
+
+class _InOrder(EnvSettingsSource):
+    """An object (…CONNECTIONS__EVENTS) before its entries (…CONNECTIONS__EVENTS__PASSWORD): each
+    is put over what came before, and an environment has no order of its own."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return dict(sorted(super()._load_env_vars().items()))
 
 
 class _Environment(BaseSettings):
@@ -39,6 +53,12 @@ class _Environment(BaseSettings):
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None
     checks: dict[str, _Text] | None = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: object
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (_InOrder(settings_cls),)
 
 
 def read_variables() -> dict[str, Any]:

@@ -25,6 +25,10 @@ _MODES = (
     "What the state still holds, which windows a batch emits and how the ledger counts them follow "
     "from the mode"
 )
+_STREAMS = (
+    "A query with state has none of what one without it has read, and the other way round what was "
+    "open stays in a state that nobody reads: the engine does not notice"
+)
 
 
 def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
@@ -36,6 +40,8 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     yield from _measures(query, recorded.measures, asked.measures)
     if old.output_mode != new.output_mode:
         yield _refused(query, "output_mode", old.output_mode, new.output_mode, _MODES)
+    if old.stream != new.stream:
+        yield _refused(query, "stream", old.stream, new.stream, _STREAMS)
     delays = recorded.pipeline.watermark.delay, asked.pipeline.watermark.delay
     if isinstance(old, JoinTable) and isinstance(new, JoinTable):
         yield from _of_join(query, recorded, asked, old, new)

@@ -13,6 +13,8 @@ from tidemark.runs.recorded_runs import HELD as RUN_HELD
 from tidemark.runs.status.recent_runs import RecentRun
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
+from tidemark.sources.lag import NotAsked
+from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import LeaseRecord, time_text
 from tidemark.storage.lease.rules import Act, LeaseDecision
 
@@ -55,13 +57,14 @@ def judge_pipeline(
     due: datetime | None,
     losses: Sequence[Loss] = (),
     tables: Sequence[TableStatus] = (),
+    source: Lag | NotAsked | None = None,
 ) -> Standing:
     """The state of a pipeline whose file is good.
 
     `runs` are the newest ones, newest first; `unpublished` counts changed windows that no publish
     has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
     `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell. `tables`
-    say which of their windows fail.
+    say which of their windows fail, `source` what was not read of it and what of that is gone.
     """
     if lease is not None and lease.at_work:
         since = time_text(lease.record.taken_at)
@@ -70,6 +73,12 @@ def judge_pipeline(
         )
     if losses:
         return Standing(PipelineState.STOPPED, " ".join(str(loss) for loss in losses))
+    if isinstance(source, Lag) and source.lost:
+        return Standing(
+            PipelineState.STOPPED,
+            "Of what was not read of the source some is gone or changed, and runs stop at it: "
+            f"`tidemark accept {name}` tells what it is, and lets them go on with --reason.",
+        )
     found = _left_by(name, lease, runs, unpublished)
     if found.state is PipelineState.WELL:
         found = _failing(name, tables) or found

@@ -117,7 +117,8 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     )
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     unpublished = sum(table.unpublished for table in tables)
-    found = judge_pipeline(name, lease, runs, unpublished, due, losses, tables)
+    source = source_lag(pipeline, settings) if not losses else None
+    found = judge_pipeline(name, lease, runs, unpublished, due, losses, tables, source)
     if losses:
         return PipelineStatus(name, found.state, found.next_step, runs=runs)
     event_time = pipeline.source.event_time.column
@@ -129,7 +130,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
         state_bytes=state_bytes(warehouse.upkeep, name),
         tables=tables,
         runs=runs,
-        source=source_lag(pipeline, settings),
+        source=source,
     )
 
 

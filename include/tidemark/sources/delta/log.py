@@ -6,17 +6,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
 
 from tidemark.errors import DataDamaged
+from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.files import FileMissing, Options, read_bytes
+
+_RESTORE = "RESTORE"
 
 
 @dataclass(frozen=True)
 class AddedFile:
-    """A file with rows: its path below the table (or a URI), its partition's values as the log has
-    them, and how many rows it says it has. `has_deletions`: some of them are deleted."""
+    """A file with rows: its path below the table, or its URI, its partition's values as the log
+    has them, and how many rows it says it has. `has_deletions`: some of them are deleted."""
 
     path: str
     partition: Mapping[str, str | None]
@@ -28,7 +32,9 @@ class AddedFile:
 @dataclass(frozen=True)
 class Version:
     """What one commit did: files that bring rows, and how many it took rows from. Files that only
-    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC."""
+    moved rows (`dataChange` false, as OPTIMIZE writes them) are neither. `time_ms`: UTC. `sets_id`:
+    the id of the table, where the commit gives it one. `digest`: of the commit as it is written,
+    which tells it from another of the same number."""
 
     number: int
     added: tuple[AddedFile, ...]
@@ -36,11 +42,14 @@ class Version:
     operation: str
     time_ms: int | None
     sets_id: str | None
+    digest: str
 
     @property
     def changes_rows(self) -> bool:
-        """Did it delete or change rows that were there?"""
-        return self.removed > 0 or any(one.has_deletions for one in self.added)
+        """Did it delete or change rows that were there? RESTORE may only add files: those that were
+        read when they came first."""
+        is_restored = self.operation == _RESTORE and bool(self.added)
+        return self.removed > 0 or is_restored or any(one.has_deletions for one in self.added)
 
 
 def read_version(table: str, number: int, options: Options) -> Version | None:
@@ -50,12 +59,14 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
     """
     place = f"{table}/_delta_log/{number:020}.json"
     try:
-        text = read_bytes(place, options).decode()
+        content = read_bytes(place, options)
     except FileMissing:
         return None
     try:
-        entries = [json.loads(line) for line in text.splitlines() if line.strip()]
-        return _version(number, entries)
+        text = content.decode()
+        # Not by `splitlines`: values in statistics may hold what it takes for an end of line.
+        entries = [json.loads(line) for line in text.split("\n") if line.strip()]
+        return _version(number, entries, sha256(content).hexdigest()[:16])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataDamaged(
             f"{place} is no commit of a Delta table: {error}. Nothing was read. Restore the file; "
@@ -63,7 +74,7 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
         ) from error
 
 
-def _version(number: int, entries: list[dict[str, Any]]) -> Version:
+def _version(number: int, entries: list[dict[str, Any]], digest: str) -> Version:
     adds = [one["add"] for one in entries if "add" in one]
     removes = [one["remove"] for one in entries if "remove" in one]
     infos = [one["commitInfo"] for one in entries if "commitInfo" in one]
@@ -76,6 +87,7 @@ def _version(number: int, entries: list[dict[str, Any]]) -> Version:
         str(info.get("operation", "a commit that does not say what it is")),
         info.get("timestamp"),
         str(metadata[0]["id"]) if metadata else None,
+        digest,
     )
 
 
@@ -83,9 +95,14 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
     """Of an `add` entry."""
     stats = json.loads(add["stats"]) if add.get("stats") else {}
     return AddedFile(
-        unquote(str(add["path"])),
+        path_of(str(add["path"])),
         dict(add.get("partitionValues") or {}),
         stats.get("numRecords"),
         int(add.get("size") or 0),
         add.get("deletionVector") is not None,
     )
+
+
+def path_of(written: str) -> str:
+    """Of a path as the log writes it, percent-encoded: below the table as it is, a URI as a URI."""
+    return written if is_uri(written) else unquote(written)

@@ -1,10 +1,10 @@
 """The offset of a batch over a Delta table, as our stream plans it: plain JSON, whole by itself.
 
-    {"id": "6f1…", "snapshot": null, "from": 3, "next": 7}
+    {"id": "6f1…", "snapshot": null, "from": 3, "next": 7, "mark": "9c2…"}
 
-Which table (its id), and the versions that the batch reads: `from` to the one before `next`. A
-batch with a `snapshot` reads first all that the table held at that version: the log of before is
-gone.
+Which table (its id), and the versions that the batch reads: `from` to the one before `next`, whose
+commit has the digest `mark`: another history of the same table has another one. A batch with a
+`snapshot` reads first all that the table held at that version: the log of before is gone.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ from tidemark.errors import CheckpointUnreadable
 
 @dataclass(frozen=True)
 class Offset:
-    """Versions of a table from `begin` to the one before `next`."""
+    """Versions of a table from `begin` to the one before `next`; no `mark`: not known."""
 
     id: str
     begin: int
     next: int
     snapshot: int | None = None
+    mark: str | None = None
+
+    def has(self, version: int) -> bool:
+        """Does the batch read something of a version?"""
+        return version == self.snapshot or self.begin <= version < self.next
 
     @property
     def text(self) -> str:
         """As the checkpoint has it."""
-        return json.dumps(
-            {"id": self.id, "snapshot": self.snapshot, "from": self.begin, "next": self.next}
-        )
+        versions = {"snapshot": self.snapshot, "from": self.begin, "next": self.next}
+        return json.dumps({"id": self.id, **versions, "mark": self.mark})
 
     @classmethod
     def of(cls, text: str, place: str) -> Offset:
@@ -39,7 +43,8 @@ class Offset:
             found = json.loads(text)
             at = found["snapshot"]
             snapshot = None if at is None else int(at)
-            return cls(str(found["id"]), int(found["from"]), int(found["next"]), snapshot)
+            versions = int(found["from"]), int(found["next"]), snapshot
+            return cls(str(found["id"]), *versions, found.get("mark"))
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointUnreadable(
                 f"{place} does not tell which versions of a Delta table a batch reads: "
@@ -78,5 +83,16 @@ class Part:
         """Is the other one part of it?"""
         if self.file:
             return self == other
-        last = self.version if self.last is None else self.last
-        return self.version <= other.version and (self.is_open or other.version <= last)
+        first, last = self.version, self._end
+        return first <= other.version and (last is None or _is_up_to(other._end, last))
+
+    @property
+    def _end(self) -> int | None:
+        """Its last version; None: it has none."""
+        if self.is_open:
+            return None
+        return self.version if self.last is None else self.last
+
+
+def _is_up_to(end: int | None, last: int) -> bool:
+    return end is not None and end <= last

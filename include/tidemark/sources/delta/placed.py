@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import InputLost, SampleUnusable, TidemarkError
+from tidemark.errors import InputLost, SourceRefused
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.model import DeltaSource, DeltaTableSource, Pipeline
+from tidemark.pipeline.model import DeltaSource, DeltaTableSource, FirstTableRows, Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta import planning
+from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.planning import CHANGED, Lost, Position, batch_offset, position_of
+from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
     Acceptance,
+    FirstRows,
     Lag,
     LostInput,
     OriginColumn,
-    PartUnreadable,
     PartVerdict,
     PlacedSource,
     Reading,
@@ -31,9 +35,10 @@ from tidemark.sources.source import (
 
 if TYPE_CHECKING:
     from tidemark.sources.delta.log import AddedFile
-    from tidemark.sources.delta.table import SourceTable
 
 _MOST_SHOWN = 5
+# Its name in the notes: there is one.
+_TABLE = "table"
 _UNREADABLE = "unreadable file"
 _SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
 
@@ -56,22 +61,28 @@ class PlacedTable(PlacedSource):
 
     def table(self) -> SourceTable:
         """The table as it is now. Raises as `open_table`."""
-        from tidemark.sources.delta.table import open_table
-
         return open_table(self.places.source(self.delta.table), self.options)
 
     def check(self, ingest: Checkpoint) -> None:
-        """Raises SourceRefused too, where the table has features that are not read."""
-        self._check_nothing_lost(ingest)
+        """Raises SourceRefused too, where the table has features that are not read, or has no
+        column of a name that the pipeline's file declares."""
+        _, table, _ = self._check_nothing_lost(ingest)
+        declared = self.pipeline.source.columns
+        if missing := [name for name in declared if name not in table.columns]:
+            raise SourceRefused(
+                f"The table {table.uri} has no column {', '.join(missing)}; it has "
+                f"{', '.join(table.columns)}. Each row would have null there. Nothing was read. "
+                "Write the name under source.columns as the table does, or take it out."
+            )
 
     def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
-        return tuple(map(_told, self._lost(ingest, position_of(ingest), self.table())))
+        return tuple(map(_told, self._lost(ingest, self._position(ingest), self.table())))
 
     def accept_lost(
         self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
     ) -> None:
         parts, notes = {one.part for one in lost}, source_notes(ingest)
-        found = self._lost(ingest, position_of(ingest), self.table())
+        found = self._lost(ingest, self._position(ingest), self.table())
         entries = [
             accepted_loss(_told(one), accepted, one) for one in found if str(one.part) in parts
         ]
@@ -79,19 +90,32 @@ class PlacedTable(PlacedSource):
             lost_now = (*notes.lost, *entries)
             write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
 
+    def prepare(self, ingest: Checkpoint) -> None:
+        """Where a first run begins behind what is there, that is noted: if it is killed before it
+        plans a batch, the next one begins there, and not at a later end."""
+        if self.delta.starting != "latest" or self._position(ingest).offset is not None:
+            return
+        table, notes = self.table(), source_notes(ingest)
+        begin, ids = planning.first_offset(table, "latest").begin, {_TABLE: table.id}
+        write_source_notes(ingest, notes.model_copy(update={"begins": {_TABLE: begin}, "ids": ids}))
+
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         """The offsets of the next batches; none where there is nothing to read. InputLost where
         some of it is gone."""
         position, table, offset = self._check_nothing_lost(ingest)
-        if not _moves(position, offset):
+        if not planning.moves(position, offset):
             return []
-        return planning.steps(offset, table, self.pipeline.advanced.max_files_per_batch)
+        most = self.pipeline.advanced.max_files_per_batch
+        return [
+            replace(one, mark=table.mark(one.next - 1))
+            for one in planning.steps(offset, table, most)
+        ]
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, _, offset = self._check_nothing_lost(ingest)
-        if position.offset is None:
+        if position.batch < 0:
             return "no version of the table was read yet"
-        if not _moves(position, offset):
+        if not planning.moves(position, offset):
             return None
         return f"versions {offset.begin} to {offset.next - 1} of the table are new"
 
@@ -105,13 +129,14 @@ class PlacedTable(PlacedSource):
     def lag(self, ingest: Checkpoint) -> Lag | None:
         """Files that do not say how many rows they have count as one."""
         table, files = self.table(), self._unread_files(ingest)
+        lost = len(self._lost(ingest, position_of(ingest), table))
         rows = sum(1 if file.rows is None else file.rows for _, file in files)
         times = [
             version.time_ms
             for number in {part.version for part, _ in files}
             if (version := table.version(number)) is not None and version.time_ms is not None
         ]
-        return Lag(rows, instant_of(min(times)) if rows and times else None)
+        return Lag(rows, instant_of(min(times)) if rows and times else None, lost)
 
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         table = self._same_table(ingest, batch)
@@ -132,9 +157,14 @@ class PlacedTable(PlacedSource):
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         table, offset = self.table(), batch_offset(ingest, batch)
-        read = set(reading.read)
+        read, only = set(reading.read), self._only or {}
+        for part in map(Part.of, read):
+            if part.version != offset.snapshot:
+                check_is_whole(table, part.version)
         return [
-            _slice(table, part, file) for part, file in _files(table, offset) if str(part) in read
+            slice_of(table, part, file, only.get(str(part)))
+            for part, file in files_of(table, offset)
+            if str(part) in read
         ]
 
     def left_out(
@@ -156,14 +186,19 @@ class PlacedTable(PlacedSource):
         one = Part.of(part)
         return {VERSION: one.version, FILE: one.file or None, ROW: None}
 
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        try:
-            table = self.table()
-            files = _files(table, planning.first_offset(table, "earliest"))
-        except TidemarkError as error:
-            raise SampleUnusable(str(error)) from error
-        for part, file in files:
-            yield f"{part.version}.json", _lines(_slice(table, part, file))
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """From where the pipeline begins; one that begins with what is yet to come, from what is
+        there."""
+        table = self.table()
+        starting = "earliest" if self.delta.starting == "latest" else self.delta.starting
+        taken = first_rows_of(table, planning.first_offset(table, starting), most)
+        delta = {
+            **self.delta.model_dump(mode="json", exclude_unset=True),
+            "table": table.uri if is_uri(table.uri) else f"file://{table.uri}",
+            "starting": starting,
+        }
+        source = {"first_table_rows": taken, "below": str(copies.parent), "delta": delta}
+        return FirstRows(source, sum(taken.values()), len(taken), "row", "file")
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -188,23 +223,49 @@ class PlacedTable(PlacedSource):
             yield _change("advanced.max_files_per_batch", limit, other, FROM_NOW)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, SourceTable, Offset]:
-        position, table = position_of(ingest), self.table()
+        position, table = self._position(ingest), self.table()
         if lost := self._lost(ingest, position, table):
             raise self._input_lost(lost)
+        if position.offset is not None:
+            planning.check_history(table, position.offset, source_notes(ingest).lost)
         return position, table, self._planned(ingest, position, table)
+
+    def _position(self, ingest: Checkpoint) -> Position:
+        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
+        position, notes = position_of(ingest), source_notes(ingest)
+        if position.offset is not None or not notes.begins or self.delta.starting != "latest":
+            return position
+        begin = notes.begins[_TABLE]
+        return replace(position, offset=Offset(notes.ids[_TABLE], begin, begin))
 
     def _lost(self, ingest: Checkpoint, position: Position, table: SourceTable) -> tuple[Lost, ...]:
         skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
         if position.offset is None:
             start = self._planned(ingest, position, table)
-            found = planning.lost_of_start(table, start, skips)
-            return tuple(one for one in found if not _is_accepted(one, accepted))
+            return planning.lost_of_start(table, start, accepted, skips)
         return planning.lost_parts(position, table, accepted, skips)
 
     def _planned(self, ingest: Checkpoint, position: Position, table: SourceTable) -> Offset:
         if position.offset is None:
-            return planning.first_offset(table, self.delta.starting)
-        return planning.next_offset(position, table, source_notes(ingest).lost)
+            return self._as_tried(planning.first_offset(table, self.delta.starting))
+        following = planning.next_offset(position, table, source_notes(ingest).lost)
+        return self._as_tried(following)
+
+    @property
+    def _only(self) -> Mapping[str, int] | None:
+        """Where only the first rows are read, how many of which part."""
+        source = self.pipeline.source
+        return source.first_table_rows if isinstance(source, FirstTableRows) else None
+
+    def _is_read(self, part: Part) -> bool:
+        return self._only is None or str(part) in self._only
+
+    def _as_tried(self, offset: Offset) -> Offset:
+        """Where only the first rows are read, it ends behind these."""
+        if self._only is None:
+            return offset
+        last = max(Part.of(one).version for one in self._only)
+        return replace(offset, next=max(offset.begin, min(offset.next, last + 1)))
 
     def _input_lost(self, lost: Sequence[Lost]) -> InputLost:
         shown = "; ".join(one.what for one in lost[:_MOST_SHOWN])
@@ -222,95 +283,58 @@ class PlacedTable(PlacedSource):
     def _same_table(self, ingest: Checkpoint, batch: int) -> SourceTable:
         table, offset = self.table(), batch_offset(ingest, batch)
         if table.id != offset.id:
-            position = position_of(ingest)
+            position = self._position(ingest)
             accepted = source_notes(ingest).lost
             if not any(one.batch == batch and one.was_planned for one in accepted):
                 raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
+        planning.check_history(table, offset, source_notes(ingest).lost)
         return table
 
     def _readable(
         self, ingest: Checkpoint, batch: int, table: SourceTable, told: str
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
-        offset = batch_offset(ingest, batch)
+        offset, lost = batch_offset(ingest, batch), source_notes(ingest).lost
         versions = range(offset.begin, offset.next)
+        of_versions = planning.accepted_versions(lost, offset.id)
+        of_batch = [one for one in lost if one.batch == batch]
         accepted = [
-            one
-            for one in source_notes(ingest).lost
-            if (one.batch is None and one.id == offset.id and Part.of(one.part).version in versions)
-            or one.batch == batch
+            *(one for one in of_versions if offset.has(Part.of(one.part).version)),
+            *of_batch,
         ]
         verdicts = [
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         ]
         if table.id != offset.id:
             return (), tuple(verdicts)
-        gone = [Part.of(one.part) for one in accepted if one.batch is None]
+        # Versions that are gone together have one verdict, in the batch of the first of them.
+        planned = [one for one in of_batch if one.was_planned]
+        gone = [Part.of(one.part) for one in (*of_versions, *planned)]
         for number in versions:
-            version = table.version(number)
-            skipped = version is not None and version.changes_rows
-            if skipped and not any(part.holds(Part(number)) for part in gone):
-                assert version is not None
+            if any(part.holds(Part(number)) for part in gone):
+                continue
+            version = check_is_whole(table, number)
+            if version.changes_rows:
                 if self.delta.changes != "skip":
                     raise self._input_lost(
                         [Lost(Part(number), table.id, CHANGED, planning.changed_text(version))]
                     )
                 what = f"{planning.changed_text(version)} (changes: skip)"
                 verdicts.append(PartVerdict(str(Part(number)), CHANGED, what))
-        parts = [part for part, _ in _files(table, offset)]
+        parts = [part for part, _ in files_of(table, offset) if self._is_read(part)]
         read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
         return read, tuple(verdicts)
 
     def _unread_files(self, ingest: Checkpoint) -> list[tuple[Part, AddedFile]]:
-        position, table = position_of(ingest), self.table()
-        found = _files(table, self._planned(ingest, position, table))
+        position, table = self._position(ingest), self.table()
+        found = [*files_of(table, self._planned(ingest, position, table))]
         if position.is_pending and position.offset and position.offset.id == table.id:
-            found += _files(table, position.offset)
+            found += files_of(table, position.offset)
         return found
-
-
-def _files(table: SourceTable, offset: Offset) -> list[tuple[Part, AddedFile]]:
-    """The files whose rows a batch brings, in order; of versions that change rows none."""
-    found = []
-    if offset.snapshot is not None:
-        held = table.snapshot(offset.snapshot)
-        found += [(Part(offset.snapshot, file.path), file) for file in held]
-    for number in range(offset.begin, offset.next):
-        version = table.version(number)
-        if version is not None and not version.changes_rows:
-            added = sorted(version.added, key=lambda one: one.path)
-            found += [(Part(number, file.path), file) for file in added]
-    return found
-
-
-def _slice(table: SourceTable, part: Part, file: AddedFile) -> Slice:
-    from tidemark.sources.delta.slices import DeltaSlice
-
-    uri, partition = table.uri_of(file), table.partition_of(file)
-    return DeltaSlice(
-        str(part), part.version, file.path, uri, file.bytes, partition, dict(table.options)
-    )
-
-
-def _lines(one: Slice) -> Iterator[bytes]:
-    try:
-        for piece in one.lines():
-            yield from (line for line in piece["_value"].to_pylist() if line is not None)
-    except PartUnreadable as error:
-        raise SampleUnusable(f"{error.part}: {error.cause}") from error
 
 
 def _change(what: str, before: object, after: object, reason: str) -> Difference:
     return Difference(INGEST, what, str(before), str(after), ChangeVerdict.SAFE, reason)
-
-
-def _moves(position: Position, planned: Offset) -> bool:
-    before = position.offset
-    return before is None or (before.id, before.next) != (planned.id, planned.next)
-
-
-def _is_accepted(lost: Lost, accepted: Sequence[Any]) -> bool:
-    return any(one.id == lost.id and Part.of(one.part).holds(lost.part) for one in accepted)
 
 
 def _told(lost: Lost) -> LostInput:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.sources.delta.log import Version
+from tidemark.errors import SourceNotFound, TableLost
+from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.table import SourceTable
 from tidemark.sources.notes import AcceptedLoss
@@ -19,8 +20,9 @@ CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
 
 @dataclass(frozen=True)
 class Position:
-    """Where an ingest stands: the last batch that was planned (-1: none yet), and its offset;
-    `is_pending`: it is not committed, and runs again."""
+    """Where an ingest stands: the last batch that was planned, and its offset; `is_pending`: it is
+    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
+    first one begins."""
 
     batch: int = -1
     offset: Offset | None = None
@@ -57,12 +59,18 @@ def batch_offset(ingest: Checkpoint, batch: int) -> Offset:
 
 def first_offset(table: SourceTable, starting: str | int) -> Offset:
     """Of the first batch. `earliest` reads the log from its beginning, or, where that is gone, what
-    the table holds now."""
+    the table holds now. Raises SourceNotFound where `starting` is beyond the next version."""
     after = table.newest + 1
     if starting == "latest":
         return Offset(table.id, after, after)
     if isinstance(starting, int):
-        return Offset(table.id, starting, after)
+        if starting > after:
+            raise SourceNotFound(
+                f"source.delta.starting begins with version {starting}, and {table.uri} ends with "
+                f"version {table.newest}. Nothing was read. Correct it."
+            )
+        # What lies before its first version is another table's.
+        return Offset(table.id, max(starting, table.first or 0), after)
     return _from_the_beginning(table)
 
 
@@ -95,20 +103,66 @@ def lost_parts(
         if position.is_pending and before.id == table.id:
             planned.append(before)
     for offset in planned:
-        found += _lost_of(table, offset, skips)
-    known = {(one.id, one.batch): [] for one in accepted}  # type: ignore[var-annotated]
-    for entry in accepted:
-        known[entry.id, entry.batch].append(Part.of(entry.part))
-    return tuple(
-        one
-        for one in found
-        if not any(part.holds(one.part) for part in known.get((one.id, one.batch), ()))
+        found += _lost_of(table, offset, accepted, skips)
+    return tuple(one for one in found if not _is_accepted(one, accepted))
+
+
+def check_history(table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss]) -> None:
+    """Raise TableLost where the last version of a batch is not the one that was planned: a copy
+    was brought back and written to since, under the same id and with as many versions. What the
+    log does not have any more nobody can tell."""
+    last = offset.next - 1
+    if offset.mark is None or offset.id != table.id or last > table.newest:
+        return
+    version = table.version(last)
+    back = [one for one in accepted if (one.id, one.reason) == (table.id, SET_BACK)]
+    if version is None or any(Part.of(one.part).holds(Part(last)) for one in back):
+        return
+    if version.digest != offset.mark:
+        raise TableLost(
+            f"Version {last} of the table {table.uri} is not the one that was read: an older copy "
+            "was brought back and written to since. Which rows of bronze it still has is not "
+            "known. Nothing was read. Bring back the table as it was; or let a pipeline of a new "
+            "name read this one from its beginning."
+        )
+
+
+def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[AcceptedLoss]:
+    """Of a table (its id), what was accepted of versions that it has or had. What was accepted
+    before versions were set back is of others than those that have their numbers now."""
+    found: list[AcceptedLoss] = []
+    for one in accepted:
+        if (one.id, one.reason) == (table, SET_BACK):
+            first = Part.of(one.part).version
+            found = [other for other in found if Part.of(other.part).version < first]
+        elif (one.id, one.batch) == (table, None):
+            found.append(one)
+    return found
+
+
+def _is_accepted(lost: Lost, accepted: Sequence[AcceptedLoss]) -> bool:
+    of_it = (
+        accepted_versions(accepted, lost.id)
+        if lost.batch is None
+        else [one for one in accepted if (one.id, one.batch) == (lost.id, lost.batch)]
     )
+    return any(Part.of(one.part).holds(lost.part) for one in of_it)
 
 
-def lost_of_start(table: SourceTable, offset: Offset, skips: bool) -> tuple[Lost, ...]:
+def lost_of_start(
+    table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
+) -> tuple[Lost, ...]:
     """The same of the first batch, before anything was read."""
-    return tuple(_lost_of(table, offset, skips))
+    found = _lost_of(table, offset, accepted, skips)
+    return tuple(one for one in found if not _is_accepted(one, accepted))
+
+
+def moves(position: Position, planned: Offset) -> bool:
+    """Does the plan read something, or take note of another table?"""
+    before = position.offset
+    if position.batch < 0 or before is None:
+        return True
+    return (before.id, before.next) != (planned.id, planned.next) or planned.begin < planned.next
 
 
 def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
@@ -133,8 +187,8 @@ def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
 
 def _from_the_beginning(table: SourceTable) -> Offset:
     after = table.newest + 1
-    if table.version(0) is not None:
-        return Offset(table.id, 0, after)
+    if table.first is not None:
+        return Offset(table.id, table.first, after)
     return Offset(table.id, after, after, snapshot=table.newest)
 
 
@@ -152,25 +206,41 @@ def _lost_with_the_table(
             versions = Part(before.begin, last=before.next - 1)
             what = f"versions {before.begin} to {before.next - 1}, planned and not read, of it too"
             yield Lost(versions, before.id, REPLACED, what, position.batch, was_planned=True)
-    elif table.newest + 1 < planned.begin:
+        return
+    first = max(before.begin, table.newest + 1)
+    if position.is_pending and first < before.next:
+        versions = Part(first, last=before.next - 1)
+        what = (
+            f"an older copy was brought back: the table ends with version {table.newest}, and "
+            f"versions {first} to {before.next - 1} were planned and not read"
+        )
+        yield Lost(versions, table.id, SET_BACK, what, position.batch, was_planned=True)
+    if table.newest + 1 < planned.begin:
         back = Part(table.newest + 1, last=planned.begin - 1)
         what = (
-            f"an older copy was brought back: the table ends with version {table.newest}, and was "
-            f"read up to {planned.begin - 1}; what bronze took of those versions stays there"
+            f"an older copy was brought back: the table ends with version {table.newest}, and its "
+            f"next batch began with {planned.begin}; what bronze took of those versions stays there"
         )
         yield Lost(back, table.id, SET_BACK, what, batch)
 
 
-def _lost_of(table: SourceTable, offset: Offset, skips: bool) -> Iterator[Lost]:
+def _lost_of(
+    table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
+) -> Iterator[Lost]:
+    if offset.snapshot is not None:
+        yield from _gone_files(table, offset.snapshot, table.snapshot(offset.snapshot))
+    known = [Part.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
     for number in range(offset.begin, min(offset.next, table.newest + 1)):
         version = table.version(number)
         if version is None:
-            gone.append(number)
+            # More may have expired since somebody accepted it: that alone is told then.
+            if not any(part.holds(Part(number)) for part in known):
+                gone.append(number)
         elif version.changes_rows and not skips:
             yield Lost(Part(number), table.id, CHANGED, changed_text(version))
         elif not version.changes_rows:
-            yield from _gone_files(table, version)
+            yield from _gone_files(table, number, version.added)
     if gone:
         what = (
             f"versions {gone[0]} to {gone[-1]} are not in the log any more; what they did is not "
@@ -181,20 +251,21 @@ def _lost_of(table: SourceTable, offset: Offset, skips: bool) -> Iterator[Lost]:
 
 def changed_text(version: Version) -> str:
     """What a version did that is no append."""
+    files = "1 file" if version.removed == 1 else f"{version.removed} files"
     return (
         f"version {version.number} ({version.operation}) changed rows that were there: it removed "
-        f"{version.removed} files and added {len(version.added)}; of its rows none is read"
+        f"{files} and added {len(version.added)}; of its rows none is read"
     )
 
 
-def _gone_files(table: SourceTable, version: Version) -> Iterator[Lost]:
-    places = {table.uri_of(file): file for file in version.added}
+def _gone_files(table: SourceTable, number: int, files: Sequence[AddedFile]) -> Iterator[Lost]:
+    places = {table.uri_of(file): file for file in files}
     for uri, facts in stat_files(list(places), table.options).items():
         if facts is None:
             file = places[uri]
             rows = "some" if file.rows is None else f"{file.rows:,}"
             what = (
-                f"the file {file.path} of version {version.number}, with {rows} rows, is gone "
+                f"the file {file.path} of version {number}, with {rows} rows, is gone "
                 "(VACUUM?), and was not read"
             )
-            yield Lost(Part(version.number, file.path), table.id, GONE, what)
+            yield Lost(Part(number, file.path), table.id, GONE, what)

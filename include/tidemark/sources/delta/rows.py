@@ -2,7 +2,8 @@
 
 Text, numbers (decimals with all their digits), true and false, null, lists, structs and maps are
 what JSON has. An instant is ISO 8601 in UTC; a timestamp without a zone is ISO 8601 without one,
-and a date too; binary is base64. NaN and the infinities have no JSON: their row is malformed.
+and a date too; binary is base64. NaN and the infinities have no JSON, nor have times beyond the
+years 1 to 9999 and text that is not UTF-8: their row is malformed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
+# That Python cannot hold: a time beyond its years, text that is not UTF-8.
+_BEYOND = (OverflowError, ValueError)
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+
 Encoder = Callable[[Any], str]
 
 
@@ -27,21 +37,19 @@ def encoder_of(kind: pa.DataType) -> Encoder:
 
 def _encoder(kind: pa.DataType) -> Encoder:
     if pa.types.is_timestamp(kind):
-        # Spark's INT96 is an instant, and the only one in nanoseconds; Arrow gives it no zone.
-        is_instant = kind.tz is not None or kind.unit == "ns"
-        return _instant if is_instant else _time
+        return _time if kind.tz is None else _instant
     if pa.types.is_decimal(kind):
         return _decimal
     if pa.types.is_date(kind):
         return lambda value: f'"{value.isoformat()}"'
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if any(is_one(kind) for is_one in _BINARY):
         return lambda value: f'"{base64.b64encode(value).decode()}"'
     if pa.types.is_struct(kind):
         fields = [(json.dumps(one.name), one.name, encoder_of(one.type)) for one in kind]
         return lambda value: _object((name, encode(value[key])) for name, key, encode in fields)
     if pa.types.is_map(kind):
-        of_key, of_item = _key, encoder_of(kind.item_type)
-        return lambda value: _object((of_key(key), of_item(item)) for key, item in value)
+        of_key, of_item = encoder_of(kind.key_type), encoder_of(kind.item_type)
+        return lambda value: _object((_key(of_key(key)), of_item(item)) for key, item in value)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         of_one = encoder_of(kind.value_type)
         return lambda value: f"[{', '.join(of_one(one) for one in value)}]"
@@ -54,14 +62,10 @@ def lines_of(given: pa.Table, partition: dict[str, str]) -> list[bytes]:
     rows = given.drop_columns([name for name in partition if name in given.column_names])
     columns = [
         [f"{json.dumps(name, ensure_ascii=False)}: " for name in rows.column_names],
-        [encoder_of(one.type) for one in rows.schema],
-        [column.to_pylist() for column in rows.columns],
+        [_texts(column, encoder_of(column.type)) for column in rows.columns],
     ]
     shared = [f"{json.dumps(name, ensure_ascii=False)}: {one}" for name, one in partition.items()]
-    texts = [
-        [name + encode(value) for value in values]
-        for name, encode, values in zip(*columns, strict=True)
-    ]
+    texts = [[name + value for value in values] for name, values in zip(*columns, strict=True)]
     if not texts:
         return [f"{{{', '.join(shared)}}}".encode()] * len(rows)
     return [f"{{{', '.join([*fields, *shared])}}}".encode() for fields in zip(*texts, strict=True)]
@@ -71,8 +75,24 @@ def _object(fields: Any) -> str:
     return f"{{{', '.join(f'{name}: {value}' for name, value in fields)}}}"
 
 
-def _key(key: Any) -> str:
-    return json.dumps(key if isinstance(key, str) else str(key), ensure_ascii=False)
+def _texts(column: pa.ChunkedArray[Any], encode: Encoder) -> list[str]:
+    try:
+        return [encode(value) for value in column.to_pylist()]
+    except _BEYOND:
+        return [_text(value, encode) for value in column]
+
+
+def _text(value: pa.Scalar[Any], encode: Encoder) -> str:
+    """One value by itself; what it lacks, which is no JSON, where it has none."""
+    try:
+        return encode(value.as_py())
+    except _BEYOND as error:
+        return f"({error})"
+
+
+def _key(key: str) -> str:
+    """JSON as the name of a field."""
+    return key if key.startswith('"') else f'"{key}"'
 
 
 def _instant(value: datetime) -> str:

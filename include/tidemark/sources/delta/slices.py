@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.delta.rows import lines_of
-from tidemark.sources.source import PartUnreadable, Slice
+from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
 # Rows that are turned into lines at a time.
 _AT_ONCE = 20_000
+# Bytes of a column that are read at a time.
+_AT_A_TIME = 1024 * 1024
 # A row as JSON is about so much larger than in its file.
 _UNPACKED = 8
 
@@ -22,8 +25,8 @@ _UNPACKED = 8
 @dataclass(frozen=True)
 class DeltaSlice(Slice):
     """`part` names the version and the file (`Part`), `uri` is where it lies; `partition` has the
-    values of partition columns as JSON. Of a local file only what is read at a time is in memory;
-    of another one the whole file."""
+    values of partition columns as JSON. `most`: only so many rows are read, the first ones. Of a
+    local file only what is read at a time is in memory; of another one the whole file."""
 
     part: str
     version: int
@@ -32,6 +35,7 @@ class DeltaSlice(Slice):
     bytes: int
     partition: Mapping[str, str]
     options: Options
+    most: int | None = None
 
     @property
     def estimated_bytes(self) -> int:
@@ -40,8 +44,11 @@ class DeltaSlice(Slice):
     def lines(self) -> Iterator[pa.Table]:
         row = 0
         try:
-            for batch in self._opened().iter_batches(_AT_ONCE):
-                rows = pa.Table.from_batches([batch])
+            file = self._opened()
+            schema = _typed(file)
+            for batch in file.iter_batches(_AT_ONCE):
+                rows = pa.Table.from_batches([batch]).cast(schema)
+                rows = rows if self.most is None else rows.slice(0, self.most - row)
                 lines = lines_of(rows, dict(self.partition))
                 number = len(lines)
                 yield pa.table(
@@ -53,12 +60,45 @@ class DeltaSlice(Slice):
                     }
                 )
                 row += number
+                if row == self.most:
+                    return
         except (FileMissing, FileNotFoundError) as error:
             raise PartUnreadable(self.part, "The file is gone") from error
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in NOT_THE_PART:
+                raise
             raise PartUnreadable(self.part, f"It cannot be read as Parquet ({error})") from error
 
     def _opened(self) -> pq.ParquetFile:
         if is_local(self.uri):
-            return pq.ParquetFile(local_path(self.uri))
-        return pq.ParquetFile(pa.BufferReader(read_bytes(self.uri, self.options)))
+            return _parquet(local_path(self.uri))
+        return _parquet(pa.BufferReader(read_bytes(self.uri, self.options)))
+
+
+def _parquet(file: Any) -> pq.ParquetFile:
+    """The file to read, page by page, as a row group may have gigabytes. Spark's INT96 may be of
+    any year, which nanoseconds do not reach."""
+    return pq.ParquetFile(
+        file, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
+    )
+
+
+def _typed(file: pq.ParquetFile) -> pa.Schema:
+    """The file's columns with a zone for INT96, which is an instant; Arrow gives it none."""
+    columns = file.schema
+    stored = iter([columns.column(place).physical_type for place in range(len(columns))])
+    return pa.schema([one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow])
+
+
+def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
+    """`stored`: how the leaves of the type, and of those after it, lie in the file."""
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_with_instants(one.type, stored)) for one in kind])
+    if pa.types.is_map(kind):
+        key = _with_instants(kind.key_type, stored)
+        return pa.map_(key, _with_instants(kind.item_type, stored))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    return pa.timestamp("us", "UTC") if next(stored) == "INT96" else kind

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
-from tidemark.sources.delta.log import AddedFile, Version, read_version
+from tidemark.pipeline.source_files import is_uri
+from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
 from tidemark.storage.files import Options
 
 if TYPE_CHECKING:
@@ -41,15 +44,42 @@ class SourceTable:
         """Its newest version."""
         return self.now.version()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names, in upper and lower case as the table has them."""
+        return tuple(one.name for one in self.now.schema().fields)
+
+    @cached_property
+    def first(self) -> int | None:
+        """Its first version; None where the log does not reach back to its beginning. Before it may
+        lie those of a table that it replaced in the same log (CREATE OR REPLACE)."""
+        if self._read(0) is None:
+            return None
+        numbers = range(self.newest + 1)
+        return next((n for n in numbers if (v := self._read(n)) and v.sets_id == self.id), None)
+
     def version(self, number: int) -> Version | None:
         """One of its versions; None where the log does not have it any more."""
+        found = self._read(number)
+        if found is None or found.sets_id != self.id or number == 0 or number != self.first:
+            return found
+        # What it took away are rows of the table before.
+        return replace(found, removed=0)
+
+    def mark(self, number: int) -> str | None:
+        """The digest of a version's commit; None where the log does not have it."""
+        found = self._read(number) if number >= 0 else None
+        return None if found is None else found.digest
+
+    def _read(self, number: int) -> Version | None:
         if number not in self._versions:
             self._versions[number] = read_version(self.uri, number, self.options)
         return self._versions[number]
 
     def snapshot(self, number: int) -> tuple[AddedFile, ...]:
         """All files that the table held at a version, in the order of their paths. Raises
-        SourceRefused where rows of them may be deleted."""
+        SourceRefused where rows of them may be deleted, DataDamaged where the log does not tell
+        any more."""
         if "deletionVectors" in (self.now.protocol().reader_features or ()):
             raise SourceRefused(
                 f"The log of {self.uri} does not reach back to its beginning, and the table may "
@@ -57,20 +87,31 @@ class SourceTable:
                 "read. Begin with a version whose log is there: source.delta.starting."
             )
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        try:
+            held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+        except DeltaError as error:
+            raise DataDamaged(
+                f"What {self.uri} held at version {number}, which a batch was planned to read and "
+                f"did not, is not in its log any more: {error}. Nothing was read. Restore the log "
+                "from a backup, or start a pipeline under a new name."
+            ) from error
         actions: Any = held.get_add_actions(flatten=False)
         adds = [dict(one) for one in _records(actions)]
         found = []
         for one in sorted(adds, key=lambda add: str(add["path"])):
             partition = {name: _text(value) for name, value in (one.get("partition") or {}).items()}
             rows, size = one.get("num_records"), int(one.get("size_bytes") or 0)
-            found.append(AddedFile(str(one["path"]), partition, rows, size, has_deletions=False))
+            path = path_of(str(one["path"]))
+            found.append(AddedFile(path, partition, rows, size, has_deletions=False))
         return tuple(found)
 
     def uri_of(self, file: AddedFile) -> str:
         """Where a file lies."""
-        return file.path if "://" in file.path else f"{self.uri}/{file.path}"
+        if is_uri(file.path):
+            return file.path
+        return f"{self.uri}/{quote(file.path) if is_uri(self.uri) else file.path}"
 
     def partition_of(self, file: AddedFile) -> dict[str, str]:
         """The file's values of partition columns, as JSON. Raises SourceRefused for types whose

@@ -19,11 +19,11 @@ from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
-from tidemark.sources.files.lines import read_lines
+from tidemark.sources.files.first_lines import copy_first_lines
 from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.pattern import fixed_folder
 from tidemark.sources.files.unread import same_place, source_files, unread_files
-from tidemark.sources.source import OriginColumn, PlacedSource, Reading, Slice
+from tidemark.sources.source import FirstRows, OriginColumn, PlacedSource, Reading, Slice
 from tidemark.storage.files import FileFacts, list_files, stat_files
 
 
@@ -106,7 +106,8 @@ class PlacedFiles(PlacedSource):
     def origin_of(self, part: str) -> Mapping[str, Any]:
         return {"_file": part}
 
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """Those of the first files by name, copied: a file is read whole."""
         if missing := self._missing_folder():
             raise SampleUnusable(
                 f"The folder {missing} does not exist, and so no row to try. Nothing was run. "
@@ -114,9 +115,8 @@ class PlacedFiles(PlacedSource):
             )
         local = is_local(self.files.folder)
         found = source_files(self.files, self.options)
-        for place in sorted(one if local else quote(one, safe=":/") for one in found):
-            name = place.rpartition("/")[2].removesuffix(".gz")
-            yield name, read_lines(place, self.options)
+        places = sorted(one if local else quote(one, safe=":/") for one in found)
+        return copy_first_lines(places, self.options, most, copies)
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:

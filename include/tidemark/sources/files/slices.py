@@ -6,7 +6,6 @@ its bytes, so that each line is in one slice wherever the cuts are.
 
 from __future__ import annotations
 
-import errno
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,15 +17,13 @@ import pyarrow.compute as pc
 from tidemark.errors import SourceChanging
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
-from tidemark.sources.source import PartUnreadable, Slice
+from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
 from tidemark.storage.files import FileFacts, FileMissing, OpenedFile, Options, open_file
 
 # A plain file is cut so that several processes share a large one.
 SLICE_BYTES = 32 * 1024 * 1024
 # So many times as large is a packed file's text, as a rule.
 _UNPACKED = 10
-# What the machine lacks is not the file's fault.
-_NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def _at_line_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _cause(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
+    if isinstance(error, OSError) and error.errno in NOT_THE_PART:
         raise error
     if isinstance(error, PermissionError):
         return "It may not be read (permission denied)"

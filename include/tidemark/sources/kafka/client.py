@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemark.errors import SourceNotFound, SourceRefused, SourceUnavailable, TidemarkError
+from tidemark.errors import (
+    SettingsInvalid,
+    SourceNotFound,
+    SourceRefused,
+    SourceUnavailable,
+    TidemarkError,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -24,6 +30,8 @@ T = TypeVar("T")
 ANSWER_SECONDS = 20.0
 # Brokers may all be down for a moment, while one is started again.
 DOWN_SECONDS = 6.0
+# The answer where no message is of the time that was asked for, or a later one.
+_NONE_YET = -1
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _QUIET: Mapping[str, str | int] = {"log_level": 0, "socket.timeout.ms": 10_000}
 
@@ -53,7 +61,7 @@ class Cluster:
         self._heard: list[KafkaError] = []
         # A dictionary of its own: the client takes callbacks out of it.
         options: dict[str, Any] = {**_QUIET, **self.options, "error_cb": self._heard.append}
-        self._admin = AdminClient(options)
+        self._admin = _client(AdminClient, options)
 
     def topics(self, pattern: str) -> tuple[str, ...]:
         """Those whose whole name matches, but for Kafka's own."""
@@ -94,7 +102,7 @@ class Cluster:
         none yet."""
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        found = self._offsets(list(partitions), OffsetSpec.for_timestamp(epoch_ms))
+        found = self._offsets(list(partitions), OffsetSpec.for_timestamp(epoch_ms), _NONE_YET)
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def _described(self, topics: Sequence[str]) -> dict[str, _Described]:
@@ -118,17 +126,17 @@ class Cluster:
                 raise self._unanswered(error.args[0]) from error
             without = [part.id for part in one.partitions if part.leader is None]
             if without:
-                raise SourceUnavailable(
-                    f"Partition {without[0]} of topic `{name}` has no leader now, so its offsets "
-                    f"are not known (connection `{self.name}`, {self._servers}). Nothing was read. "
-                    "Start the broker that leads it; the next try goes on."
-                )
+                raise self._without_leader(name, without[0])
             text = "" if one.topic_id is None else str(one.topic_id)
             ids = tuple(sorted(part.id for part in one.partitions))
             found[name] = _Described("" if text == _NO_ID else text, ids)
         return found
 
-    def _offsets(self, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[Any, int]:
+    def _offsets(
+        self, partitions: Sequence[tuple[str, int]], spec: Any, least: int = 0
+    ) -> dict[Any, int]:
+        """`least`: what can be an answer. Smaller is what librdkafka gives, without an error, for a
+        partition whose broker is away (OFFSET_INVALID, -1001)."""
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
         if not partitions:
@@ -142,10 +150,20 @@ class Cluster:
         found = {}
         for place, answer in self._admin.list_offsets(asked, isolation_level=level).items():
             try:
-                found[place.topic, place.partition] = int(self._answer(answer).offset)
+                offset = int(self._answer(answer).offset)
             except KafkaException as error:
                 raise self._unanswered(error.args[0]) from error
+            if offset < least:
+                raise self._without_leader(place.topic, place.partition)
+            found[place.topic, place.partition] = offset
         return found
+
+    def _without_leader(self, topic: str, partition: int) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"Partition {partition} of topic `{topic}` has no leader now, so its offsets are not "
+            f"known (connection `{self.name}`, {self._servers}). Nothing was read. Start the "
+            "broker that leads it; the next try goes on."
+        )
 
     def _answer(self, answer: Future[T]) -> T:
         """Waits, and hears meanwhile why there may be none."""
@@ -215,7 +233,8 @@ def consumer_of(options: Mapping[str, str], heard: Callable[[KafkaError], None])
     """A consumer of no group, which commits nothing: partitions are assigned to it by offset."""
     from confluent_kafka import Consumer
 
-    return Consumer(
+    return _client(
+        Consumer,
         {
             **_QUIET,
             **options,
@@ -224,7 +243,23 @@ def consumer_of(options: Mapping[str, str], heard: Callable[[KafkaError], None])
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
+            # Off by default in librdkafka: what a disk turned over would be read as it is.
+            "check.crcs": True,
             "auto.offset.reset": "error",
             "error_cb": heard,
-        }
+        },
     )
+
+
+def _client(kind: Callable[[dict[str, Any]], T], options: dict[str, Any]) -> T:
+    """SettingsInvalid where librdkafka does not take the options; it names none of the values."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return kind(options)
+    except KafkaException as error:
+        raise SettingsInvalid(
+            f"librdkafka does not take the options of a connection to Kafka: {error.args[0].str()} "
+            "Nothing was read. Correct the connection in the settings, its certificates and keys, "
+            "or the `client` options."
+        ) from None

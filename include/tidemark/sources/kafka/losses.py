@@ -16,15 +16,17 @@ def told(lost: Lost, since: str) -> LostInput:
     where = f"partition {lost.range.partition} of topic {lost.range.topic}"
     if lost.range.last is None:
         what = f"What came to {where} from offset {lost.range.first} on"
+    elif lost.range.number == 1:
+        what = f"1 offset of {where} ({lost.range.first})"
     else:
-        offsets = f"offsets {lost.range.first} to {lost.range.last}"
+        offsets = f"{lost.range.first} to {lost.range.last}"
         what = f"{lost.range.number:,} offsets of {where} ({offsets})"
     planned = "planned and not read" if lost.was_planned else "not read"
     was = f"was last read at {since}"
     if lost.reason == EXPIRED:
-        why = f"expired before they were read: the oldest that is kept is {lost.kept}"
+        why = f"expired before being read: the oldest that is kept is {lost.kept}"
     elif lost.reason == CUT_OFF:
-        why = f"were cut off by the cluster, which now ends before offset {lost.kept}"
+        why = f"cut off by the cluster: the partition now ends before offset {lost.kept}"
     elif lost.reason == DELETED:
         why = f"went with the topic, which was deleted; {planned}"
     else:

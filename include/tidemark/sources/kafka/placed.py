@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import (
     InputLost,
     LedgerUnbalanced,
-    SampleUnusable,
     SourceNotFound,
-    TidemarkError,
 )
 from tidemark.pipeline import kafka_columns
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
-from tidemark.pipeline.model import KafkaSource, KafkaTopics, Pipeline
+from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pipeline
 from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.changes import topic_changes
 from tidemark.sources.kafka.client import Cluster, TopicState
-from tidemark.sources.kafka.offsets import Offset, Range, ranges, without
+from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, ranges, without
 from tidemark.sources.kafka.planning import Plan, Position, batch_offset, position_of
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
     Acceptance,
+    FirstRows,
     Lag,
     LostInput,
     OriginColumn,
@@ -41,6 +42,7 @@ from tidemark.sources.source import (
 if TYPE_CHECKING:
     from tidemark.sources.kafka.slices import KafkaSlice
 
+Starting = str | dict[str, dict[int, int]]
 # A guess, for `unread_bytes`.
 _BYTES_OF_A_MESSAGE = 500
 _SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
@@ -91,17 +93,33 @@ class PlacedTopics(PlacedSource):
             lost_now = (*notes.lost, *entries)
             write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
 
+    def prepare(self, ingest: Checkpoint) -> None:
+        """Where a first run begins behind what is there, that is noted: if it is killed before it
+        plans a batch, the next one begins there, and not at a later end."""
+        if self.kafka.starting != "latest" or self._position(ingest).offset is not None:
+            return
+        cluster = self.cluster()
+        states = self._states(cluster, None)
+        begins = {
+            f"{name}/{number}": offset
+            for name, of_topic in self._first_begin(cluster, states, "latest").items()
+            for number, offset in of_topic.items()
+        }
+        ids, notes = {name: one.id for name, one in states.items()}, source_notes(ingest)
+        write_source_notes(ingest, notes.model_copy(update={"begins": begins, "ids": ids}))
+
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         """The offsets of the next batches; none where there is nothing to read. InputLost where
         some of it is gone."""
         position, plan = self._check_nothing_lost(ingest)
         if not planning.moves(position, plan.offset):
             return []
-        return planning.steps(plan.offset, self.pipeline.advanced.max_messages_per_batch)
+        most = self.pipeline.advanced.max_messages_per_batch
+        return planning.steps(plan.offset, most, position.offset)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         position, plan = self._check_nothing_lost(ingest)
-        if position.offset is None:
+        if position.batch < 0:
             return "no offset of Kafka was read yet"
         if not planning.moves(position, plan.offset):
             return None
@@ -124,7 +142,7 @@ class PlacedTopics(PlacedSource):
         number = sum(one.number for one in unread) + sum(one.range.number for one in plan.lost)
         oldest = oldest_message_ms(self.client, ranges(plan.offset) or position.pending)
         since = None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC)
-        return Lag(number, since)
+        return Lag(number, since, len(plan.lost))
 
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         self.confirm(ingest, batch)
@@ -154,12 +172,10 @@ class PlacedTopics(PlacedSource):
         from tidemark.sources.kafka.slices import in_slices
 
         parts = map(Range.of, reading.read)
-        return [self._slice(one, self._declared) for whole in parts for one in in_slices(whole)]
+        return [self._slice(one) for whole in parts for one in in_slices(whole)]
 
-    def accounted(self, reading: Reading, lines: int) -> Reading:
-        """`seen`: how many offsets the batch has, and how many of them no message has."""
-        if reading.seen:
-            return reading
+    def offsets_read(self, reading: Reading, lines: int) -> int | None:
+        """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
         offsets = sum(Range.of(part).number for part in reading.read)
         gaps = offsets - lines
         if gaps < 0 or (gaps and self.kafka.offsets_without_record == "refuse"):
@@ -169,7 +185,7 @@ class PlacedTopics(PlacedSource):
                 "Nothing of the batch was committed. Is the topic compacted, or written in "
                 "transactions? Then set offsets_without_record to count."
             )
-        return replace(reading, seen={"offsets": offsets, "without_record": gaps})
+        return offsets
 
     def left_out(
         self,
@@ -191,19 +207,27 @@ class PlacedTopics(PlacedSource):
         one = Range.of(part)
         return {TOPIC: one.topic, PARTITION: one.partition, OFFSET: one.first}
 
-    def samples(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        from tidemark.sources.kafka.samples import lines_of
+    def first_rows(self, most: int, copies: Path) -> FirstRows:
+        """From where the pipeline begins; one that begins with what is yet to come, from what is
+        there."""
+        from tidemark.sources.kafka.first_messages import ends_behind, first_messages
 
-        fields = [*self._declared, *kafka_columns.places_in(self.pipeline.model_dump_json())]
-        try:
-            states = self._states(self.cluster(), None)
-        except TidemarkError as error:
-            raise SampleUnusable(str(error)) from error
-        for name, state in states.items():
-            for partition, end in sorted(state.end.items()):
-                if state.first[partition] < end:
-                    whole = Range(name, partition, state.first[partition], end - 1)
-                    yield f"{name}-{partition}", lines_of(self._slice(whole, fields))
+        cluster = self.cluster()
+        states = self._states(cluster, None)
+        starting = "earliest" if self.kafka.starting == "latest" else self.kafka.starting
+        planned = planning.first_offset(states, self._first_begin(cluster, states, starting))
+        messages = first_messages(planned, most, self._slice)
+        begin = {name: dict(one.begin) for name, one in planned.items()}
+        kafka = self.kafka.model_dump(
+            mode="json", exclude={"topic", "topics", "pattern", "starting"}, exclude_unset=True
+        )
+        source = {
+            "first_messages": ends_behind(planned, messages),
+            "below": str(copies.parent),
+            "kafka": {**kafka, "topics": sorted(states), "starting": begin},
+        }
+        partitions = len({(one.topic(), one.partition()) for one in messages})
+        return FirstRows(source, len(messages), partitions, "message", "partition")
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -214,12 +238,12 @@ class PlacedTopics(PlacedSource):
         """What of the message itself is a column."""
         return [name for name in kafka_columns.TYPES if name in self.pipeline.source.columns]
 
-    def _slice(self, whole: Range, fields: Sequence[str]) -> KafkaSlice:
+    def _slice(self, whole: Range) -> KafkaSlice:
         from tidemark.sources.kafka.messages import AsLines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
-        as_lines = AsLines(tuple(fields), self.kafka.max_message_bytes)
+        as_lines = AsLines(tuple(self._declared), self.kafka.max_message_bytes)
         return KafkaSlice(str(whole), self.kafka.connection, options, as_lines)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, Plan]:
@@ -229,32 +253,55 @@ class PlacedTopics(PlacedSource):
         return position, plan
 
     def _plan(self, ingest: Checkpoint) -> tuple[Position, Plan]:
-        position = position_of(ingest)
+        position = self._position(ingest)
         cluster = self.cluster()
         states = self._states(cluster, position.offset)
         if position.offset is None:
-            begin = self._first_begin(cluster, states)
+            begin = self._first_begin(cluster, states, self.kafka.starting)
             return position, Plan(planning.first_offset(states, begin), ())
         accepted = source_notes(ingest).lost
         return position, planning.plan_next(
             position, states, accepted, by_pattern=self.kafka.pattern is not None
         )
 
+    def _position(self, ingest: Checkpoint) -> Position:
+        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
+        position, notes = position_of(ingest), source_notes(ingest)
+        if position.offset is not None or not notes.begins or self.kafka.starting != "latest":
+            return position
+        begins: dict[str, dict[int, int]] = {}
+        for place, begin in notes.begins.items():
+            name, _, number = place.partition("/")
+            begins.setdefault(name, {})[int(number)] = begin
+        first = {name: TopicOffset(notes.ids[name], one, one) for name, one in begins.items()}
+        return replace(position, offset=first)
+
     def _states(self, cluster: Cluster, read: Offset | None) -> dict[str, TopicState]:
         pattern = self.kafka.pattern
-        names = self.kafka.named if pattern is None else cluster.topics(pattern)
+        names = self.kafka.named
+        if pattern is not None:
+            names = (*(found := cluster.topics(pattern)), *_not_listed(cluster, read or {}, found))
         if not names and read is None:
             raise SourceNotFound(
                 f"No topic of the connection `{self.kafka.connection}` has a name that matches "
                 f"{pattern}. Nothing was read. Make one, or correct source.kafka.pattern."
             )
-        return cluster.states(names)
+        return self._as_tried(cluster.states(names))
+
+    def _as_tried(self, states: dict[str, TopicState]) -> dict[str, TopicState]:
+        """Where only the first messages are read, the topics end behind these."""
+        source = self.pipeline.source
+        if not isinstance(source, FirstMessages):
+            return states
+        return {
+            name: replace(one, end={n: source.first_messages[name].get(n, 0) for n in one.end})
+            for name, one in states.items()
+        }
 
     def _first_begin(
-        self, cluster: Cluster, states: Mapping[str, TopicState]
+        self, cluster: Cluster, states: Mapping[str, TopicState], starting: Starting
     ) -> dict[str, dict[int, int]]:
         """Where the first batch begins, by what the pipeline's file says of it."""
-        starting = self.kafka.starting
         if isinstance(starting, dict):
             return {name: _begins_at(name, one, starting[name]) for name, one in states.items()}
         if starting == "earliest":
@@ -286,6 +333,16 @@ class PlacedTopics(PlacedSource):
             PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
         )
         return tuple(str(one) for one in left), verdicts
+
+
+def _not_listed(cluster: Cluster, read: Offset, listed: Sequence[str]) -> list[str]:
+    """Topics that were read and are there, though they are not listed: a broker that has just been
+    started may not know of them yet. Raises SourceRefused where its user may not."""
+    found: list[str] = []
+    for name in sorted(read.keys() - set(listed)):
+        with suppress(SourceNotFound):
+            found += cluster.ids([name])
+    return found
 
 
 def _begins_at(name: str, state: TopicState, given: Mapping[int, int]) -> dict[int, int]:

@@ -19,7 +19,8 @@ EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off
 @dataclass(frozen=True)
 class Position:
     """Where an ingest stands: the last batch that was planned, and its offset. `is_pending`: it is
-    not committed, and runs again. No batch yet: `batch` is -1."""
+    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
+    first one begins."""
 
     batch: int = -1
     offset: Offset | None = None
@@ -101,18 +102,35 @@ def first_offset(
 
 def moves(position: Position, planned: Offset) -> bool:
     """Does the plan read something, or take note of another topic or partition?"""
-    return position.offset is None or _ends(position.offset) != _ends(planned)
+    before = position.offset
+    if position.batch < 0 or before is None:
+        return True
+    return _ends(before) != _ends(planned) or bool(ranges(planned))
 
 
-def steps(planned: Offset, most: int | None) -> list[Offset]:
-    """A plan in batches of at most so many offsets, taken from all partitions in proportion."""
-    found: list[Offset] = []
+def steps(planned: Offset, most: int | None, before: Offset | None = None) -> list[Offset]:
+    """A plan in batches of at most so many offsets, taken from all partitions in proportion.
+
+    The engine takes an offset that equals the one `before`, of messages that were cut off and
+    written anew, for nothing new: a batch that reads nothing stands between them.
+    """
+    found = [_up_to(planned, {})] if planned == before else []
     left = planned
     while most is not None and sum(one.number for one in ranges(left)) > most:
-        taken = _shares(ranges(left), most)
-        found.append(_up_to(left, taken))
-        left = {name: replace(one, begin=found[-1][name].next) for name, one in left.items()}
+        step, left = first_step(left, most)
+        found.append(step)
     return [*found, left]
+
+
+def first_step(planned: Offset, most: int) -> tuple[Offset, Offset]:
+    """The first so many offsets of a plan, taken from all partitions in proportion, and the rest.
+    Where it has no more, the rest is empty."""
+    unread = ranges(planned)
+    if sum(one.number for one in unread) <= most:
+        step = planned
+    else:
+        step = _up_to(planned, _shares(unread, most))
+    return step, {name: replace(one, begin=step[name].next) for name, one in planned.items()}
 
 
 def _begin(
@@ -125,6 +143,8 @@ def _begin(
     """By partition, where the next batch begins."""
     assert position.offset is not None
     before = position.offset.get(name)
+    if before is None and (back := _accepted_ends(name, state, accepted)):
+        return {partition: back.get(partition, 0) for partition in state.end}
     if before is None and not by_pattern:
         return dict(state.first)
     if before is None or is_another(before, state):
@@ -139,6 +159,22 @@ def _begin(
         if part.topic == name and begin.get(part.partition) == part.last + 1:
             begin[part.partition] = part.first
     return begin
+
+
+def _accepted_ends(
+    name: str, state: TopicState, accepted: Sequence[AcceptedLoss]
+) -> dict[int, int]:
+    """By partition, up to where a topic was read that was accepted as deleted and is there again,
+    the same by its id: nothing of it is read twice."""
+    parts = [
+        Range.of(one.part)
+        for one in accepted
+        if state.id and (one.reason, one.id) == (DELETED, state.id)
+    ]
+    ends = sorted(
+        (one.partition, one.first) for one in parts if one.topic == name and one.last is None
+    )
+    return dict(ends)
 
 
 def is_another(before: TopicOffset, state: TopicState) -> bool:

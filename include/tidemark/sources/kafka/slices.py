@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.errors import SourceUnavailable
+from tidemark.errors import DataDamaged, SourceUnavailable
 from tidemark.sources.kafka.client import consumer_of, refusal
 from tidemark.sources.kafka.messages import AsLines
 from tidemark.sources.kafka.offsets import Range
@@ -29,6 +29,8 @@ SLICE_OFFSETS = 250_000
 _AT_ONCE = 10_000
 # A guess, which only decides whether the driver or tasks judge.
 _BYTES_OF_A_MESSAGE = 500
+# Without any message for so long, it is asked whether we may read.
+_ASK_SECONDS = 3.0
 # Without any message for so long, a broker is taken to be gone.
 PATIENCE_SECONDS = 60.0
 
@@ -47,14 +49,18 @@ class KafkaSlice(Slice):
         return Range.of(self.part).number * _BYTES_OF_A_MESSAGE
 
     def lines(self) -> Iterator[pa.Table]:
+        for messages in self.messages():
+            yield self.as_lines.table(messages)
+
+    def messages(self) -> Iterator[Sequence[Message]]:
+        """The messages in their order, several at a time. Raises as `lines`."""
         from confluent_kafka import TopicPartition
 
         own, heard = Range.of(self.part), []  # type: ignore[var-annotated]
         consumer = consumer_of(self.options, heard.append)
         try:
             consumer.assign([TopicPartition(own.topic, own.partition, own.first)])
-            for messages in self._messages(consumer, own, heard):
-                yield self.as_lines.table(messages)
+            yield from self._messages(consumer, own, heard)
         finally:
             consumer.close()
 
@@ -63,6 +69,7 @@ class KafkaSlice(Slice):
     ) -> Iterator[Sequence[Message]]:
         assert own.last is not None
         last_seen, following = monotonic(), own.first
+        asked = last_seen
         while True:
             found, ended = [], False
             # No more than there can be: the client waits until it has so many.
@@ -81,6 +88,9 @@ class KafkaSlice(Slice):
             for error in heard:
                 if refused := refusal(self.connection, error):
                     raise refused
+            if monotonic() - max(last_seen, asked) > _ASK_SECONDS:
+                self._check_let_in(consumer, own)
+                asked = monotonic()
             if monotonic() - last_seen > PATIENCE_SECONDS:
                 raise self._silent(own, heard)
 
@@ -97,8 +107,32 @@ class KafkaSlice(Slice):
             raise refused
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             raise PartUnreadable(self.part, "The topic or the partition is gone")
+        if error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION):
+            raise self._damaged(message)
         # Anything else may pass: librdkafka tries again by itself, until patience ends.
         return False
+
+    def _check_let_in(self, consumer: Any, own: Range) -> None:
+        """A consumer hears nothing of a topic that its user may not know of."""
+        from confluent_kafka import KafkaException
+
+        try:
+            told = consumer.list_topics(own.topic, timeout=1).topics[own.topic].error
+        except KafkaException:
+            return
+        if told and (refused := refusal(self.connection, told)):
+            raise refused
+
+    def _damaged(self, message: Message) -> DataDamaged:
+        error, own = message.error(), Range.of(self.part)
+        assert error is not None
+        return DataDamaged(
+            f"Messages of topic {own.topic}, partition {own.partition}, from offset "
+            f"{message.offset()} on are damaged where the broker keeps them: {error.str()}. "
+            "Nothing of the batch was committed. Have another replica lead the partition. Where "
+            "none is whole, delete the records up to behind them (kafka-delete-records): the next "
+            "run says what was lost, and goes on when that is accepted."
+        )
 
     def _silent(self, own: Range, heard: list[KafkaError]) -> SourceUnavailable:
         told = f": {heard[-1].str()}" if heard else ""

@@ -21,13 +21,15 @@ _RECENT = 50
 class IngestCommit:
     """A commit of ingest: its batch, what its note says, and the rows that it really appended.
 
-    `scheduled_ms` is the scheduled time of the run that made it.
+    `scheduled_ms` is the scheduled time of the run that made it, `parts` how many parts of the
+    source were rejected as a whole.
     """
 
     version: int
     query: str
     batch: int
     rows: Rows
+    parts: int
     appended: int
     scheduled_ms: int
 
@@ -130,6 +132,7 @@ def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
             query=note.query,
             batch=note.batch,
             rows=note.rows,
+            parts=len(note.verdicts),
             appended=_appended(commit),
             scheduled_ms=note.scheduled_ms or 0,
         )

@@ -14,7 +14,10 @@ from tidemark.streaming.sources.source import StreamedSource
 
 @dataclass(frozen=True)
 class Batch:
-    """Its number, and its own time, the same when it is repeated. `checkpoint` planned it."""
+    """Its number, and its own time, the same when it is repeated. `checkpoint` planned it.
+
+    `never_read`: parts with a verdict of the try that committed bronze, which has no row of them.
+    """
 
     pipeline: Pipeline
     rules: Rules
@@ -24,6 +27,7 @@ class Batch:
     rejects: TablePlace
     number: int
     time_ms: int
+    never_read: frozenset[str] = frozenset()
 
     @property
     def source(self) -> Source:

@@ -96,10 +96,13 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     if committed and committed.is_complete:
         return "committed by an earlier try", committed.rows
     reading = _to_read(ingest, number, committed)
+    if committed is not None:
+        never_read = frozenset(one.part for one in committed.reading.verdicts)
+        batch = replace(batch, never_read=never_read)
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
-            judged = replace(judged, counts=_counts_of_repeat(committed, judged))
+            judged = _as_repeated(ingest, committed, judged)
         ingest.streamed.placed.confirm(ingest.checkpoint, number)
         note = _note(ingest, number, judged, committed)
         _append_bronze(ingest, number, judged, note)
@@ -119,18 +122,32 @@ def _note(
     return commit_note(query, number, judged.counts, judged.reading, scheduled_ms)
 
 
+def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:
+    """With offsets, but where a part was lost since: bronze has rows of it."""
+    counts = _counts_of_repeat(committed, judged)
+    if _same_verdicts(committed, judged):
+        lines = counts.read - len(judged.reading.verdicts)
+        offsets = ingest.streamed.placed.offsets_read(judged.reading, lines)
+        counts = counts.at_offsets(offsets, lines)
+    return replace(judged, counts=counts)
+
+
 def _counts_of_repeat(committed: Committed, judged: JudgedBatch) -> Rows:
     """Accepted as committed, rejected as judged now.
 
     How many rows a part had that changed since is not known: it is one reject, and what is
     read is then the sum; likewise where an earlier version of Tidemark has judged the accepted
-    rows, and had accepted another number.
+    rows, and had accepted another number, and where compaction took messages since.
     """
     accepted, rejected = committed.rows.accepted, judged.counts.rejected
-    unchanged = set(judged.reading.verdicts) == set(committed.reading.verdicts)
-    unchanged = unchanged and judged.counts.accepted == accepted
-    read = committed.rows.read if unchanged else accepted + sum(rejected.values())
-    return Rows(read=read, accepted=accepted, rejected=rejected)
+    before = (committed.rows.read, accepted)
+    if _same_verdicts(committed, judged) and (judged.counts.read, judged.counts.accepted) == before:
+        return committed.rows.model_copy(update={"rejected": rejected})
+    return Rows(read=accepted + sum(rejected.values()), accepted=accepted, rejected=rejected)
+
+
+def _same_verdicts(committed: Committed, judged: JudgedBatch) -> bool:
+    return set(judged.reading.verdicts) == set(committed.reading.verdicts)
 
 
 def _to_read(ingest: Ingest, number: int, committed: Committed | None) -> Reading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -46,16 +46,21 @@ def judge_batch(spark: SparkSession, batch: Batch, reading: Reading, repeated: b
         slices = source.slices(batch.checkpoint, batch.number, reading)
         lines = judge_lines(spark, batch, slices, further, further or not repeated)
         if not lines.unreadable:
-            reading = source.accounted(reading, lines.lines)
+            # What a repeat finds was counted when bronze was committed.
+            offsets = None if repeated else source.offsets_read(reading, lines.lines)
             if further:
-                return _with_further(spark, batch, reading, lines, repeated)
-            return _plain(batch, reading, lines, repeated)
+                judged = _with_further(spark, batch, reading, lines, repeated)
+            else:
+                judged = _plain(batch, reading, lines, repeated)
+            return replace(judged, counts=judged.counts.at_offsets(offsets, lines.lines))
         # Rows of such a part may be among the others: all are judged once more without it.
         reading = source.left_out(
             batch.checkpoint, batch.number, reading, lines.unreadable, repeated
         )
     verdicts = rejected_parts(reading, batch)
-    return JudgedBatch(pa.table({}), verdicts, reading, _rows(0, 0, Counter(), reading))
+    offsets = None if repeated else source.offsets_read(reading, 0)
+    counts = _rows(0, 0, Counter(), reading).at_offsets(offsets, 0)
+    return JudgedBatch(pa.table({}), verdicts, reading, counts)
 
 
 def _needs_spark(batch: Batch) -> bool:

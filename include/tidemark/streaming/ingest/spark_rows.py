@@ -85,7 +85,7 @@ def judge_further(
         if unique is None:
             judged = without_duplicates(judged, batch.origin)
         else:
-            judged = _without_repeats(spark, batch, judged, reading, unique)
+            judged = _without_repeats(spark, batch, judged, reading, unique, repeated)
         if isinstance(lines, FewLines):
             accepted, rejected = collected_rows(judged, batch)
             reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
@@ -159,11 +159,18 @@ def _of_many(
 
 
 def _without_repeats(
-    spark: SparkSession, batch: Batch, judged: DataFrame, reading: Reading, unique: Unique
+    spark: SparkSession,
+    batch: Batch,
+    judged: DataFrame,
+    reading: Reading,
+    unique: Unique,
+    repeated: bool,
 ) -> DataFrame:
     """The rows with duplicates rejected."""
     times = _times(judged, batch)
-    duplicates = _duplicates(spark, batch, judged, reading, times, unique) if times else None
+    duplicates = (
+        _duplicates(spark, batch, judged, reading, times, unique, repeated) if times else None
+    )
     if duplicates is None:
         return without_duplicates(judged, batch.origin)
     return reject_duplicates(judged, _small(duplicates, duplicates.count()), unique, batch.origin)
@@ -184,14 +191,22 @@ def _duplicates(
     reading: Reading,
     times: Sequence[tuple[int, int]],
     unique: Unique,
+    repeated: bool,
 ) -> DataFrame | None:
     """The batch's duplicates; None where no id is contested."""
     source, origin = batch.source, batch.origin
     dates = dates_within(times, horizon_micros(unique))
     bronze = spark.read.format("delta").load(spark_uri(batch.bronze.uri))
-    not_read = [verdict.part for verdict in reading.verdicts]
+    # What was lost of a topic or table before may be named as what the batch reads of another.
+    not_read = [one.part for one in reading.verdicts if one.part not in batch.never_read]
     is_not_read = batch.streamed.is_from(not_read) if not_read else F.lit(False)
     before = accepted_before(bronze, batch.number, is_not_read, dates)
+    if repeated:
+        # Of a compacted topic a row can be gone that was there when bronze took it.
+        own = bronze.where((F.col("_batch") == batch.number) & ~is_not_read)
+        read = judged.select(*[one.name for one in origin]).distinct()
+        gone = own.join(read, read.columns, "left_anti")
+        before = before.unionByName(gone)
     accepted = accepted_rows_of(before, source, unique, origin)
     ids = contested_ids(judged, accepted, source, unique, origin)
     # Cut off from bronze: an append to a table makes Spark compute what is persisted and was

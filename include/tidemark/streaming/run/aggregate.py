@@ -5,6 +5,8 @@ The life of a batch:
 2. the windows that it emits are appended to `changes`, under the transaction (query, N), but for
    those that are closed already or set aside: they change only by being computed again from bronze;
 3. the engine commits state and `commits/N`.
+Where the table is recomputed (`Operator.recomputes`), the query has no state and emits nothing: its
+batches say how far bronze was read, and move the watermark.
 Killed between 2 and 3, the batch runs again; its append is known by its transaction and left
 out, but the batch still runs, because its tasks write the state that the next batch needs.
 """
@@ -31,11 +33,12 @@ from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.clocks import Clock, Tick, tick
 from tidemark.runs.contract.contract import Seed
 from tidemark.storage.delta.commits import rows_appended, rows_between
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.notes import EmittedNote
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.inputs import Inputs, clocked_stream, input_stream
+from tidemark.streaming.inputs import Inputs, clocked_stream, event_times, input_stream
 from tidemark.streaming.operators.joins import StreamedJoins
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.progress import BatchReport, Progress
@@ -87,7 +90,8 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
         inputs: Inputs = _both_sides(spark, plan, streamed)
     else:
         inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline, plan.since)}
-    writer = streamed.plan(inputs).writeStream
+    emitted = event_times(inputs) if plan.operator.recomputes else streamed.plan(inputs)
+    writer = emitted.writeStream
     writer = writer.outputMode(plan.table.output_mode)
     writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
     writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
@@ -126,7 +130,9 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
     found = {}
     sides = (streamed.left_columns, streamed.right_columns)
     for name, clock, needed in zip(plan.operator.inputs, plan.clocks, sides, strict=True):
-        known = [one.name for one in clock.bronze.existing().schema().fields]
+        bronze = clock.bronze.existing().schema()
+        # Of what is only followed, the event time is all that is read.
+        known = [] if plan.operator.recomputes else [one.name for one in bronze.fields]
         since = None if plan.since is None else plan.operator.seeded_of(name, plan.since)
         found[name] = clocked_stream(spark, clock, needed(known), since)
     return found
@@ -137,16 +143,30 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
     changes = plan.changes.existing()
     appended = changes.transaction_version(query_id)
     report.watermark_ms = plan.checkpoint.offsets(batch).watermark_ms
-    if (appended is not None and appended >= batch) or not _may_emit(plan, batch):
-        # Nothing to append, but the tasks must run: they write the batch's state.
+    done = (appended is not None and appended >= batch) or not _may_emit(plan, batch)
+    if done or plan.operator.recomputes:
+        # Nothing to append, but the tasks must run: they write the batch's state, and tell the
+        # engine the newest event time.
         windows.write.format("noop").mode("append").save()
+    if done:
         return
-    if plan.table.output_mode == "update":
+    if plan.operator.recomputes:
+        _append_nothing(plan, batch)
+    elif plan.table.output_mode == "update":
         note = EmittedNote(query=query_id, batch=batch, close_ms=plan.close_ms)
         _append(plan, windows, batch, note, _emits_few(plan, batch))
     else:
         _append_emitted(plan, windows, batch)
     report.windows = rows_appended(changes, changes.version())
+
+
+def _append_nothing(plan: Aggregate, batch: int) -> None:
+    """A commit without rows, as `_append_emitted` makes one: it says that the batch is here, and
+    what of gold was closed before it."""
+    query = str(plan.checkpoint.query_id())
+    note = EmittedNote(query=query, batch=batch, close_ms=plan.close_ms)
+    nothing = schema_of(plan.changes.existing()).empty_table()
+    _commit(nothing, Append(plan.changes, query, batch, note), few=True)
 
 
 def _may_emit(plan: Aggregate, batch: int) -> bool:
@@ -182,11 +202,6 @@ def _emits_few(plan: Aggregate, batch: int) -> bool:
     return most is not None and most <= FEW_ROWS
 
 
-@commit_point(
-    "windows of the stream",
-    after_a_kill="before: the batch runs again; after: it runs again for its state, and appends "
-    "nothing",
-)
 def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, few: bool) -> None:
     rows = _appended(plan, windows).select(
         "*",
@@ -195,10 +210,17 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, 
         _constant(plan.run_id, "string").alias("run"),
         _constant(batch, "bigint").alias("batch"),
     )
-    query = str(plan.checkpoint.query_id())
+    _commit(rows, Append(plan.changes, note.query, batch, note), few)
+
+
+@commit_point(
+    "windows of the stream",
+    after_a_kill="before: the batch runs again; after: it runs again for its state, and appends "
+    "nothing",
+)
+def _commit(rows: DataFrame | pa.Table, to: Append, few: bool) -> None:
     # Either way all tasks of the batch run, and write its state.
-    to = Append(plan.changes, query, batch, note)
-    append(rows.toArrow() if few else rows, to)
+    append(rows.toArrow() if few and isinstance(rows, DataFrame) else rows, to)
 
 
 def _appended(plan: Aggregate, windows: DataFrame) -> DataFrame:

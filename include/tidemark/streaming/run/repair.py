@@ -1,4 +1,4 @@
-"""Repair: windows that the stream left wrong or never emitted are computed again from bronze.
+"""Repair: windows that the stream left wrong or never emitted are computed from bronze.
 
 The life of a table's repair, after its query has ended:
 1. count the late rows of each batch since the last publish, and find the windows they touch; so
@@ -6,8 +6,9 @@ The life of a table's repair, after its query has ended:
    (`gold/to_compute.py`);
 2. compute those windows again from bronze, at one version; what fails is known by that;
 3. append to `changes` what differs from the newest known value, cause `late`;
-4. where the source is idle, compute the windows that a seal closes, and append them likewise,
-   cause `seal`.
+4. where the stream emits nothing (`Operator.recomputes`), compute the windows that the watermark
+   has closed, and append them likewise, cause `closed`;
+5. where the source is idle, compute those that a seal closes, cause `seal`.
 Nothing here is decided by what an earlier try did: killed anywhere, a repeat finds the same
 windows, and what was appended already does not differ any more.
 """
@@ -29,7 +30,7 @@ from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.other_inputs import ReadAt, reading
-from tidemark.operators.repaired import APART, LATE, SEAL, Recomputed, Repaired
+from tidemark.operators.repaired import APART, CLOSED, LATE, SEAL, Recomputed, Repaired
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
@@ -77,6 +78,7 @@ class Repair:
             closed_ms=self.closed_ms,
             seal_ms=self.seal_ms,
             frozen_before_ms=self.frozen_before_ms,
+            emits=not self.operator.recomputes,
         )
 
     def bronze(self) -> DeltaTable:
@@ -99,37 +101,44 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     _note_apart(plan, changes, found.apart)
     if found.rows.num_rows or found.alone.num_rows:
         done.append(_repair_late(spark, plan, found.rows, found.alone))
-    if at.seal_ms > at.open_after_ms:
-        done.append(_repair_sealed(spark, plan, left_out))
-    return Repaired(found.batches, tuple(done), plan.seal_ms, plan.checked_to)
+    closed_to = 0 if at.emits else at.reached_ms
+    for cause, after_ms, up_to_ms in (
+        (CLOSED, at.before_ms, closed_to),
+        (SEAL, at.reached_ms, at.seal_ms),
+    ):
+        if up_to_ms > after_ms:
+            done.append(_repair_ending(spark, plan, left_out, cause, after_ms, up_to_ms))
+    return Repaired(found.batches, tuple(done), plan.seal_ms, plan.checked_to, closed_to)
 
 
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
     """What late rows touch, and what of the windows that are set aside is due."""
     operator, bronze = plan.operator, plan.bronze()
-    windows = _computed(spark, plan, late, due, plan.at.open_after_ms)
+    windows = _computed(spark, plan, late, due, plan.at.reached_ms)
     closed = pa.concat_tables([late, due.cast(late.schema)])
     in_bronze = operator.count_touched(bronze, closed) if operator.counts_rows else None
     return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
 
 
-def _repair_sealed(spark: SparkSession, plan: Repair, left_out: LeftOut) -> Recomputed:
+def _repair_ending(
+    spark: SparkSession, plan: Repair, left_out: LeftOut, cause: str, after_ms: int, up_to_ms: int
+) -> Recomputed:
+    """All with after < end <= up to."""
     # From the first end that is a microsecond after what is closed.
-    open_after_ms = plan.at.open_after_ms
-    ends = instant_of(open_after_ms) + timedelta(microseconds=1), instant_of(plan.seal_ms)
-    operator, aside = plan.operator, left_out.ending_in(open_after_ms, plan.seal_ms)
+    ends = instant_of(after_ms) + timedelta(microseconds=1), instant_of(up_to_ms)
+    operator, aside = plan.operator, left_out.ending_in(after_ms, up_to_ms)
     ending = operator.ending(left_out.bronze, *ends)
     if ending is not None:
-        windows = _computed(spark, plan, ending, ending.slice(0, 0), plan.seal_ms)
+        windows = _computed(spark, plan, ending, ending.slice(0, 0), up_to_ms)
     else:
         streamed = streamed_operator(operator, left_out.windows)
         windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
         if aside.num_rows:
             windows = pa.concat_tables(
-                [windows, _computed(spark, plan, aside.slice(0, 0), aside, plan.seal_ms)]
+                [windows, _computed(spark, plan, aside.slice(0, 0), aside, up_to_ms)]
             )
     in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.counts_rows else None
-    return _append_differing(plan, windows, operator.covered_ending(*ends), SEAL, in_bronze)
+    return _append_differing(plan, windows, operator.covered_ending(*ends), cause, in_bronze)
 
 
 def _note_apart(plan: Repair, changes: DeltaTable, apart: pa.Table | None) -> None:

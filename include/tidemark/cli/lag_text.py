@@ -1,0 +1,23 @@
+"""How far a pipeline is behind its source, in a sentence."""
+
+from __future__ import annotations
+
+from tidemark.sources.lag import NotAsked
+from tidemark.sources.source import Lag
+from tidemark.storage.lease.files import time_text
+
+
+def lag_text(lag: Lag | NotAsked) -> str:
+    """At most: offsets that no message has are counted too."""
+    if isinstance(lag, NotAsked):
+        return f"The source was not asked: {lag.because}"
+    if lag.lost:
+        return (
+            "Of what was not read of the source some is gone or changed: the next run stops at "
+            "that, and `tidemark accept` tells what it is."
+        )
+    if not lag.messages:
+        return "The source has nothing that was not read."
+    rows = "1 row" if lag.messages == 1 else f"{lag.messages:,} rows"
+    since = f", the oldest of {time_text(lag.since)}" if lag.since else ""
+    return f"The source has at most {rows} that were not read{since}."

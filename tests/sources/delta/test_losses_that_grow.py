@@ -1,0 +1,289 @@
+"""What of a table goes between the looks at it: before it was accepted, after, while a batch is
+read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.kit.running import Place, clicks
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import DataDamaged, InputLost, SourceNotFound, TableLost
+from tidemark.sources.delta.offsets import Offset, Part
+from tidemark.sources.delta.placed import PlacedTable
+from tidemark.sources.source import Acceptance
+
+ACCEPTED = Acceptance("gone for good", "me", datetime(2026, 7, 1, tzinfo=UTC))
+
+
+class World:
+    """A table of others, and an ingest whose checkpoint is written as the engine writes it."""
+
+    def __init__(self, root: Path, **delta: Any) -> None:
+        common = {name: value for name, value in clicks()["source"].items() if name != "files"}
+        place = Place(root, clicks(source={"delta": {"table": "events", **delta}, **common}))
+        self.source = PlacedTable(place.pipeline, place.settings)
+        self.uri = str(root / "events")
+        self.folder = root / "ingest"
+        self.ingest = Checkpoint(str(self.folder), {})
+
+    def append(self, *numbers: int) -> None:
+        for number in numbers:
+            write_deltalake(self.uri, pa.table({"n": [number]}), mode="append")
+
+    def plan(self, batch: int, offset: Offset) -> None:
+        head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
+        self._write("offsets", batch, f"v1\n{head}\n{offset.text}")
+
+    def commit(self, batch: int) -> None:
+        self._write("commits", batch, 'v1\n{"nextBatchWatermarkMs":0}')
+
+    def _write(self, log: str, batch: int, text: str) -> None:
+        (self.folder / log).mkdir(parents=True, exist_ok=True)
+        (self.folder / log / str(batch)).write_text(text)
+
+    def expire(self, *versions: int) -> None:
+        for number in versions:
+            (Path(self.uri) / "_delta_log" / f"{number:020}.json").unlink()
+
+    def lost(self) -> list[tuple[str, str]]:
+        return [(one.part, one.reason) for one in self.source.lost(self.ingest)]
+
+    def accept(self) -> None:
+        self.source.accept_lost(self.ingest, self.source.lost(self.ingest), ACCEPTED)
+
+    def read(self, batch: int) -> list[int]:
+        reading = self.source.first_reading(self.ingest, batch)
+        return [
+            json.loads(line)["n"]
+            for one in self.source.slices(self.ingest, batch, reading)
+            for piece in one.lines()
+            for line in piece["_value"].to_pylist()
+        ]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    found = World(tmp_path)
+    found.append(*range(6))
+    return found
+
+
+@contextmanager
+def no_more_open_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = os.open("/dev/null", os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(held)
+
+
+def test_versions_that_expired_after_others_were_accepted_are_told_by_themselves(
+    world: World,
+) -> None:
+    (first, *_) = world.source.steps(world.ingest)
+    world.plan(0, Offset(first.id, 0, 1))
+    world.commit(0)
+    DeltaTable(world.uri).create_checkpoint()
+    world.expire(0, 1, 2)
+    assert world.lost() == [("1-2", "expired")]
+    world.accept()
+    assert world.lost() == []
+    world.expire(3)
+    assert world.lost() == [("3-3", "expired")]
+    with pytest.raises(InputLost, match="versions 3 to 3 are not in the log any more"):
+        world.source.steps(world.ingest)
+    world.accept()
+    (second,) = world.source.steps(world.ingest)
+    world.plan(1, second)
+    reading = world.source.first_reading(world.ingest, 1)
+    assert [one.part for one in reading.verdicts] == ["1-2", "3-3"]
+    assert world.read(1) == [4, 5]
+
+
+def test_no_part_is_held_by_one_that_ends_before_it() -> None:
+    assert Part(3, last=5).holds(Part(4, last=5))
+    assert not Part(3, last=5).holds(Part(3, last=6))
+    assert not Part(3, last=5).holds(Part(3, is_open=True))
+    assert Part(3, is_open=True).holds(Part(4, is_open=True))
+    assert Part(3, is_open=True).holds(Part(4, last=9))
+
+
+def test_a_version_that_goes_while_its_batch_is_read_is_no_empty_one(world: World) -> None:
+    (first,) = world.source.steps(world.ingest)
+    world.plan(0, first)
+    reading = world.source.first_reading(world.ingest, 0)
+    DeltaTable(world.uri).create_checkpoint()
+    world.expire(0)
+    with pytest.raises(DataDamaged, match=r"Version 0 of .* is not now"):
+        world.source.first_reading(world.ingest, 0)
+    with pytest.raises(DataDamaged, match=r"Version 0 of .* is not now"):
+        world.source.slices(world.ingest, 0, reading)
+    assert world.lost() == [("0-0", "expired")]
+
+
+def test_a_file_of_a_snapshot_that_is_gone_has_to_be_accepted(world: World) -> None:
+    DeltaTable(world.uri).create_checkpoint()
+    world.expire(0, 1)
+    (first,) = world.source.steps(world.ingest)
+    assert first.snapshot == 5
+    world.plan(0, first)
+    file = DeltaTable(world.uri).file_uris()[2].rsplit("/", 1)[1]
+    (Path(world.uri) / file).unlink()
+    assert world.lost() == [(f"5/{file}", "gone")]
+    world.accept()
+    assert world.lost() == []
+    reading = world.source.first_reading(world.ingest, 0)
+    assert [(one.part, one.reason) for one in reading.verdicts] == [(f"5/{file}", "gone")]
+    assert len(world.read(0)) == 5
+
+
+def test_a_snapshot_that_the_log_has_no_more_is_told(world: World) -> None:
+    DeltaTable(world.uri).create_checkpoint()
+    world.expire(0, 1)
+    (first,) = world.source.steps(world.ingest)
+    world.plan(0, first)
+    world.append(6)
+    log = Path(world.uri) / "_delta_log"
+    DeltaTable(world.uri).create_checkpoint()
+    world.expire(*range(2, 6))
+    (log / f"{5:020}.checkpoint.parquet").unlink()
+    with pytest.raises(DataDamaged, match="held at version 5, which a batch was planned to read"):
+        world.source.check(world.ingest)
+
+
+def test_a_start_behind_the_newest_version_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, starting=3)
+    world.append(0, 1)
+    with pytest.raises(SourceNotFound, match=r"begins with version 3, and .* with version 1"):
+        world.source.steps(world.ingest)
+    world.append(2)
+    (first,) = world.source.steps(world.ingest)
+    assert (first.begin, first.next) == (3, 3)
+
+
+def test_versions_that_were_set_back_are_read_when_as_many_were_written_anew(
+    world: World, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(world.uri, older)
+    (first,) = world.source.steps(world.ingest)
+    world.plan(0, first)
+    world.commit(0)
+    world.append(6)
+    (second,) = world.source.steps(world.ingest)
+    world.plan(1, second)
+    world.commit(1)
+    shutil.rmtree(world.uri)
+    shutil.copytree(older, world.uri)
+    assert world.lost() == [("6-6", "set back")]
+    world.accept()
+    world.append(60)
+    assert world.source.unread(world.ingest) is not None
+    (again,) = world.source.steps(world.ingest)
+    # The engine begins no batch at an offset that equals the one before.
+    assert (again.begin, again.next) == (second.begin, second.next)
+    assert again != second
+    world.plan(2, again)
+    assert [one.reason for one in world.source.first_reading(world.ingest, 2).verdicts] == [
+        "set back"
+    ]
+    assert world.read(2) == [60]
+
+
+def test_what_the_machine_lacks_is_no_verdict_on_a_file(world: World) -> None:
+    (first,) = world.source.steps(world.ingest)
+    world.plan(0, first)
+    reading = world.source.first_reading(world.ingest, 0)
+    one = world.source.slices(world.ingest, 0, reading)[0]
+    with pytest.raises(OSError, match="open files") as found, no_more_open_files():
+        list(one.lines())
+    assert found.value.errno == errno.EMFILE
+    assert sum(piece.num_rows for piece in one.lines()) == 1
+
+
+def set_back(world: World, older: Path) -> None:
+    shutil.rmtree(world.uri)
+    shutil.copytree(older, world.uri)
+
+
+def read_on(world: World, batch: int) -> list[int]:
+    """What is read from a batch on, by batches that are planned as they are."""
+    found = []
+    for number, one in enumerate(world.source.steps(world.ingest), start=batch):
+        world.plan(number, one)
+        found += world.read(number)
+        world.commit(number)
+    return found
+
+
+def test_versions_of_a_planned_batch_that_were_set_back_are_read_once(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = tmp_path / "older"
+    shutil.copytree(world.uri, older)
+    world.append(6, 7)
+    (second,) = world.source.steps(world.ingest)
+    world.plan(1, second)
+    set_back(world, older)
+    assert world.lost() == [("6-7", "set back"), ("6-7", "set back")]
+    world.accept()
+    assert world.lost() == []
+    world.append(60)
+    reading = world.source.first_reading(world.ingest, 1)
+    assert (reading.read, [one.reason for one in reading.verdicts]) == ((), ["set back"])
+    world.commit(1)
+    assert read_on(world, 2) == [60]
+
+
+def test_what_was_accepted_of_a_version_is_not_accepted_of_another_of_its_number(
+    world: World, tmp_path: Path
+) -> None:
+    assert read_on(world, 0) == list(range(6))
+    older = tmp_path / "older"
+    shutil.copytree(world.uri, older)
+    DeltaTable(world.uri).delete("n = 3")
+    assert world.lost() == [("6", "changed rows")]
+    world.accept()
+    assert read_on(world, 1) == []
+    set_back(world, older)
+    assert world.lost() == [("6-6", "set back")]
+    world.accept()
+    world.append(60)
+    assert read_on(world, 2) == [60]
+    assert world.lost() == []
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_an_older_copy_that_was_written_to_since_is_another_history(
+    world: World, tmp_path: Path, is_read: bool
+) -> None:
+    copy = shutil.copytree(world.uri, tmp_path / "copy")
+    world.append(6)
+    (first,) = world.source.steps(world.ingest)
+    world.plan(0, first)
+    if is_read:
+        world.commit(0)
+    shutil.rmtree(world.uri)
+    shutil.copytree(copy, world.uri)
+    world.append(60, 70)
+    with pytest.raises(TableLost, match=r"Version 6 of .* is not the one that was read"):
+        world.source.check(world.ingest)
+    with pytest.raises(TableLost, match=r"Version 6 of .* is not the one that was read"):
+        world.source.first_reading(world.ingest, 0)

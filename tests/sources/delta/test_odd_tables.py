@@ -1,0 +1,163 @@
+"""Tables of other writers: what lies in their files and logs that ours never write."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tidemark.sources.delta.files import files_of, slice_of
+from tidemark.sources.delta.log import AddedFile
+from tidemark.sources.delta.offsets import Offset
+from tidemark.sources.delta.planning import Position, first_offset, lost_parts
+from tidemark.sources.delta.table import SourceTable, open_table
+
+TIME = pa.timestamp("us", "UTC")
+
+
+def lines(uri: str, offset: Offset | None = None) -> list[str]:
+    table = open_table(uri, {})
+    return [
+        line.decode()
+        for part, file in files_of(table, offset or first_offset(table, "earliest"))
+        for piece in slice_of(table, part, file).lines()
+        for line in piece["_value"].to_pylist()
+    ]
+
+
+def table_with(folder: Path, rows: pa.Table, name: str = "x.parquet", **options: Any) -> str:
+    """A table whose version 1 adds a file that pyarrow writes; its path as the log has it."""
+    write_deltalake(folder, rows.schema.empty_table())
+    pq.write_table(rows, folder / "x.parquet", **options)
+    size = (folder / "x.parquet").stat().st_size
+    add = {"path": name, "partitionValues": {}, "size": size, "dataChange": True}
+    log = folder / "_delta_log" / f"{1:020}.json"
+    log.write_text(json.dumps({"add": {**add, "modificationTime": 0}}))
+    return str(folder)
+
+
+def test_instants_in_int96_are_read_whatever_their_year(tmp_path: Path) -> None:
+    far, old = datetime(9999, 12, 31, tzinfo=UTC), datetime(1500, 1, 1, tzinfo=UTC)
+    nested = pa.struct([("n", pa.int32()), ("t", TIME)])
+    rows = pa.table(
+        {
+            "t": pa.array([far, old], TIME),
+            "s": pa.array([{"n": 1, "t": far}, None], nested),
+            "l": pa.array([[far, None], []], pa.list_(TIME)),
+            "m": pa.array([[("k", far)], None], pa.map_(pa.string(), TIME)),
+        }
+    )
+    text = "9999-12-31T00:00:00Z"
+    assert lines(table_with(tmp_path, rows, use_deprecated_int96_timestamps=True)) == [
+        f'{{"t": "{text}", "s": {{"n": 1, "t": "{text}"}}, "l": ["{text}", null], '
+        f'"m": {{"k": "{text}"}}}}',
+        '{"t": "1500-01-01T00:00:00Z", "s": null, "l": [], "m": null}',
+    ]
+
+
+def test_a_value_that_has_no_json_spoils_its_row_alone(tmp_path: Path) -> None:
+    text = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff", b"b"]).buffers())
+    rows = pa.table(
+        {
+            "at": pa.array([253402300800000000, 0], pa.int64()).cast(TIME),
+            "day": pa.array([2_932_897, 0], pa.int32()).cast(pa.date32()),
+            "text": text,
+        }
+    )
+    bad, good = lines(table_with(tmp_path, rows))
+    assert good == '{"at": "1970-01-01T00:00:00Z", "day": "1970-01-01", "text": "b"}'
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(bad)
+
+
+def test_bytes_and_keys_of_maps_are_json_however_arrow_keeps_them(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "view": pa.array([b"q"], pa.binary_view()),
+            "by_bytes": pa.array([[(b"k", 1)]], pa.map_(pa.binary(), pa.int64())),
+            "by_day": pa.array([[(date(2026, 7, 1), 1)]], pa.map_(pa.date32(), pa.int64())),
+            "by_flag": pa.array([[(True, 1)]], pa.map_(pa.bool_(), pa.int64())),
+        }
+    )
+    write_deltalake(tmp_path, rows)
+    assert lines(str(tmp_path)) == [
+        '{"view": "cQ==", "by_bytes": {"aw==": 1}, "by_day": {"2026-07-01": 1}, '
+        '"by_flag": {"true": 1}}'
+    ]
+
+
+def test_text_in_statistics_may_hold_what_unicode_calls_an_end_of_line(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"text": ["a\u2028b", "c\x85d"]}))
+    assert lines(str(tmp_path)) == ['{"text": "a\u2028b"}', '{"text": "c\x85d"}']
+
+
+def test_files_that_a_restore_brings_back_are_not_read_a_second_time(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"n": [1]}))
+    write_deltalake(tmp_path, pa.table({"n": [2]}), mode="append")
+    DeltaTable(tmp_path).delete("n = 2")
+    DeltaTable(tmp_path).restore(1)
+    table = open_table(str(tmp_path), {})
+    restored = table.version(3)
+    assert restored is not None
+    assert (len(restored.added), restored.removed) == (1, 0)
+    assert lines(str(tmp_path)) == ['{"n": 1}', '{"n": 2}']
+    begun = Position(0, Offset(table.id, 0, 2))
+    found = lost_parts(begun, table, [], skips=False)
+    assert [(str(one.part), one.reason) for one in found] == [
+        ("2", "changed rows"),
+        ("3", "changed rows"),
+    ]
+
+
+def test_a_snapshot_finds_files_whatever_their_partition_is_called(tmp_path: Path) -> None:
+    rows = pa.table({"n": [1, 2], "day": ["a b%/ü", "c"]})
+    write_deltalake(tmp_path, rows, partition_by=["day"])
+    table = open_table(str(tmp_path), {})
+    assert lines(str(tmp_path), Offset(table.id, 1, 1, snapshot=0)) == [
+        '{"n": 1, "day": "a b%/ü"}',
+        '{"n": 2, "day": "c"}',
+    ]
+
+
+def test_a_file_that_the_log_names_by_its_uri_is_read_from_there(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a b%20ü"
+    for form in ("file:", "file://"):
+        folder = tmp_path / form.strip(":/").ljust(len(form), "_")
+        folder.mkdir()
+        uri = table_with(folder, pa.table({"n": [1]}), f"{form}{quote(str(elsewhere))}/x.parquet")
+        elsewhere.mkdir(exist_ok=True)
+        (folder / "x.parquet").replace(elsewhere / "x.parquet")
+        begun = Position(0, Offset(open_table(uri, {}).id, 0, 0))
+        assert lost_parts(begun, open_table(uri, {}), [], skips=False) == ()
+        assert lines(uri) == ['{"n": 1}']
+
+
+def test_the_uri_of_a_file_keeps_what_its_name_has_in_percents(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"n": [1]}))
+    now = DeltaTable(tmp_path)
+    file = AddedFile("day=a%20b/x#1.parquet", {}, 1, 1, has_deletions=False)
+    assert SourceTable("/t", {}, now).uri_of(file) == "/t/day=a%20b/x#1.parquet"
+    assert (
+        SourceTable("s3://bucket/t", {}, now).uri_of(file)
+        == "s3://bucket/t/day%3Da%2520b/x%231.parquet"
+    )
+
+
+def test_of_a_large_row_group_little_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    rows = pa.table({"n": pa.array(range(4_000_000), pa.int64())})
+    whole = {"row_group_size": len(rows), "compression": "none", "use_dictionary": False}
+    table = open_table(table_with(tmp_path, rows, **whole), {})
+    size = rows.nbytes
+    del rows
+    ((part, file),) = files_of(table, first_offset(table, "earliest"))
+    pieces = slice_of(table, part, file).lines()
+    before = pa.total_allocated_bytes()
+    assert next(pieces).num_rows > 0
+    assert pa.total_allocated_bytes() - before < size / 4
