@@ -29,9 +29,11 @@ PACKAGES = (
 )  # fmt: skip
 # The doors to files: their callers are the ones that write.
 PRIMITIVES = ("tidemark.storage.files:", "tidemark.storage.file_place:")
-# A table of its own that somebody asked for, and what `tidemark doctor` writes to a folder of its
-# own; no run reads it.
+# A table of its own that somebody asked for, what `tidemark doctor` writes to a folder of its own,
+# and a trial's copies below its temporary root; no run reads it.
 NO_RUNS = {
+    "tidemark.sources.files.first_lines:copy_first_lines",
+    "tidemark.sources.files.first_lines:_copy",
     "tidemark.streaming.jobs.read_state:_write_table",
     "tidemark.streaming.jobs.doctor:_write_and_read",
     "tidemark.storage.store_check:_writes",
