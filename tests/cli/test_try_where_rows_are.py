@@ -68,6 +68,7 @@ def without_batch(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(found, key=repr)
 
 
+@pytest.mark.long
 def test_a_message_is_judged_by_a_trial_as_by_a_run(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pytest
 from deltalake import DeltaTable
 
 from samples.impressions import Clicks, Spec, generate
@@ -39,6 +40,7 @@ GOLD = """
 """
 
 
+@pytest.mark.long
 def test_gold_has_the_clicks_of_each_spot_though_some_come_late(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def kill_all(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
+@pytest.mark.long
 def test_gold_is_right_on_a_cluster_with_its_root_on_a_store_after_a_kill(
     tmp_path: Path, store: Mapping[str, str], master: str
 ) -> None:
@@ -209,6 +210,7 @@ def test_executors_without_the_jars_of_the_driver_end_a_run_before_its_first_bat
     assert not list_files(f"{place.root}/clicks/checkpoints", store)
 
 
+@pytest.mark.long
 def test_executors_with_another_python_end_a_run_before_its_first_batch(
     tmp_path: Path, store: Mapping[str, str], master: str
 ) -> None:
@@ -234,6 +236,7 @@ def test_a_driver_without_the_jars_of_its_store_says_which_and_that_no_retry_hel
     assert "can help" not in said
 
 
+@pytest.mark.long
 def test_a_cluster_without_free_cores_ends_a_run_after_the_time_that_is_set(
     tmp_path: Path, store: Mapping[str, str]
 ) -> None:

@@ -107,6 +107,7 @@ def the_place(tmp_path: Path) -> JoinedPlace:
 GOOD = [*(event(minute, key) for minute in (1, 6, 12) for key in ("a", "b", None)), of(2)]
 
 
+@pytest.mark.long
 def test_windows_that_fail_on_a_joined_row_are_verdicts_and_the_others_go_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

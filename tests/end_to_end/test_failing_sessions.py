@@ -115,6 +115,7 @@ LANDED = [
 ]
 
 
+@pytest.mark.long
 def test_sessions_that_fail_are_verdicts_and_the_others_go_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

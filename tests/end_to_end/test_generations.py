@@ -140,6 +140,7 @@ def test_a_held_run_is_in_the_next_generation(spark: SparkSession, three_runs: T
     goes_on(spark, place)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_rollback_brings_gold_back_as_it_was_and_its_generation_goes_on(
     spark: SparkSession, three_runs: ThreeRuns, mode: str
@@ -199,6 +200,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", first_of(LOSSES))
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_a_table_whose_query_or_history_was_lost_is_built_again(

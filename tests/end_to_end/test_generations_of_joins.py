@@ -183,6 +183,7 @@ def readers_of_other(place: JoinedPlace) -> int:
     return len(other_readers(PartnerPlace(place.root, name=OTHER).warehouse))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", first_of(CHANGES, 1))
 def test_gold_is_right_behind_the_change_and_behind_the_way_back(
     spark: SparkSession, tmp_path: Path, change: str

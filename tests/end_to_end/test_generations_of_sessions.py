@@ -51,6 +51,7 @@ def run_three_times(spark: SparkSession, root: Path, of_table: dict[str, Any]) -
     return place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [name if name == FIRST else pytest.param(name, marks=pytest.mark.long) for name in CHANGES],

@@ -69,6 +69,7 @@ def test_what_runs_come_to_is_right_with_maintenance_in_between_in_many_cases(
     check_case(spark, number, random_case(number, most_runs=7))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_former_version", [False, True])
 def test_held_batches_without_accepted_rows_are_no_loss_behind_maintenance(
     spark: SparkSession,

@@ -53,6 +53,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", first_of(CHANGES))
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_that_come_while_windows_are_computed_are_caught_up(

@@ -80,6 +80,7 @@ def check_both(place: Place) -> int:
     return found
 
 
+@pytest.mark.long
 def test_both_ways_of_a_table_show_the_same_closed_rows_after_each_run(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_both_ways_of_a_table_show_the_same_closed_rows_after_each_run(
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "after"),
     [("engine", "recompute"), pytest.param("recompute", "engine", marks=pytest.mark.long)],
@@ -206,6 +208,7 @@ def test_what_a_held_run_closed_is_spark_s_to_do_until_it_is_published(
     is_right(spark, place)
 
 
+@pytest.mark.long
 def test_windows_that_fail_are_verdicts_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
     place, rows = place_at(tmp_path, "append"), list[Row]()
     (table,) = place.content["tables"].values()

@@ -60,6 +60,7 @@ def test_a_row_that_fails_is_rejected_with_column_message_and_values(
     assert not [file for file in tmp_path.rglob("*.parquet") if "-lines" in str(file)]
 
 
+@pytest.mark.long
 def test_a_batch_that_is_repeated_rejects_the_same_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def test_dates_of_the_other_bronze_go_once_no_window_that_is_not_frozen_needs_th
     assert audit(spark, place).outcome == "equal"
 
 
+@pytest.mark.long
 def test_a_late_row_of_the_other_side_for_a_frozen_window_is_counted_and_changes_nothing(
     spark: SparkSession, both: tuple[Kept, OtherKept]
 ) -> None:

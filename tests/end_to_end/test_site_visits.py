@@ -45,6 +45,7 @@ GOLD = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "runs",
     [

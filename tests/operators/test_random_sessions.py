@@ -34,6 +34,7 @@ NUMBERS = Random(SEED).sample(range(1_000_000), FEW + MANY)
 CHUNKS = [NUMBERS[first : first + TOGETHER] for first in range(FEW, FEW + MANY, TOGETHER)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", NUMBERS[:FEW])
 def test_gold_has_the_sessions_of_bronze_after_every_run(spark: SparkSession, number: int) -> None:
     check_case(spark, number)

@@ -109,6 +109,7 @@ class TwoTables(KindPlace):
         }
 
 
+@pytest.mark.long
 def test_windows_beside_sessions_in_one_pipeline_are_right_after_each_run(
     spark: SparkSession, tmp_path: Path
 ) -> None:

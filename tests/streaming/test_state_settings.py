@@ -134,6 +134,7 @@ def local_folders(spark: SparkSession) -> list[Path]:
     return list(Path(local).glob("StateStore*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store", ["memory", pytest.param("rocksdb", marks=pytest.mark.long)])
 def test_neither_files_nor_what_a_start_replays_grow_with_the_number_of_runs(
     spark: SparkSession, tmp_path: Path, store: StateStore

@@ -98,6 +98,7 @@ def landed(
     check(place, rows)
 
 
+@pytest.mark.long
 def test_each_side_alone_and_in_turn_moves_the_watermark_as_both_at_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -140,7 +141,8 @@ def test_a_late_match_of_a_row_that_came_out_as_unmatched_mends_its_window(
     assert (row["status"], row["revision"]) == ("corrected", 1)
 
 
-@pytest.mark.parametrize("late", [pytest.param("left", marks=LONG), "right"])
+@LONG
+@pytest.mark.parametrize("late", ["left", "right"])
 def test_what_the_engine_drops_though_its_window_is_open_is_there_when_it_closes(
     spark: SparkSession, tmp_path: Path, late: str
 ) -> None:
@@ -372,6 +374,7 @@ def test_random_runs_of_both_sides_are_what_one_batch_gives(
     check(place, rows)
 
 
+@pytest.mark.long
 def test_upkeep_between_runs_takes_a_join_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     place, rows = a_place(tmp_path), list[Row]()
     for number in range(2):

@@ -64,6 +64,7 @@ def is_right(place: TwoTables, rows: Sequence[Row]) -> None:
         assert known == {row: of for row, of in expected.items() if of[0] <= close}
 
 
+@pytest.mark.long
 def test_two_tables_may_stand_for_different_versions_of_the_other_bronze(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,10 +141,8 @@ def test_upkeep_over_there_keeps_no_log_for_a_table_that_has_read_nothing(
     assert (found.first, found.waiting) == (partner.warehouse.bronze.existing().version() + 1, None)
 
 
-@pytest.mark.parametrize(
-    "late",
-    [pytest.param(False, id="in-time", marks=pytest.mark.long), pytest.param(True, id="late")],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("late", [pytest.param(False, id="in-time"), pytest.param(True, id="late")])
 def test_a_row_that_is_alone_for_some_runs_is_matched_when_its_match_comes(
     spark: SparkSession, tmp_path: Path, late: bool
 ) -> None:

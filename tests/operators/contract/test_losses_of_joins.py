@@ -67,6 +67,7 @@ def test_what_the_other_pipeline_accepts_each_pipeline_that_joins_with_it_accept
     stops(spark, place, "again")
 
 
+@pytest.mark.long
 def test_a_join_begins_with_a_bronze_that_was_packed_and_whose_log_was_cleaned(
     spark: SparkSession, tmp_path: Path
 ) -> None:

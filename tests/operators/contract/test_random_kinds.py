@@ -117,6 +117,7 @@ def test_random_cases_give_what_plain_python_gives(
         check_case(spark, tmp_path, kind, number)
 
 
+@pytest.mark.long
 def test_a_random_case_of_folds_gives_what_plain_python_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:

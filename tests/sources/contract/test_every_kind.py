@@ -17,7 +17,6 @@ from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
 from tidemark.errors import SourceNotFound
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
-from tidemark.pipeline.model import FilesSource
 from tidemark.runs.contract.check import contract_differences
 from tidemark.runs.contract.contract import contract_of, read_contract, write_contract
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
@@ -381,17 +380,16 @@ def test_a_recorded_contract_is_read_as_it_was_written(world: World, tmp_path: P
     assert read_contract(place, {}) == contract
 
 
-def test_the_first_rows_are_tried_as_files(world: World, tmp_path: Path) -> None:
+def test_the_first_rows_are_a_source_below_another_root(world: World, tmp_path: Path) -> None:
     world.land("0", [row("a"), row("b")])
     world.land("1", [row("c"), row("d")])
     place, root = world.place, tmp_path / "tried"
     taken = take_first_rows(place.pipeline, place.settings, 3, root)
-    assert (taken.lines, taken.files) == (3, 2)
-    tried = load_pipeline(write_pipeline(place.pipeline, root / "pipelines"))
-    assert isinstance(tried.source, FilesSource)
-    files = sorted(file for file in root.glob("*_source/*/*") if file.is_file())
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    assert lines == [world.raw(row(key)) for key in "abc"]
+    assert (taken.rows, taken.parts) == (3, 2)
+    tried = load_pipeline(write_pipeline(place.pipeline, taken.source, root / "pipelines"))
+    below = place.settings.model_copy(update={"root": str(root)})
+    assert new_input_bytes(tried, below) > 0
+    assert tried.source.columns == place.pipeline.source.columns
 
 
 def test_a_log_that_was_made_anew_is_refused_before_anything_is_written(
