@@ -106,6 +106,8 @@ def test_what_was_packed_vacuumed_and_cleaned_from_the_log_was_read_once(
     table.vacuum(0, enforce_retention_duration=False, dry_run=False)
     for number in range(7):
         (place.root / "events" / "_delta_log" / f"{number:020}.json").unlink()
+    # VACUUM's own commits are versions too, without a row.
+    assert succeed(spark, place, "three").rows.read == 0
     assert has_nothing_new(place)
     append(place, "h")
     assert succeed(spark, place, "three").rows.read == 1
@@ -201,11 +203,10 @@ def test_a_table_that_spark_replaces_in_its_own_log_is_not_read_a_second_time(
     spark: SparkSession, place: Place
 ) -> None:
     table = f"delta.`{uri_of(place)}`"
-    columns = "(at timestamp, key string, amount long)"
-    row = "insert into {} values (timestamp'2026-07-01T10:00:00Z', '{}', 1)"
+    row = "select timestamp'2026-07-01T10:00:00Z' as at, '{}' as key, 1L as amount"
+    # Without a query the engine leaves a table of the same columns as it is.
     for replace, key in (("create", "a"), ("create or replace", "b")):
-        spark.sql(f"{replace} table {table} {columns} using delta")
-        spark.sql(row.format(table, key))
+        spark.sql(f"{replace} table {table} using delta as {row.format(key)}")
         if key == "a":
             succeed(spark, place, "one")
     stopped(spark, place)
