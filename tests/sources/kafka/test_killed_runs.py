@@ -43,6 +43,10 @@ KILLS = {
         ("before", "windows of the stream", 1),
         ("after", "windows of the stream", 1),
     ],
+    "with late windows": [
+        ("before", "recomputed windows", 1),
+        ("after", "recomputed windows", 1),
+    ],
     "with gold": [
         ("before", "gold", 1),
         ("after", "gold", 1),
@@ -71,6 +75,10 @@ def test_killed_at_each_commit_point_no_offset_is_lost_or_doubled(
 ) -> None:
     place = place_of(tmp_path, writers)
     with writers.writing():
+        if kills == "with late windows":
+            # Only behind a publish there are closed windows that late rows touch.
+            first = run_job(place, "first", KILLED_JOB)
+            assert first.exit_code == 0, first.output
         for number, (when, point, call) in enumerate(KILLS[kills]):
             arguments = ["--kill", when, point, str(call)]
             end = run_job(place, f"killed-{number}", KILLED_JOB, arguments)
