@@ -129,6 +129,11 @@ class RewindUnproven(TidemarkError):
     no query starts on it; the message says which backup brings it back."""
 
 
+class RewindUnfinished(TidemarkError):
+    """A rewind of the pipeline was begun and not finished: its tables do not fit each other until
+    it is. The message says how to finish it, and how to take it back."""
+
+
 class MaintenanceRefused(TidemarkError):
     """A table could not be maintained, because a reader is too far behind; the message says
     which one, and what to do."""

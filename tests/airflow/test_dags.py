@@ -35,7 +35,10 @@ print(json.dumps({"seconds": time.process_time() - began, "modules": list(sys.mo
 
 
 def dags_of(pipeline: str) -> list[str]:
-    return [f"{pipeline}{ending}" for ending in ("", "__backfill", "__migrate", "__maintenance")]
+    return [
+        f"{pipeline}{ending}"
+        for ending in ("", "__backfill", "__migrate", "__rewind", "__maintenance")
+    ]
 
 
 def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
@@ -47,7 +50,7 @@ def test_a_dag_is_made_for_each_valid_file_and_none_for_a_broken_one(
     assert sorted(pipeline_dags()) == sorted(
         f"{name}{ending}"
         for name in ("hits", "visits")
-        for ending in ("", "__backfill", "__migrate", "__maintenance")
+        for ending in ("", "__backfill", "__migrate", "__rewind", "__maintenance")
     )
 
 

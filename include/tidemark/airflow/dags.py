@@ -16,13 +16,19 @@ from tidemark.airflow.backfill_dag import backfill_dag
 from tidemark.airflow.describe import describe
 from tidemark.airflow.maintenance_dag import maintenance_dag
 from tidemark.airflow.migrate_dag import migrate_dag
+from tidemark.airflow.rewind_dag import rewind_dag
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
 from tidemark.errors import PipelineInvalid, SettingsInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
-from tidemark.pipeline.names import BACKFILL_SUFFIX, MAINTENANCE_SUFFIX, MIGRATE_SUFFIX
+from tidemark.pipeline.names import (
+    BACKFILL_SUFFIX,
+    MAINTENANCE_SUFFIX,
+    MIGRATE_SUFFIX,
+    REWIND_SUFFIX,
+)
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 
@@ -34,7 +40,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
 _LOG = logging.getLogger(__name__)
 # Of the ids of a pipeline's Dags.
-_SUFFIXES = ("", BACKFILL_SUFFIX, MAINTENANCE_SUFFIX, MIGRATE_SUFFIX)
+_SUFFIXES = ("", BACKFILL_SUFFIX, MAINTENANCE_SUFFIX, MIGRATE_SUFFIX, REWIND_SUFFIX)
 # Who is told of a failure, and who of a recovery.
 _Told = tuple[tuple[Callback, ...], tuple[Callback, ...]]
 
@@ -111,6 +117,7 @@ def _dags_of(
         _stream_dag(pipeline, places, arguments, task, alerts),
         backfill_dag(pipeline, places, arguments, task),
         migrate_dag(pipeline, places, arguments, task),
+        rewind_dag(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
 

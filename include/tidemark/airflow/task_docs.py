@@ -60,4 +60,10 @@ commit of gold, unless a check of the table keeps them back.
 
 **Failed?** Gold is as it was, and its generation goes on. It can be run again.
 """,
+    "rewind": """\
+Takes the pipeline back to the end of a former run; what came since is read again by the next run.
+
+**Failed?** The log says whether it was refused, and nothing changed, or ended in the middle: then
+no run of the pipeline starts until it is finished (clear this task) or taken back (`undo`).
+""",
 }

@@ -24,6 +24,7 @@ from tidemark.cli.maintain import maintain
 from tidemark.cli.migrate import migrate
 from tidemark.cli.new.commands import new
 from tidemark.cli.publish import publish
+from tidemark.cli.rewind import rewind
 from tidemark.cli.run import run
 from tidemark.cli.state.commands import state
 from tidemark.cli.status import status
@@ -65,6 +66,7 @@ app.command()(run)
 app.command()(publish)
 app.command()(accept)
 app.command()(migrate)
+app.command()(rewind)
 app.command()(status)
 app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")

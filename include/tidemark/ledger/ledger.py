@@ -30,6 +30,7 @@ from tidemark.storage.delta.ops import append_once, ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
+REWOUND = "rewound"
 
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("pipeline", pa.string()),
@@ -60,6 +61,8 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("offsets", pa.int64()),
     pa.field("without_record", pa.int64()),
     pa.field("rejected_parts", pa.int64()),
+    # The rewind that undid what the line tells; it counts no more then.
+    pa.field("rewound", pa.string()),
 ]
 SCHEMA = pa.schema(_FIELDS)
 DESCRIPTION = "Where each row went, batch by batch"
@@ -164,6 +167,8 @@ def check_ledger(ledger: TablePlace, pipeline: str) -> None:
     unbalanced = f"pipeline = '{pipeline}' AND difference <> 0"
     lines = dataset_of(table, unbalanced)
     same = (ds.field("pipeline") == pipeline) & (ds.field("difference") != 0)
+    if REWOUND in lines.schema.names:
+        same &= ds.field(REWOUND).is_null()
     wrong = lines.to_table(filter=same)
     _refuse(pipeline, wrong.sort_by("batch").to_pylist(), UNPUBLISHED)
 
@@ -218,7 +223,8 @@ def write_ledger(
     "it again",
 )
 def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine]) -> None:
-    """Put these lines in the place of all that the ledger has of a pipeline, in one commit.
+    """Put these lines in the place of all that count of a pipeline, in one commit. What a rewind
+    has undone stays: no table tells it any more.
 
     Which run wrote a line is not known any more. Raises LeaseLost where this process may not write.
     """
@@ -235,9 +241,56 @@ def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine
         table,
         pa.Table.from_pylist(rows, SCHEMA),
         mode="overwrite",
-        predicate=f"pipeline = '{pipeline}'",
+        predicate=f"pipeline = '{pipeline}' AND {REWOUND} IS NULL",
         commit_properties=CommitProperties(
             app_transactions=[Transaction(source, at) for source, at in last.items()]
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Rewound:
+    """What a rewind did to a pipeline's lines: those of ingest's `query` after `batch` count no
+    more, nor those of `runs`; it ends with `last` as the query's newest batch. What the rewind
+    `undoes` had undone counts again."""
+
+    id: str
+    query: str
+    batch: int
+    runs: frozenset[str]
+    last: int
+    undoes: str | None = None
+
+    def marked(self, line: Mapping[str, Any]) -> str | None:
+        """Which rewind has undone a line."""
+        if line[REWOUND] is not None:
+            return None if line[REWOUND] == self.undoes else line[REWOUND]
+        is_later = line["kind"] == INGEST and line["query"] == self.query
+        undone = (is_later and line["batch"] > self.batch) or line["run"] in self.runs
+        return self.id if undone else None
+
+
+@commit_point(
+    "ledger rewound",
+    after_a_kill="before: no run starts, and a repetition marks them; after: a repetition finds "
+    "them marked",
+)
+def mark_rewound(ledger: TablePlace, pipeline: str, rewound: Rewound) -> None:
+    """Mark what counts no more, and let the batches that come again have lines: in one commit."""
+    table = ensure_ops_table(ledger, SCHEMA, DESCRIPTION)
+    own = f"pipeline = '{pipeline}'"
+    lines = dataset_of(table, own).to_table(filter=ds.field("pipeline") == pipeline).to_pylist()
+    if any(line[REWOUND] == rewound.id for line in lines):
+        return
+    marked = [line | {REWOUND: rewound.marked(line)} for line in lines]
+    ledger.fence()
+    write_deltalake(
+        table,
+        pa.Table.from_pylist(marked, SCHEMA),
+        mode="overwrite",
+        predicate=own,
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(f"{pipeline}/{rewound.query}", rewound.last)]
         ),
     )
 

@@ -50,17 +50,22 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
         # A ledger that no run of this version has written yet lacks them.
         for name in _LATER:
             connection.execute(f'ALTER TABLE lines ADD COLUMN IF NOT EXISTS "{name}" BIGINT')
-        ((count, checked, wrong),) = connection.execute(_VERDICT).fetchall()
+        connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS rewound VARCHAR")
+        ((count, checked, wrong, gone),) = connection.execute(_VERDICT).fetchall()
         totals = tuple(connection.execute(_totals()).fetchall())
         newest = tuple(connection.execute(_newest(), [last]).fetchall())
-    if not count:
+    if not count and not gone:
         return None
     verdict = f"{count:,} lines, {checked:,} with an equation, {wrong:,} that do not balance"
+    if gone:
+        verdict += f"; {gone:,} more of what a rewind has undone, which count in no total"
     return LedgerReport(verdict, wrong, _TOTALS, totals, _LINE, newest)
 
 
 _VERDICT = """
-    SELECT count(*), count(balanced), count(*) FILTER (NOT balanced) FROM lines
+    SELECT count(*) FILTER (rewound IS NULL), count(balanced) FILTER (rewound IS NULL),
+        count(*) FILTER (NOT balanced AND rewound IS NULL), count(rewound)
+    FROM lines
 """
 
 
@@ -73,7 +78,9 @@ def _totals() -> str:
             WHEN kind = 'ingest' THEN {_INGEST}
             WHEN kind = 'stream' THEN {_STREAM} || {_ASIDE}
             ELSE {_words("{windows} windows, {published} rows")} END
-        FROM (SELECT kind, "table", count(*) AS lines, {sums} FROM lines GROUP BY ALL)
+        FROM (
+            SELECT kind, "table", count(*) AS lines, {sums}
+            FROM lines WHERE rewound IS NULL GROUP BY ALL)
         ORDER BY "table" NULLS FIRST, kind
     """
 
@@ -89,7 +96,8 @@ def _newest() -> str:
             WHEN kind <> 'stream'
             THEN {_words("{windows} windows, {published} rows = {in_bronze} in bronze")}
             WHEN emitted IS NULL THEN {_STREAM} || {_ASIDE}
-            ELSE {_words(emitted)} || {_ASIDE} END, difference
+            ELSE {_words(emitted)} || {_ASIDE} END
+            || CASE WHEN rewound IS NULL THEN '' ELSE '; undone by a rewind' END, difference
         FROM lines
         ORDER BY scheduled_at DESC, run DESC, "table" NULLS FIRST, kind, batch DESC LIMIT ?
     """

@@ -14,12 +14,15 @@ PIPELINE_NAMES_IN_USE = ("ops",)
 BACKFILL_SUFFIX = "__backfill"
 # … its maintenance Dag with this …
 MAINTENANCE_SUFFIX = "__maintenance"
-# … and its migrations' with this.
+# … its migrations' with this …
 MIGRATE_SUFFIX = "__migrate"
+# … and its rewinds' with this.
+REWIND_SUFFIX = "__rewind"
 _DAGS = {
     BACKFILL_SUFFIX: "backfills",
     MAINTENANCE_SUFFIX: "maintenance",
     MIGRATE_SUFFIX: "migrations",
+    REWIND_SUFFIX: "rewinds",
 }
 # Columns that publish adds to gold and changes.
 COLUMNS_IN_USE = (

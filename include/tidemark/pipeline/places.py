@@ -97,6 +97,11 @@ class Places:
         return f"{self.folder}/results"
 
     @property
+    def rewinds(self) -> str:
+        """The folder of what rewinds of the pipeline keep: the backup and the plan of each."""
+        return f"{self.folder}/rewinds"
+
+    @property
     def planned_columns(self) -> str:
         """The file that keeps how Spark types the columns of the pipeline's tables."""
         return f"{self.folder}/planned_columns.json"

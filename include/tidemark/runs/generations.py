@@ -13,7 +13,7 @@ from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 
 # What a commit of gold that goes back says that it was started by.
-ROLLBACK = "rollback"
+ROLLBACK, REWIND = "rollback", "rewind"
 # The app transaction of gold that notes the generation which it went back from.
 ABANDONED = "abandoned"
 _CONTRACT = ".contract.json"

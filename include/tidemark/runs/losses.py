@@ -36,6 +36,7 @@ from tidemark.runs.generations import abandoned
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
+from tidemark.storage.delta.notes import RewoundNote, note_of
 from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
@@ -230,6 +231,8 @@ def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
             yield _another_history(table, one, noted)
         # What the other pipeline has accepted is its own: who joins with it has to audit too.
         is_other = one in table.others
+        if is_other and (rewound := _rewound_since(one, noted)) is not None:
+            yield _was_rewound(table, one, rewound)
         after = max(noted, _accepted(table, one)) if is_other else noted
         by_hand = commits_by_hand(one.table, one.place, after, accepted=not is_other)
         if by_hand:
@@ -256,6 +259,26 @@ def _another_history(table: Found, one: FoundTable, version: int) -> Loss:
         "Lost at most: what it held before; and what came since, up to that version, is not in "
         "gold.",
         _way_out(table, one),
+    )
+
+
+def _rewound_since(one: FoundTable, version: int) -> RewoundNote | None:
+    """The newest rewind that took a table back behind a version."""
+    if one.table is None or one.at <= version:
+        return None
+    notes = (note_of(commit) for commit in one.table.history(one.at - version))
+    return next((note for note in notes if isinstance(note, RewoundNote)), None)
+
+
+def _was_rewound(table: Found, one: FoundTable, note: RewoundNote) -> Loss:
+    return Loss(
+        one.name,
+        one.uri,
+        f"{one.uri} was taken back to what it was at version {note.to_version} (the rewind "
+        f"{note.id}), since gold of {table.name} was published from it ({table.gold.uri}).",
+        "Wrong at most: what gold shows of its rows that are undone.",
+        f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what both "
+        "bronzes hold by now.",
     )
 
 

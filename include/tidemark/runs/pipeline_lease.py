@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tidemark.errors import LeaseLost
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.losses import find_losses
+from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
@@ -17,6 +18,7 @@ from tidemark.storage.warehouse import Warehouse
 OnLapse = Callable[[LeaseLost], object]
 
 
+@contextmanager
 def pipeline_lease(
     pipeline: Pipeline,
     settings: Settings,
@@ -24,22 +26,27 @@ def pipeline_lease(
     purpose: str,
     on_lapse: OnLapse = halt,
     repairs: bool = False,
-) -> AbstractContextManager[Lease]:
+    rewinds: bool = False,
+) -> Iterator[Lease]:
     """Hold the pipeline's lease for a writer, which may take it over by the rules; one that
     `repairs` never does.
 
-    Raises LeaseHeld where another run works. `on_lapse` is called when the lease is lost: a job
+    Raises LeaseHeld where another run works, and RewindUnfinished where a rewind left the tables in
+    the middle, unless the writer `rewinds`. `on_lapse` is called when the lease is lost: a job
     ends itself (`halt`), for it must not go on.
     """
     warehouse = Warehouse.of(pipeline.name, settings)
-    return hold_lease(
+    with hold_lease(
         warehouse.places.lease,
         this_process(run_id, purpose),
         settings.storage_options,
         settings.lease_seconds,
         on_takeover=None if repairs else lambda number: fence_pipeline(pipeline, warehouse, number),
         on_lapse=on_lapse,
-    )
+    ) as lease:
+        if not rewinds:
+            check_no_unfinished_rewind(warehouse)
+        yield lease
 
 
 def fence_pipeline(pipeline: Pipeline, warehouse: Warehouse, number: int) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """`ops/upkeep`: what upkeep did and saw, written without a JVM: a row for each checkpoint that was
-housekept, one for each state store that was checked, one for each query that was compacted, and
-one for each table that was maintained."""
+housekept, one for each state store that was checked, one for each query that was compacted, one for
+each table that was maintained, and one for each rewind of a pipeline."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tidemark.upkeep.plan import HousekeepingPlan
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"
+REWIND = "rewind"
 _SHARE = pa.struct(
     [
         *ops_columns(TEXT, "kind"),
@@ -51,6 +52,15 @@ _COMPACTION = pa.struct(
         *ops_columns(NUMBER, "seconds"),
     ]
 )
+# Of a rewind of the pipeline: the run to whose end it went, or which rewind it undoes, the newest
+# batch of ingest afterwards, where its backup is, and the runs that count no more.
+_REWIND = pa.struct(
+    [
+        *ops_columns(TEXT, "id", "to_run", "undoes", "backup"),
+        *ops_columns(COUNT, "batch"),
+        *ops_columns(pa.list_(TEXT), "runs"),
+    ]
+)
 # `place`, of maintenance: `bronze`, `rejects`, `TABLE/changes`, `TABLE/gold`, `ops/…` or `results`.
 _FIELDS = [
     *ops_columns(TEXT, "pipeline", "run"),
@@ -64,6 +74,7 @@ _FIELDS = [
     *ops_columns(_STATE, "state"),
     *ops_columns(TEXT, "place"),
     *ops_columns(_COMPACTION, "compaction"),
+    *ops_columns(_REWIND, "rewind"),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The upkeep of the checkpoints and tables of all pipelines"

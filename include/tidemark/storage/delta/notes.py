@@ -109,7 +109,25 @@ class AcceptedNote(Facts):
     by: str
 
 
-Note = IngestNote | EmittedNote | RecomputedNote | PublishedNote | RetentionNote | AcceptedNote
+class RewoundNote(Facts):
+    """The table is what it was at version `to_version`: a rewind of this id took it back, and all
+    that was committed in between counts no more."""
+
+    kind: Literal["rewound"] = "rewound"
+    version: Literal[1] = 1
+    id: str
+    to_version: int
+
+
+Note = (
+    IngestNote
+    | EmittedNote
+    | RecomputedNote
+    | PublishedNote
+    | RetentionNote
+    | AcceptedNote
+    | RewoundNote
+)
 
 _NOTE: TypeAdapter[Note] = TypeAdapter(Annotated[Note, Field(discriminator="kind")])
 _KINDS = [model.model_fields["kind"].default for model in get_args(Note)]

@@ -85,7 +85,7 @@ def plan_rewind(
     )
     diagnosis = judge_checkpoint(facts.after.facts, now)
     running = None if stopped else seems_to_run(facts.before, now)
-    reasons = (*damage_of(diagnosis), *_unfit(facts), sink.refused, running)
+    reasons = (*damage_of(diagnosis), *unfit(facts), sink.refused, running)
     return ChangePlan(
         change,
         diagnosis,
@@ -124,7 +124,8 @@ def damage_of(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"It could not go on from there: {diagnosis.sentence}"
 
 
-def _unfit(facts: RewindFacts) -> Iterator[str]:
+def unfit(facts: RewindFacts) -> Iterator[str]:
+    """Why batches cannot run again from there."""
     again = facts.read_again
     if again.gone:
         yield (

@@ -1,0 +1,119 @@
+"""`tidemark rewind`: take a pipeline back to the end of a former run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidemark.cli.console import print_documents
+from tidemark.cli.exit_codes import failure_exit_code
+from tidemark.cli.job import run_job
+from tidemark.cli.options import Master, PipelineName, SettingsFile
+from tidemark.errors import FAILED
+from tidemark.pipeline.instants import manual_run_id
+from tidemark.pipeline.load import find_pipeline
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
+from tidemark.pipeline.settings.masters import check_master
+from tidemark.pipeline.settings.settings import Settings, load_settings
+
+_JOB = "tidemark.streaming.jobs.rewind"
+
+
+def rewind(
+    pipeline: PipelineName,
+    to_run: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="The run to whose end it goes back, as in ops/runs."),
+    ] = None,
+    undo: Annotated[
+        str | None, typer.Option(metavar="ID", help="Take back the rewind of this id.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
+    in_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    settings: SettingsFile = None,
+    master: Master = "local[*]",
+) -> None:
+    """Take a pipeline back to the end of a former run; what came since is read again.
+
+    Bronze, rejects, the ingest's checkpoint and gold are as they were then; each table begins a new
+    generation, and so do tables of other pipelines that join with it. Without `--to-run` and
+    `--undo` the runs to go back to are listed, or with `--apply` a rewind that was begun is
+    finished. Nothing changes without `--apply`. Exits with 0 when all went well, 1 when it is
+    refused or something must be mended first, 75 when running again can help.
+    """
+    if to_run is not None and undo is not None:
+        raise typer.BadParameter("--to-run and --undo exclude each other")
+    loaded = load_settings(settings)
+    found = find_pipeline(pipeline, loaded)
+    if not apply:
+        _plan(found, loaded, to_run, undo, in_json)
+        return
+    # delta-rs, which the other commands do without.
+    from tidemark.upkeep.pipeline_rewind.result import RewindResult
+
+    check_master(loaded, master, "--master")
+    run_id = manual_run_id(datetime.now(UTC))
+    uri = Places(loaded.root, found.name).result(run_id)
+    arguments = ["--pipeline", pipeline, "--run-id", run_id, "--result", uri]
+    arguments += ["--settings", str(settings)] if settings else []
+    arguments += ["--to-run", to_run] if to_run else []
+    arguments += ["--undo", undo] if undo else []
+    outcome = run_job(RewindResult, _JOB, uri, loaded, master, arguments)
+    if outcome.error:
+        raise typer.Exit(failure_exit_code(outcome.error))
+
+
+def _plan(
+    pipeline: Pipeline, settings: Settings, to_run: str | None, undo: str | None, in_json: bool
+) -> None:
+    """Without Spark: nothing is computed by a plan."""
+    from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
+    from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
+
+    if to_run is None and undo is None:
+        _list_runs(pipeline, settings, in_json)
+        return
+    now = datetime.now(UTC)
+    plan = planned(pipeline, settings, AskedRewind(to_run, undo), now)
+    result = RewindResult(
+        pipeline=pipeline.name,
+        run_id=plan.change.run_id,
+        dry_run=True,
+        outcome="failed" if plan.refused else "succeeded",
+        started_at=now,
+        ended_at=datetime.now(UTC),
+        change=plan.change,
+        notes=plan.notes,
+        refused=plan.refused,
+    )
+    if in_json:
+        print_documents([result.model_dump(mode="json", by_alias=True)])
+    else:
+        print("\n".join(rewind_lines(result)))
+    if plan.refused:
+        raise typer.Exit(FAILED)
+
+
+def _list_runs(pipeline: Pipeline, settings: Settings, in_json: bool) -> None:
+    """The newest first."""
+    from tidemark.cli.console import report_console, report_table
+    from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
+    from tidemark.storage.warehouse import Warehouse
+    from tidemark.upkeep.pipeline_rewind.past_runs import past_runs
+
+    warehouse = Warehouse.of(pipeline.name, settings)
+    check_no_unfinished_rewind(warehouse)
+    runs = past_runs(pipeline, warehouse).runs[::-1]
+    if in_json:
+        print_documents(
+            [{"run": one.run, "ended_at": f"{one.ended_at:%Y-%m-%dT%H:%M:%SZ}"} for one in runs]
+        )
+        return
+    table = report_table("run to go back to", "ended", ">bronze", ">rejects")
+    for one in runs:
+        ended = f"{one.ended_at:%Y-%m-%d %H:%M:%S}"
+        table.add_row(one.run, ended, f"{one.bronze:,}", f"{one.rejects:,}")
+    report_console().print(table)

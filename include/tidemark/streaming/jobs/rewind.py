@@ -1,0 +1,271 @@
+"""`spark-submit`'s entry for a rewind of a pipeline: arguments in, result written, exit code out.
+
+Exit codes as in `entry.py`. With `--dry-run` it only plans. Without `--to-run` and `--undo` it
+finishes the rewind that was begun. Spark computes the tables' new generations; all before that is
+`upkeep/pipeline_rewind`.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from tidemark.errors import RewindRefused, TidemarkError
+from tidemark.gold.compared import Compared
+from tidemark.gold.pins import Published, TableResult
+from tidemark.gold.published import publish_note
+from tidemark.operators.repaired import MIGRATION
+from tidemark.runs.generations import REWIND
+from tidemark.runs.migration.change import change_of
+from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.runs.reads_others import forget_former, note_as_reader
+from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.results.result import RunResult
+from tidemark.runs.run import Run
+from tidemark.runs.unfinished_rewind import (
+    release_after,
+    rewind_folder,
+    stop_for,
+    unfinished_rewind,
+)
+from tidemark.storage.lease.halt import halt
+from tidemark.storage.result_file import RunError
+from tidemark.streaming.jobs.entry import (
+    Job,
+    JobOutcome,
+    job_exit_code,
+    job_main,
+    job_parser,
+    reported,
+    takeover_text,
+)
+from tidemark.streaming.jobs.rewound_readers import begin_readers
+from tidemark.streaming.migration.migrate import (
+    apply_migration,
+    balanced,
+    compute_table,
+    plan_migration,
+)
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import StartSession, start_session
+from tidemark.upkeep.pipeline_rewind.apply import keep_backup, left_to_begin, take_back
+from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
+from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
+from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
+from tidemark.upkeep.pipeline_rewind.prove import prove
+from tidemark.upkeep.pipeline_rewind.record import mark_ledger, record_rewind
+from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
+from tidemark.upkeep.pipeline_rewind.went_back import went_back
+
+
+@dataclass
+class RewindSoFar:
+    """What a rewind has done so far: filled as it goes, so that a failed one tells it too."""
+
+    change: PipelineChange | None = None
+    notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    backup: str | None = None
+    found: dict[str, Compared] = field(default_factory=dict)
+    tables: dict[str, TableResult] = field(default_factory=dict)
+    changed: dict[str, Published] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    took_over: str | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Rewind a pipeline; the exit code. Never raises for an error that it can report."""
+    arguments = _arguments(argv)
+    asked = AskedRewind(arguments.to_run, arguments.undo)
+
+    def work(job: Job) -> JobOutcome:
+        run = job.run(REWIND)
+        result = rewind_once(run, asked, arguments.dry_run, job.progress, job.started)
+        target = arguments.result if arguments.dry_run else job.target
+        return JobOutcome(result, target, job_exit_code(result.error))
+
+    failed = partial(RewindResult, dry_run=arguments.dry_run)
+    return job_main(arguments, REWIND, work, failed)
+
+
+def _arguments(argv: Sequence[str] | None) -> Namespace:
+    parser = job_parser("rewind.py", "Take a pipeline back to the end of a former run.")
+    to = parser.add_mutually_exclusive_group()
+    to.add_argument("--to-run", metavar="RUN", help="the run to whose end it goes back")
+    to.add_argument("--undo", metavar="ID", help="the rewind that is taken back")
+    parser.add_argument("--dry-run", action="store_true", help="plan, and change nothing")
+    return parser.parse_args(argv)
+
+
+def rewind_once(
+    run: Run,
+    asked: AskedRewind,
+    dry_run: bool,
+    progress: Progress,
+    started: datetime,
+    session: StartSession = start_session,
+    on_lapse: OnLapse = halt,
+) -> RewindResult:
+    """Rewind under the pipeline's lease, or only plan; what happened, errors included.
+
+    `on_lapse` is called when the lease is lost in the middle: a job ends itself.
+    """
+    done, error = RewindSoFar(), None
+    try:
+        if dry_run:
+            _keep_plan(done, planned(run.pipeline, run.settings, asked, started))
+        else:
+            _work(run, asked, progress, started, done, session, on_lapse)
+    except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
+        error = reported(failure, progress)
+    result = _result(run, dry_run, progress, started, done, error)
+    print("\n".join(rewind_lines(result)), flush=True)
+    if done.backup is not None:
+        _record_run(run, result, progress)
+    return result
+
+
+def _work(
+    run: Run,
+    asked: AskedRewind,
+    progress: Progress,
+    started: datetime,
+    done: RewindSoFar,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> None:
+    lease = pipeline_lease(run.pipeline, run.settings, run.run_id, REWIND, on_lapse, rewinds=True)
+    with lease as held:
+        done.took_over = takeover_text(held.took_over)
+        run = replace(run, fence=held.check)
+        record_interrupted_run(run.pipeline, run.warehouse)
+        change = _begun(run, asked, started, done)
+        done.backup = rewind_folder(run.warehouse, change.id).uri
+        with progress.stage("take back"):
+            take_back(change, run.warehouse, held.number)
+        with progress.stage("session"):
+            spark = session(run.pipeline, run.settings)
+        rewinding = replace(run, run_id=change.run_id)
+        for table in left_to_begin(change, run.warehouse):
+            with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
+                _begin_generation(spark, rewinding, table, done)
+        done.changed = dict(went_back(change, run.warehouse))
+        mark_ledger(change, run.warehouse)
+        record_rewind(change, run.warehouse)
+        prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
+        done.left |= begin_readers(run, change, progress, session, on_lapse)
+        release_after(run.warehouse)
+    if done.left:
+        raise _readers_left(run, done)
+
+
+def _begun(run: Run, asked: AskedRewind, now: datetime, done: RewindSoFar) -> PipelineChange:
+    """What is carried out: planned now, backed up and begun, or begun before. RewindRefused."""
+    unfinished = unfinished_rewind(run.warehouse)
+    if unfinished is not None:
+        change = read_change(rewind_folder(run.warehouse, unfinished))
+        if asked.is_of(change):
+            done.change = change
+            return change
+        if asked.undo is None:
+            raise RewindRefused(
+                f"{run.pipeline.name} was to go back to {change.to}, and that was not finished. "
+                f"Finish it: `tidemark rewind {run.pipeline.name} --apply`. Or take it back: "
+                f"--undo {unfinished}. Nothing was changed."
+            )
+    plan = planned(run.pipeline, run.settings, asked, now)
+    _keep_plan(done, plan)
+    keep_backup(plan.change, run.warehouse)
+    stop_for(run.warehouse, plan.change.id)
+    return plan.change
+
+
+def _keep_plan(done: RewindSoFar, plan: PipelineRewindPlan) -> None:
+    done.change, done.notes, done.refused = plan.change, plan.notes, plan.refused
+    if plan.refused:
+        raise RewindRefused(
+            f"{plan.change.pipeline} does not go back to {plan.change.to}. Nothing was changed. "
+            f"{' '.join(plan.refused)}"
+        )
+
+
+def _begin_generation(spark: SparkSession, run: Run, table: str, done: RewindSoFar) -> None:
+    """As a migration does, but for the checks: these values were published once."""
+    change = change_of(run.pipeline, run.settings, table, rebuild=True)
+    note_as_reader(run)
+    plan = plan_migration(spark, run, table, change, compute_table(spark, run, table, change))
+    done.found[table] = plan.compared()
+    note = publish_note(run.run_id, datetime.now(UTC), MIGRATION)
+    done.tables[table] = apply_migration(plan, balanced(plan), note)
+    forget_former(run, table, change.former)
+
+
+def _readers_left(run: Run, done: RewindSoFar) -> TidemarkError:
+    commands = ", ".join(
+        f"`tidemark migrate {name.rpartition(' of ')[2]} --rebuild {name.partition(' of ')[0]}`"
+        for name in done.left
+    )
+    return RewindRefused(
+        f"{run.pipeline.name} has gone back, and its runs go on. But tables of other pipelines "
+        f"that join with it could not begin anew, and their runs stop until they do: {commands}."
+    )
+
+
+def _record_run(run: Run, result: RewindResult, progress: Progress) -> None:
+    """Its row in `ops/runs`; where it cannot be written, the next run records it."""
+    change = result.change
+    assert change is not None
+    row = RunResult(
+        pipeline=result.pipeline,
+        run_id=change.run_id,
+        outcome=result.outcome,
+        held=False,
+        trigger=REWIND,
+        scheduled_at=result.started_at,
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        seconds=progress.seconds,
+        tables=dict(result.tables),
+        took_over=result.took_over,
+        error=result.error,
+    )
+    try_to_record_run(run.warehouse.runs, row, progress.say)
+
+
+def _result(
+    run: Run,
+    dry_run: bool,
+    progress: Progress,
+    started: datetime,
+    done: RewindSoFar,
+    error: RunError | None,
+) -> RewindResult:
+    return RewindResult(
+        pipeline=run.pipeline.name,
+        run_id=run.run_id,
+        dry_run=dry_run,
+        outcome="failed" if error else "succeeded",
+        started_at=started,
+        ended_at=datetime.now(UTC),
+        change=done.change,
+        notes=done.notes,
+        refused=done.refused,
+        backup=done.backup,
+        found=done.found,
+        tables=done.tables,
+        changed=done.changed,
+        left=done.left,
+        seconds=dict(progress.seconds),
+        took_over=done.took_over,
+        error=error,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

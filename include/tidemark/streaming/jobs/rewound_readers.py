@@ -1,0 +1,89 @@
+"""Tables of other pipelines that join with a bronze which went back: each begins a generation.
+
+Their own bronze stays as it is, and what is closed in them stays closed: it is computed again from
+what both bronzes hold now, and corrected as the rows come again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidemark.errors import TidemarkError
+from tidemark.gold.plan import noted_name
+from tidemark.operators.operator import BRONZE
+from tidemark.operators.repaired import MIGRATION
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.load import find_pipeline
+from tidemark.runs.pipeline_lease import OnLapse
+from tidemark.runs.run import Run
+from tidemark.storage.delta.notes import RewoundNote, note_of
+from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.session import StartSession
+from tidemark.upkeep.pipeline_rewind.change import PipelineChange, Reader
+
+
+def begin_readers(
+    run: Run,
+    change: PipelineChange,
+    progress: Progress,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> dict[str, str]:
+    """Under the leases of those pipelines. Of tables that could not begin one, why."""
+    back_at = _back_at(run, change)
+    if back_at is None:
+        return {}
+    left = {}
+    for reader in change.readers:
+        why = _begin(run, change, reader, back_at, progress, session, on_lapse)
+        if why is not None:
+            left[f"{reader.table} of {reader.pipeline}"] = why
+    return left
+
+
+def _back_at(run: Run, change: PipelineChange) -> int | None:
+    """The version by which bronze went back; None where it has not."""
+    for commit in run.warehouse.bronze.existing().history():
+        note = note_of(commit)
+        if isinstance(note, RewoundNote) and note.id == change.id:
+            return int(commit["version"])
+    return None
+
+
+def _begin(
+    run: Run,
+    change: PipelineChange,
+    reader: Reader,
+    back_at: int,
+    progress: Progress,
+    session: StartSession,
+    on_lapse: OnLapse,
+) -> str | None:
+    try:
+        pipeline = find_pipeline(reader.pipeline, run.settings)
+    except TidemarkError as error:
+        return str(error)
+    if reader.table not in pipeline.tables:
+        return f"the file of {reader.pipeline} has no such table any more"
+    now = datetime.now(UTC)
+    other = Run(
+        pipeline, run.settings, f"{change.run_id}__{reader.table}", epoch_ms(now), MIGRATION
+    )
+    if _reads_from(other, reader.table, run) >= back_at:
+        return None
+    progress.say(f"{reader.table} of {reader.pipeline} joins with it, and begins a generation")
+    request = MigrationRequest(reader.table, dry_run=False, rebuild=True)
+    done = migrate_once(other, request, Progress(pipeline.name), now, session, on_lapse)
+    return None if done.error is None else done.error.message
+
+
+def _reads_from(other: Run, table: str, run: Run) -> int:
+    """The version of the bronze that gold of a reader stands for; -1 for none."""
+    gold = other.warehouse.gold(table).open()
+    if gold is None:
+        return -1
+    identity = str(run.warehouse.bronze.existing().metadata().id)
+    name = noted_name(f"{BRONZE}/{run.pipeline.name}", identity)
+    version = gold.transaction_version(name)
+    return -1 if version is None else version

@@ -1,0 +1,202 @@
+"""A planned rewind carried out, up to where Spark computes the tables' new generations.
+
+The life of a rewind, under the pipeline's lease:
+1. copy the ingest's checkpoint, and last the plan (`keep_backup`);
+2. stop the pipeline: nothing else of it runs until 8 (`runs/unfinished_rewind.py`);
+3. rejects and bronze as they were, their transactions lowered, each in one commit;
+4. the checkpoint's files after the batch go, or come back from a backup; the source's notes too;
+5. gold of each table as it was, with its frontier, in one commit each;
+6. each table begins a generation from bronze (`streaming/jobs/rewind.py`), and then those of other
+   pipelines that join with it;
+7. all is looked at again, the ledger marks the lines that count no more, `ops/` gets its rows;
+8. the pipeline goes on.
+Killed anywhere after 1, a repetition finishes what the plan says, and an undo takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused
+from tidemark.gold.plan import noted_name
+from tidemark.operators.operator import BRONZE
+from tidemark.pipeline.places import INGEST
+from tidemark.runs.found import REJECTS
+from tidemark.runs.generations import REWIND
+from tidemark.runs.unfinished_rewind import rewind_folder
+from tidemark.storage.delta.appended import commit_actions
+from tidemark.storage.delta.fence import fence_tables
+from tidemark.storage.delta.notes import (
+    Note,
+    PublishedNote,
+    RewoundNote,
+    as_metadata,
+    note_of,
+)
+from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileMissing, write_bytes
+from tidemark.storage.generation import generation_in_use
+from tidemark.storage.warehouse import Warehouse
+from tidemark.upkeep.pipeline_rewind.change import (
+    CHANGE,
+    CHECKPOINT,
+    GoldBack,
+    IngestBack,
+    PipelineChange,
+    TableBack,
+)
+from tidemark.upkeep.rewind.backup import copy_files
+
+# What was planned is one certain version: another commit before it has to be looked at.
+_NO_RETRIES = 0
+
+
+@commit_point(
+    "pipeline backed up",
+    after_a_kill="before and in between: a part of a backup, which nobody reads; after: a backup; "
+    "the pipeline is as it was, and a repetition makes a new one",
+)
+def keep_backup(change: PipelineChange, warehouse: Warehouse) -> None:
+    """Copy what the plan saw of the ingest's checkpoint, and then the plan. RewindRefused where a
+    file is gone: something else works on the checkpoint."""
+    backup, ingest = rewind_folder(warehouse, change.id), Checkpoint.of_ingest(warehouse)
+    try:
+        copy_files(ingest, backup.folder(CHECKPOINT), change.ingest.listed)
+    except FileMissing as error:
+        raise RewindRefused(
+            f"Something else works on {ingest.uri}: {error} Nothing was changed."
+        ) from error
+    write_bytes(backup.below(CHANGE), change.model_dump_json(indent=1).encode(), backup.options)
+
+
+def take_back(change: PipelineChange, warehouse: Warehouse, lease: int) -> None:
+    """Bronze, rejects, the ingest's checkpoint and gold; what is done already is not done again.
+
+    `lease` is the lease's number, with which the tables are fenced anew: a restore brings back what
+    they said of an earlier owner. Raises RewindRefused where somebody else changed rows since.
+    """
+    for place, back in ((warehouse.rejects, change.rejects), (warehouse.bronze, change.bronze)):
+        _take_back(place, back, lease, _ingested(change, back))
+    _take_back_checkpoint(change.ingest, warehouse)
+    for gold in change.golds:
+        if gold.back is not None and not _has_begun(warehouse, gold):
+            told = _transactions(change, gold, warehouse)
+            note = PublishedNote(run=change.run_id, started_at=change.planned_at, trigger=REWIND)
+            _take_back(warehouse.gold(gold.table), gold.back, lease, (note, told))
+
+
+def left_to_begin(change: PipelineChange, warehouse: Warehouse) -> Iterator[str]:
+    """The tables that have not begun their new generation yet."""
+    return (gold.table for gold in change.golds if not _has_begun(warehouse, gold))
+
+
+def _has_begun(warehouse: Warehouse, gold: GoldBack) -> bool:
+    return generation_in_use(warehouse, gold.table) > gold.newest_generation
+
+
+def _ingested(change: PipelineChange, back: TableBack) -> tuple[Note, dict[str, int]]:
+    note = RewoundNote(id=change.id, to_version=back.version)
+    return note, {change.ingest.query: back.batch}
+
+
+def _transactions(change: PipelineChange, gold: GoldBack, warehouse: Warehouse) -> dict[str, int]:
+    """As they were, but bronze and rejects are at the versions that they went back by."""
+    told = dict(gold.transactions)
+    for name, place in ((BRONZE, warehouse.bronze), (REJECTS, warehouse.rejects)):
+        table = place.existing()
+        noted = noted_name(name, str(table.metadata().id))
+        told |= {one: table.version() for one in (name, noted) if one in told}
+    noted = noted_name(INGEST, change.ingest.query)
+    if noted in told:
+        told[noted] = min(told[noted], change.ingest.batch)
+    return told
+
+
+def _take_back(
+    place: TablePlace, back: TableBack, lease: int, noted: tuple[Note, dict[str, int]]
+) -> None:
+    note, transactions = noted
+    if back.version == back.seen:
+        return
+    if not _is_back(place, back, note):
+        _restore(place, back, note, transactions)
+    table = place.existing()
+    found = table.metadata().configuration
+    lacking = {name: value for name, value in back.properties.items() if found.get(name) != value}
+    if lacking:
+        place.fence()
+        table.alter.set_table_properties(lacking, raise_if_not_exists=False)
+    place.fence()
+    fence_tables([place], lease)
+
+
+def _is_back(place: TablePlace, back: TableBack, note: Note) -> bool:
+    """Has this rewind taken the table back already? RewindRefused where rows changed otherwise."""
+    table = place.existing()
+    newer = table.version() - back.seen
+    for commit in table.history(newer) if newer > 0 else []:
+        if note_of(commit) == note:
+            return True
+        actions = commit_actions(place, int(commit["version"]))
+        changes = [one.get("add") or one.get("remove") for one in actions]
+        if any(one["dataChange"] for one in changes if one):
+            raise RewindRefused(
+                f"{place.uri} got rows in version {commit['version']} ({commit.get('operation')}) "
+                f"since the rewind was planned at version {back.seen}: something writes to it "
+                "that takes no lease. The pipeline is stopped. Stop who writes, and take the "
+                "rewind back (--undo), or begin it anew."
+            )
+    return False
+
+
+@commit_point(
+    "table of a pipeline taken back",
+    after_a_kill="before: the table is as it was, and no run starts; after: it is as it was then, "
+    "and a repetition sees the note in its commit",
+)
+def _restore(place: TablePlace, back: TableBack, note: Note, transactions: dict[str, int]) -> None:
+    table: DeltaTable = place.existing()
+    place.fence()
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, at) for app, at in transactions.items()],
+        custom_metadata=as_metadata(note),
+        max_commit_retries=_NO_RETRIES,
+    )
+    try:
+        table.restore(back.version, commit_properties=properties)
+    except (DeltaError, OSError) as error:
+        raise RewindRefused(
+            f"{place.uri} was not restored to version {back.version}: "
+            f"{str(error).splitlines()[0]}. The pipeline is stopped. Give the command again, or "
+            "take the rewind back by --undo."
+        ) from error
+
+
+@commit_point(
+    "ingest's checkpoint taken back",
+    after_a_kill="before and in between: files of later batches are left, and no run starts; "
+    "after: none are; a repetition removes the rest",
+)
+def _take_back_checkpoint(back: IngestBack, warehouse: Warehouse) -> None:
+    ingest = Checkpoint.of_ingest(warehouse)
+    ingest.remove_files([ingest.below(name) for name in back.removed])
+    if back.restored_from is not None:
+        copies = rewind_folder(warehouse, back.restored_from).folder(CHECKPOINT)
+        copy_files(copies, ingest, _names(copies))
+    notes = warehouse.places.source_notes
+    ingest.fence()
+    if back.notes is not None:
+        write_bytes(notes, back.notes.encode(), warehouse.options)
+    elif back.notes_before is not None:
+        ingest.remove_files([notes])
+
+
+def _names(copies: FilePlace) -> list[str]:
+    return list(checkpoint_files(copies))

@@ -1,0 +1,237 @@
+"""The plan of a rewind of a pipeline: what goes back, and why it may not. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+
+from tidemark.checkpoint.doctor.findings import shown
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import MigrationRefused, RewindRefused
+from tidemark.gold.other_readers import other_readers
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.found import found_tables
+from tidemark.runs.migration.change import change_of
+from tidemark.runs.unfinished_rewind import rewind_folder, unfinished_rewind
+from tidemark.storage.warehouse import Warehouse
+from tidemark.upkeep.pipeline_rewind.change import (
+    GoldBack,
+    IngestBack,
+    PipelineChange,
+    Reader,
+    read_change,
+)
+from tidemark.upkeep.pipeline_rewind.golds import plan_gold
+from tidemark.upkeep.pipeline_rewind.input import lost_again, notes_text, notes_up_to
+from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns
+from tidemark.upkeep.pipeline_rewind.tables import newest_published, newest_with, plan_back
+from tidemark.upkeep.rewind.plan import damage_of, unfit
+from tidemark.upkeep.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
+
+_STAMP = "%Y%m%dT%H%M%SZ"
+
+
+@dataclass(frozen=True)
+class PipelineRewindPlan:
+    """What would be done to a pipeline, what has to be known before it is, and why it is refused:
+    empty where it may be."""
+
+    change: PipelineChange
+    notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """Of the tables that go back; of gold by table."""
+
+    bronze: int
+    rejects: int
+    gold: Mapping[str, int]
+
+
+def plan_to_run(
+    pipeline: Pipeline, settings: Settings, runs: PastRuns, to: PastRun, now: datetime
+) -> PipelineRewindPlan:
+    """Take a pipeline back to the end of a run. `now`, in UTC, names the rewind.
+
+    RewindRefused where the checkpoint or a table does not reach back so far; raises what says that
+    the source cannot be asked.
+    """
+    warehouse = Warehouse.of(pipeline.name, settings)
+    ingest = Checkpoint.of_ingest(warehouse)
+    query = _query_of(ingest)
+    batch = _last_batch(warehouse, query, to)
+    facts = read_for_rewind(list_checkpoint(ingest), batch)
+    back = IngestBack(
+        query=query,
+        listed={name: file.size for name, file in facts.before.files.items()},
+        removed=facts.going,
+        batch=batch,
+        notes=notes_up_to(ingest, batch),
+        notes_before=notes_text(ingest, warehouse.places.source_notes),
+    )
+    golds = {name: warehouse.gold(name).open() for name in to.gold if name in pipeline.tables}
+    versions = _Versions(
+        newest_with(warehouse.bronze.existing(), to.bronze, batch),
+        newest_with(warehouse.rejects.existing(), to.rejects, batch),
+        {n: newest_published(gold, to.gold[n]) for n, gold in golds.items() if gold is not None},
+    )
+    told = f"the end of run {to.run}, which ended at {to.ended_at:%Y-%m-%dT%H:%M:%SZ}"
+    plan = _plan(pipeline, settings, versions, back, told, now)
+    reasons = (
+        *damage_of(judge_checkpoint(facts.after.facts, now)),
+        *unfit(facts),
+        *lost_again(pipeline, settings, ingest, batch),
+    )
+    change = plan.change.model_copy(update={"to_run": to.run, "undone": runs.after(to.ended_at)})
+    return PipelineRewindPlan(change, (*_of_files(facts), *plan.notes), (*reasons, *plan.refused))
+
+
+def plan_undo(
+    pipeline: Pipeline, settings: Settings, runs: PastRuns, rewind: str, now: datetime
+) -> PipelineRewindPlan:
+    """Take a pipeline to where it was before a rewind, by that one's id. What runs read since is
+    read again. RewindRefused where its folder holds no backup."""
+    warehouse = Warehouse.of(pipeline.name, settings)
+    before = read_change(rewind_folder(warehouse, rewind))
+    if before.over_unfinished:
+        raise RewindRefused(
+            f"The rewind {rewind} took back one that was not finished, and before it the tables "
+            "did not fit each other: there is nothing to go back to. Nothing was changed."
+        )
+    ingest = Checkpoint.of_ingest(warehouse)
+    listed = {name: facts.size for name, facts in list_checkpoint(ingest).files.items()}
+    committed = (name.removeprefix("commits/") for name in before.ingest.listed)
+    back = IngestBack(
+        query=before.ingest.query,
+        listed=listed,
+        removed=tuple(name for name in listed if name not in before.ingest.listed),
+        restored_from=rewind,
+        batch=max((int(one) for one in committed if one.isdecimal()), default=-1),
+        notes=before.ingest.notes_before,
+        notes_before=notes_text(ingest, warehouse.places.source_notes),
+    )
+    versions = _Versions(
+        before.bronze.seen,
+        before.rejects.seen,
+        {one.table: one.back.seen for one in before.golds if one.back is not None},
+    )
+    plan = _plan(pipeline, settings, versions, back, f"what it was before the rewind {rewind}", now)
+    update = {
+        "undone": runs.after(before.planned_at),
+        "over_unfinished": unfinished_rewind(warehouse) is not None,
+    }
+    change = plan.change.model_copy(update=update)
+    return PipelineRewindPlan(change, plan.notes, plan.refused)
+
+
+def _query_of(ingest: Checkpoint) -> str:
+    query = ingest.query_id()
+    if query is None:
+        raise RewindRefused(
+            f"{ingest.uri} has no `metadata`, so it does not say which query it is of, and its "
+            "tables cannot be taken back with it. Nothing was changed. `tidemark checkpoint "
+            "doctor` says what it lacks."
+        )
+    return query
+
+
+def _last_batch(warehouse: Warehouse, query: str, to: PastRun) -> int:
+    """The last batch of ingest that a run, or one before it, has committed."""
+    found = (
+        warehouse.bronze.at_version(to.bronze).transaction_version(query),
+        warehouse.rejects.at_version(to.rejects).transaction_version(query),
+    )
+    batch = max((one for one in found if one is not None), default=None)
+    if batch is None:
+        raise RewindRefused(
+            f"At the end of {to.run}, {warehouse.bronze.uri} had no batch of the query that fills "
+            "it by now: the pipeline has begun anew since. Nothing was changed. Name a later run."
+        )
+    return batch
+
+
+def _plan(
+    pipeline: Pipeline,
+    settings: Settings,
+    versions: _Versions,
+    ingest: IngestBack,
+    to: str,
+    now: datetime,
+) -> PipelineRewindPlan:
+    warehouse = Warehouse.of(pipeline.name, settings)
+    bronze = plan_back(warehouse.bronze, versions.bronze, ingest.query)
+    rejects = plan_back(warehouse.rejects, versions.rejects, ingest.query)
+    tables = found_tables(pipeline, warehouse)
+    planned = [plan_gold(found, versions.gold.get(found.name)) for found in tables]
+    golds = [one for one in planned if one is not None]
+    readers = (Reader(pipeline=one.pipeline, table=one.table) for one in other_readers(warehouse))
+    stamp = f"{now:{_STAMP}}"
+    change = PipelineChange(
+        id=stamp,
+        run_id=f"rewind__{stamp}",
+        pipeline=pipeline.name,
+        planned_at=now,
+        to=to,
+        ingest=ingest,
+        bronze=bronze.back,
+        rejects=rejects.back,
+        golds=tuple(back for back, _ in golds),
+        readers=tuple(readers),
+    )
+    backs = [bronze, rejects, *(one for _, one in golds if one is not None)]
+    return PipelineRewindPlan(
+        change,
+        (*_joined(one.notes for one in backs), *_of_tables(change)),
+        (*_joined(one.refused for one in backs), *_cannot_begin(pipeline, settings, golds)),
+    )
+
+
+def _joined(sentences: Iterable[Iterable[str]]) -> Iterator[str]:
+    return chain.from_iterable(sentences)
+
+
+def _cannot_begin(
+    pipeline: Pipeline, settings: Settings, golds: Iterable[tuple[GoldBack, object]]
+) -> Iterator[str]:
+    """Why a table could not begin a new generation."""
+    for back, _ in golds:
+        try:
+            change_of(pipeline, settings, back.table, rebuild=True)
+        except MigrationRefused as error:
+            yield str(error)
+
+
+def _of_files(facts: RewindFacts) -> Iterator[str]:
+    again = facts.read_again
+    if again.not_checked:
+        yield (
+            f"{again.files:,} files of the source are read again, and could not be looked for: "
+            f"{again.not_checked}"
+        )
+    elif again.files:
+        yield f"{again.files:,} files of the source are read again; all are there."
+    if again.changed:
+        yield (
+            f"{len(again.changed):,} of them have changed since, and are read as they are now: "
+            f"{shown(again.changed)}."
+        )
+
+
+def _of_tables(change: PipelineChange) -> Iterator[str]:
+    for gold in change.golds:
+        if gold.back is None:
+            yield (
+                f"Gold of {gold.table} was not published by then: what is closed in it stays "
+                "closed, and is corrected as its rows come again."
+            )
+    for reader in change.readers:
+        yield (
+            f"{reader.table} of {reader.pipeline} joins with this bronze: it begins a new "
+            "generation too, and is corrected as the rows come again."
+        )

@@ -1,0 +1,128 @@
+"""How a table of a pipeline goes back: to which version, and why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.checkpoint.doctor.findings import shown
+from tidemark.storage.delta.by_hand import commits_by_hand
+from tidemark.storage.delta.fence import PROPERTY
+from tidemark.storage.delta.in_force import in_force
+from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, note_of
+from tidemark.storage.delta.place import TablePlace
+from tidemark.upkeep.pipeline_rewind.change import TableBack
+from tidemark.upkeep.rewind.table_commits import gone_files
+
+_CONSTRAINT = "delta.constraints."
+
+
+@dataclass(frozen=True)
+class PlannedBack:
+    """A table's way back, sentences for the plan, and why it is refused."""
+
+    back: TableBack
+    notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def newest_with(table: DeltaTable, at: int, batch: int) -> int:
+    """The newest version from `at` on that holds the rows of ingest batches up to `batch` only.
+
+    What maintenance has packed since stays packed: files of `at` itself may be gone.
+    """
+    later = [
+        int(commit["version"])
+        for commit in _since(table, at)
+        if isinstance(note := note_of(commit), IngestNote) and note.batch > batch
+    ]
+    return min(later, default=table.version() + 1) - 1
+
+
+def newest_published(table: DeltaTable, at: int) -> int:
+    """The newest version of gold from `at` on that nothing was published to since."""
+    later = [
+        int(commit["version"])
+        for commit in _since(table, at)
+        if isinstance(note_of(commit), PublishedNote)
+    ]
+    return min(later, default=table.version() + 1) - 1
+
+
+def plan_back(place: TablePlace, version: int, query: str = "") -> PlannedBack:
+    """Take a table back to a version. `query`: the ingest's id, of a table that it writes."""
+    table = place.existing()
+    seen = table.version()
+    then = place.at_version(version)
+    batch = then.transaction_version(query) if query else None
+    properties = _set_since(table, then)
+    back = TableBack(
+        uri=place.uri,
+        seen=seen,
+        version=version,
+        batch=-1 if batch is None else batch,
+        properties=properties,
+    )
+    if version == seen:
+        return PlannedBack(back)
+    return PlannedBack(
+        back,
+        tuple(_notes(place, table, version)),
+        tuple(_refused(place, table, then, version)),
+    )
+
+
+def _since(table: DeltaTable, at: int) -> Iterator[dict[str, Any]]:
+    newer = table.version() - at
+    commits = table.history(newer) if newer > 0 else []
+    return (commit for commit in in_force(commits) if commit["version"] > at)
+
+
+def _set_since(table: DeltaTable, then: DeltaTable) -> dict[str, str]:
+    """Properties that somebody set since; that of the lease is set by its owner."""
+    now, before = _properties(table), _properties(then)
+    return {
+        name: value
+        for name, value in now.items()
+        if before.get(name) != value and not name.startswith(_CONSTRAINT)
+    }
+
+
+def _properties(table: DeltaTable) -> dict[str, str]:
+    found: Mapping[str, str] = table.metadata().configuration
+    return {name: str(value) for name, value in found.items() if name != PROPERTY}
+
+
+def _notes(place: TablePlace, table: DeltaTable, version: int) -> Iterator[str]:
+    by_hand = commits_by_hand(table, place, version)
+    if by_hand:
+        yield f"What was changed by hand in {place.uri} is undone: {shown(map(str, by_hand))}."
+
+
+def _refused(place: TablePlace, table: DeltaTable, then: DeltaTable, version: int) -> Iterator[str]:
+    accepted = [
+        note for one in _since(table, version) if isinstance(note := note_of(one), AcceptedNote)
+    ]
+    if accepted:
+        yield (
+            f"What was changed by hand in {place.uri} was accepted since ({accepted[0].reason}, by "
+            f"{accepted[0].by}), and going back would undo it: rows that were removed would be "
+            "there again."
+        )
+    now, before = _properties(table), _properties(then)
+    constraints = {name for name in now.keys() ^ before.keys() if name.startswith(_CONSTRAINT)}
+    unset = sorted(name for name in before.keys() - now.keys())
+    if constraints or unset:
+        yield (
+            f"Properties of {place.uri} were set or unset since, and a restore would undo that: "
+            f"{shown(sorted({*constraints, *unset}))}."
+        )
+    gone = gone_files(place, table, version)
+    if gone:
+        yield (
+            f"{len(gone)} data files of {place.uri} that its version {version} needs are gone, by "
+            f"VACUUM: {shown(gone)}."
+        )

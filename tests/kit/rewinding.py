@@ -1,0 +1,41 @@
+"""Rewinds of a pipeline in the warm session."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tests.kit.running import Place, quiet
+from tidemark.upkeep.pipeline_rewind.asked import AskedRewind
+from tidemark.upkeep.pipeline_rewind.result import RewindResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def rewind_warm(
+    spark: SparkSession,
+    place: Place,
+    to_run: str | None = None,
+    undo: str | None = None,
+    dry_run: bool = False,
+) -> RewindResult:
+    """One rewind in the shared session; with neither, what was begun is finished."""
+    from tidemark.streaming.jobs.rewind import rewind_once
+
+    return rewind_once(
+        place.run("rewinding"),
+        AskedRewind(to_run, undo),
+        dry_run,
+        quiet(),
+        datetime.now(UTC),
+        session=lambda *_: spark,
+        on_lapse=lambda lost: None,
+    )
+
+
+def rewound(spark: SparkSession, place: Place, to_run: str) -> RewindResult:
+    """One that must succeed."""
+    result = rewind_warm(spark, place, to_run)
+    assert result.error is None, result.error
+    return result

@@ -1,0 +1,121 @@
+"""A pipeline that went back and ran again is what an undisturbed one is, for every kind."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.kit.rewinding import rewound
+from tests.kit.running import sorted_rows, succeed
+from tests.operators.contract.kinds import (
+    TABLE,
+    Kind,
+    KindPlace,
+    Row,
+    event,
+    landings_of,
+    place_of,
+)
+from tests.operators.contract.test_operator_kinds import IN_SPARK, check_gold
+from tests.streaming.audits import audit
+from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.runs.contract.recorded import seeds_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+in_spark = pytest.mark.parametrize("kind", IN_SPARK)
+RUNS = 4
+# When a batch was planned and a file was written.
+_TIMES = ("_batch_time", "_source_modified")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _known_to_spark() -> None:
+    importlib.import_module("tests.operators.contract.streamed_stretches")
+
+
+@in_spark
+@pytest.mark.parametrize("seed", [7, pytest.param(8, marks=pytest.mark.long)])
+def test_rewound_to_any_run_and_run_again_it_is_as_one_that_never_went_on(
+    spark: SparkSession, tmp_path: Path, kind: Kind, seed: int
+) -> None:
+    place, drawn = place_of(tmp_path / "root", kind), landings_of(kind, seed, RUNS)
+    place.root.mkdir()
+    back_to = Random(seed).randint(0, RUNS - 2)
+    rows: list[Row] = []
+    for number, new in enumerate(drawn[: back_to + 1]):
+        rows += landed(spark, place, number, new)
+    place.keep()
+    for number, new in enumerate(drawn[back_to + 1 :], back_to + 1):
+        rows += landed(spark, place, number, new)
+    result = rewound(spark, place, f"run-{back_to}")
+    assert result.change is not None
+    assert result.change.undone == tuple(f"run-{n}" for n in range(back_to + 1, RUNS))
+    if not kind.joins:
+        assert all(one.corrected == 0 for one in result.found.values())
+    succeed(spark, place, "after")
+    check_gold(place, rows)
+    assert audit(spark, place).outcome == "equal"
+    found = told(place)
+
+    place = place.again()
+    for number, new in enumerate(drawn[back_to + 1 :], back_to + 1):
+        place.land_rows(f"{number}.json", new)
+    succeed(spark, place, "after")
+    assert found == told(place)
+    # And it goes on from there.
+
+
+def landed(spark: SparkSession, place: KindPlace, number: int, new: list[Row]) -> list[Row]:
+    place.land_rows(f"{number}.json", new)
+    succeed(spark, place, f"run-{number}")
+    return new
+
+
+def told(place: KindPlace) -> dict[str, Any]:
+    """All that has to be the same; of a join values only, as the other bronze was ahead."""
+    own = ("updated_by",) if not place.kind.joins else ("updated_by", "status", "revision")
+    source = Ledgered(place.pipeline, place.warehouse, seeds_of(place.pipeline, place.warehouse))
+    ledger = [line for line in rebuilt_lines(source) if line.kind == "ingest"]
+    return {
+        "gold": sorted_rows(place.gold(TABLE), without=own),
+        "bronze": sorted_rows(place.bronze(), without=_TIMES),
+        "rejects": sorted_rows(place.rejects()),
+        "ledger": [(one.batch, one.read, one.accepted, one.rejected) for one in ledger],
+        "recorded": recorded(place),
+    }
+
+
+def recorded(place: KindPlace) -> list[tuple[Any, ...]]:
+    """The ledger's lines of ingest that count."""
+    lines = place.table(place.places.ledger)
+    if "rewound" not in lines.column_names:
+        lines = lines.append_column("rewound", pa.nulls(lines.num_rows, pa.string()))
+    return sorted(
+        (row["batch"], row["read"], row["accepted"], row["rejected"])
+        for row in lines.to_pylist()
+        if row["kind"] == "ingest" and row["rewound"] is None
+    )
+
+
+def test_a_rewound_table_takes_late_rows_as_before(spark: SparkSession, tmp_path: Path) -> None:
+    """Into windows that were closed before the run that it went back to."""
+    place = place_of(tmp_path, kind_named("windows-append-recomputed"))
+    rows: list[Row] = []
+    for number, new in enumerate(landings_of(place.kind, 3, RUNS)):
+        rows += landed(spark, place, number, new)
+    rewound(spark, place, "run-2")
+    rows += landed(spark, place, RUNS, [event(3), event(9, "b")])
+    check_gold(place, rows)
+
+
+def kind_named(name: str) -> Kind:
+    from tests.operators.contract.kinds import KINDS
+
+    return KINDS[name]
