@@ -1,0 +1,165 @@
+"""A rewind of a pipeline ended at each of its commit points: finished, or taken back, it is as good
+as before; and nothing else runs meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from tests.kit.killed import Killed
+from tests.kit.rewinding import rewind_warm
+from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
+from tests.streaming.audits import audit
+from tidemark import commit_point
+from tidemark.runs.unfinished_rewind import unfinished_rewind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LONG = pytest.mark.long
+When = Literal["before", "after"]
+# A point, and which of its times: rejects hold nothing here, so bronze goes back first.
+POINTS = [
+    ("pipeline backed up", 1),
+    ("pipeline stopped for a rewind", 1),
+    ("table of a pipeline taken back", 1),
+    ("table of a pipeline taken back", 2),
+    ("table of a pipeline taken back", 3),
+    ("ingest's checkpoint taken back", 1),
+    ("query of a generation named", 1),
+    ("gold of another generation", 1),
+    ("ledger rewound", 1),
+    ("upkeep recorded", 1),
+    ("pipeline released after a rewind", 1),
+]
+SHORT = [("table of a pipeline taken back", 2, "after"), ("gold of another generation", 1, "after")]
+
+
+def cases() -> Iterator[Any]:
+    for point, time in POINTS:
+        for when in ("before", "after"):
+            marks = () if (point, time, when) in SHORT else LONG
+            yield pytest.param(point, time, when, marks=marks, id=f"{when} {point} {time}")
+
+
+def row(minute: int, key: str) -> dict[str, Any]:
+    hour, minute = divmod(minute, 60)
+    return {"at": f"2026-07-01T{10 + hour}:{minute:02}:00Z", "key": key, "amount": 1}
+
+
+@dataclass
+class Story:
+    """Three runs, with a reject and a late row; kept as it is behind them, and what is then."""
+
+    place: Place
+    before: dict[str, Any]
+    # After a rewind to the first run and one more run.
+    undisturbed: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    place = Place(tmp_path_factory.mktemp("killed") / "root", clicks())
+    for number, rows in enumerate(
+        ([row(0, "a"), row(31, "a"), "no JSON"], [row(62, "b"), "[]"], [row(3, "b"), row(90, "a")])
+    ):
+        place.land(f"{number}.json", rows)
+        succeed(spark, place, f"run-{number}")
+    place.keep()
+    before = told(place)
+    assert rewind_warm(spark, place, "run-0").error is None
+    succeed(spark, place, "again")
+    return Story(place, before, told(place))
+
+
+def told(place: Place) -> dict[str, Any]:
+    tables = {"bronze": place.bronze(), "rejects": place.rejects(), "gold": place.gold()}
+    own = ("updated_by", "_batch_time", "_batch")
+    return {name: sorted_rows(table, without=own) for name, table in tables.items()}
+
+
+def end_at(spark: SparkSession, place: Place, point: str, time: int, when: When, **to: Any) -> None:
+    """A rewind that is ended there, as the end of its process would."""
+    left = [time]
+
+    def end(reached: str, moment: str, _: tuple[object, ...]) -> None:
+        if (reached, moment) == (point, when):
+            left[0] -= 1
+            if not left[0]:
+                raise Killed(f"{when} {point}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_point, "on_reach", end)
+        error = rewind_warm(spark, place, **to).error
+    assert error is not None
+    assert error.type == "Killed", error
+
+
+@pytest.mark.parametrize(("point", "time", "when"), [*cases()])
+def test_ended_anywhere_it_is_finished_by_a_repetition_or_taken_back(
+    spark: SparkSession, story: Story, point: str, time: int, when: When
+) -> None:
+    place = story.place.again()
+    end_at(spark, place, point, time, when, to_run="run-0")
+    begun = unfinished_rewind(place.warehouse)
+    if begun is None:
+        assert point in ("pipeline backed up", "pipeline stopped for a rewind") or when == "after"
+    else:
+        refused = run_warm(spark, place, "meanwhile").error
+        assert refused is not None
+        assert refused.type == "RewindUnfinished"
+    if begun is not None or told(place) == story.before:
+        finished = rewind_warm(spark, place, to_run="run-0")
+        assert finished.error is None, finished.error
+    succeed(spark, place, "again")
+    assert told(place) == story.undisturbed
+    assert audit(spark, place).outcome == "equal"
+
+    if begun is not None:
+        place = story.place.again()
+        end_at(spark, place, point, time, when, to_run="run-0")
+        begun = unfinished_rewind(place.warehouse)
+        undone = rewind_warm(spark, place, undo=begun)
+        assert undone.error is None, undone.error
+        assert told(place) == story.before
+        succeed(spark, place, "goes on")
+        assert told(place) == story.before
+
+
+@pytest.mark.parametrize("ran_on", [False, pytest.param(True, marks=LONG)])
+def test_taken_back_it_is_as_before_the_rewind(
+    spark: SparkSession, story: Story, ran_on: bool
+) -> None:
+    place = story.place.again()
+    result = rewind_warm(spark, place, "run-1")
+    assert result.error is None
+    assert result.change is not None
+    if ran_on:
+        succeed(spark, place, "ran on")
+    undone = rewind_warm(spark, place, undo=result.change.id)
+    assert undone.error is None, undone.error
+    assert told(place) == story.before
+    place.land("3.json", [row(4, "b"), row(120, "a")])
+    succeed(spark, place, "goes on")
+    assert place.bronze().num_rows == 7
+    assert audit(spark, place).outcome == "equal"
+
+
+@LONG
+@pytest.mark.parametrize(
+    "point", ["table of a pipeline taken back", "ingest's checkpoint taken back"]
+)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_ended_while_it_is_taken_back_it_is_finished_by_a_repetition(
+    spark: SparkSession, story: Story, point: str, when: When
+) -> None:
+    place = story.place.again()
+    change = rewind_warm(spark, place, "run-1").change
+    assert change is not None
+    end_at(spark, place, point, 1, when, undo=change.id)
+    finished = rewind_warm(spark, place)
+    assert finished.error is None, finished.error
+    assert told(place) == story.before
