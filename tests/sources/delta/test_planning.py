@@ -19,13 +19,13 @@ from tidemark.errors import SourceNotFound, SourceRefused
 from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.planning import (
-    Position,
     first_offset,
     lost_parts,
     next_offset,
     steps,
 )
 from tidemark.sources.delta.table import open_table
+from tidemark.sources.position import Position
 
 
 def append(uri: str, *numbers: int, **options: Any) -> None:

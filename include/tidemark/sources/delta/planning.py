@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import SourceNotFound, TableLost
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.table import SourceTable
 from tidemark.sources.notes import AcceptedLoss
+from tidemark.sources.position import Position
 from tidemark.storage.files import stat_files
 
 CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
     "changed rows", "expired", "gone", "replaced", "set back",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where an ingest stands: the last batch that was planned, and its offset; `is_pending`: it is
-    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
-    first one begins."""
-
-    batch: int = -1
-    offset: Offset | None = None
-    is_pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,21 +29,6 @@ class Lost:
     what: str
     batch: int | None = None
     was_planned: bool = False
-
-
-def position_of(ingest: Checkpoint) -> Position:
-    """Read from the checkpoint; raises CheckpointUnreadable."""
-    last = ingest.last_batch("offsets")
-    if last is None:
-        return Position()
-    committed = ingest.last_batch("commits")
-    return Position(last, batch_offset(ingest, last), committed is None or committed < last)
-
-
-def batch_offset(ingest: Checkpoint, batch: int) -> Offset:
-    """The offset of a batch, as it was planned."""
-    (text,) = ingest.offsets(batch).sources
-    return Offset.of(text or "", f"{ingest.uri}/offsets/{batch}")
 
 
 def first_offset(table: SourceTable, starting: str | int) -> Offset:
@@ -74,7 +48,9 @@ def first_offset(table: SourceTable, starting: str | int) -> Offset:
     return _from_the_beginning(table)
 
 
-def next_offset(position: Position, table: SourceTable, accepted: Sequence[AcceptedLoss]) -> Offset:
+def next_offset(
+    position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss]
+) -> Offset:
     """From where the last batch ended to the newest version; of another table all. Only where
     nothing is lost it is what a batch may read."""
     before = position.offset
@@ -89,7 +65,7 @@ def next_offset(position: Position, table: SourceTable, accepted: Sequence[Accep
 
 
 def lost_parts(
-    position: Position, table: SourceTable, accepted: Sequence[AcceptedLoss], skips: bool
+    position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> tuple[Lost, ...]:
     """What is lost and was not accepted, of the batch that runs again and of the next ones.
     `skips`: versions that change rows are passed over by the pipeline's own word."""
@@ -157,7 +133,7 @@ def lost_of_start(
     return tuple(one for one in found if not _is_accepted(one, accepted))
 
 
-def moves(position: Position, planned: Offset) -> bool:
+def moves(position: Position[Offset], planned: Offset) -> bool:
     """Does the plan read something, or take note of another table?"""
     before = position.offset
     if position.batch < 0 or before is None:
@@ -193,7 +169,7 @@ def _from_the_beginning(table: SourceTable) -> Offset:
 
 
 def _lost_with_the_table(
-    position: Position, before: Offset, table: SourceTable, planned: Offset
+    position: Position[Offset], before: Offset, table: SourceTable, planned: Offset
 ) -> Iterator[Lost]:
     batch = position.batch + 1
     if before.id != table.id:
