@@ -147,14 +147,11 @@ class PlacedTable(PlannedSource[Offset]):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         table, offset = self.table(), self.batch_offset(ingest, batch)
         read, only = set(reading.read), self._only or {}
+        files = [(part, file) for part, file in files_of(table, offset) if str(part) in read]
         for part in map(Part.of, read):
             if part.version != offset.snapshot:
                 check_is_whole(table, part.version)
-        return [
-            slice_of(table, part, file, only.get(str(part)))
-            for part, file in files_of(table, offset)
-            if str(part) in read
-        ]
+        return [slice_of(table, part, file, only.get(str(part))) for part, file in files]
 
     def left_out(
         self,
@@ -282,7 +279,6 @@ class PlacedTable(PlannedSource[Offset]):
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
         offset, lost = self.batch_offset(ingest, batch), source_notes(ingest).lost
-        versions = range(offset.begin, offset.next)
         of_versions = planning.accepted_versions(lost, offset.id)
         of_batch = [one for one in lost if one.batch == batch]
         accepted = [
@@ -295,7 +291,7 @@ class PlacedTable(PlannedSource[Offset]):
         # Versions that are gone together have one verdict, in the batch of the first of them.
         planned = [one for one in of_batch if one.was_planned]
         gone = [Part.of(one.part) for one in (*of_versions, *planned)]
-        for number in versions:
+        for number, _ in table.versions(range(offset.begin, offset.next)):
             if any(part.holds(Part(number)) for part in gone):
                 continue
             version = check_is_whole(table, number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, TableLost
@@ -147,8 +147,7 @@ def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
     if most is None:
         return [offset]
     found, files = [offset], 0
-    for number in range(offset.begin, offset.next):
-        version = table.version(number)
+    for number, version in table.versions(range(offset.begin, offset.next)):
         added = 0 if version is None else len(version.added)
         last = found[-1]
         if number > last.begin and files + added > most:
@@ -203,20 +202,23 @@ def _lost_with_the_table(
 def _lost_of(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> Iterator[Lost]:
+    held = () if offset.snapshot is None else table.snapshot(offset.snapshot)
+    versions = list(table.versions(range(offset.begin, min(offset.next, table.newest + 1))))
+    appends = [one for _, one in versions if one is not None and not one.changes_rows]
+    missing = _missing(table, [*held, *(file for one in appends for file in one.added)])
     if offset.snapshot is not None:
-        yield from _gone_files(table, offset.snapshot, table.snapshot(offset.snapshot))
+        yield from _gone_files(table, offset.snapshot, held, missing)
     known = [Part.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
-    for number in range(offset.begin, min(offset.next, table.newest + 1)):
-        version = table.version(number)
+    for number, version in versions:
         if version is None:
             # More may have expired since somebody accepted it: that alone is told then.
             if not any(part.holds(Part(number)) for part in known):
                 gone.append(number)
-        elif version.changes_rows and not skips:
-            yield Lost(Part(number), table.id, CHANGED, changed_text(version))
         elif not version.changes_rows:
-            yield from _gone_files(table, number, version.added)
+            yield from _gone_files(table, number, version.added, missing)
+        elif not skips:
+            yield Lost(Part(number), table.id, CHANGED, changed_text(version))
     if gone:
         what = (
             f"versions {gone[0]} to {gone[-1]} are not in the log any more; what they did is not "
@@ -234,11 +236,17 @@ def changed_text(version: Version) -> str:
     )
 
 
-def _gone_files(table: SourceTable, number: int, files: Sequence[AddedFile]) -> Iterator[Lost]:
-    places = {table.uri_of(file): file for file in files}
-    for uri, facts in stat_files(list(places), table.options).items():
-        if facts is None:
-            file = places[uri]
+def _missing(table: SourceTable, files: Sequence[AddedFile]) -> set[str]:
+    """Where there is none of the files any more."""
+    places = map(table.uri_of, files)
+    return {uri for uri, facts in stat_files(places, table.options).items() if facts is None}
+
+
+def _gone_files(
+    table: SourceTable, number: int, files: Sequence[AddedFile], missing: Set[str]
+) -> Iterator[Lost]:
+    for file in files:
+        if table.uri_of(file) in missing:
             rows = "some" if file.rows is None else f"{file.rows:,}"
             what = (
                 f"the file {file.path} of version {number}, with {rows} rows, is gone "
