@@ -159,8 +159,7 @@ class PlacedTopics(PlannedSource[Offset]):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         from tidemark.sources.kafka.slices import in_slices
 
-        parts = map(Range.of, reading.read)
-        return [self._slice(one) for whole in parts for one in in_slices(whole)]
+        return [self._slice(*together) for together in in_slices(map(Range.of, reading.read))]
 
     def offsets_read(self, reading: Reading, lines: int) -> int | None:
         """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
@@ -226,13 +225,13 @@ class PlacedTopics(PlannedSource[Offset]):
         """What of the message itself is a column."""
         return [name for name in kafka_columns.TYPES if name in self.pipeline.source.columns]
 
-    def _slice(self, whole: Range) -> KafkaSlice:
+    def _slice(self, *ranges: Range) -> KafkaSlice:
         from tidemark.sources.kafka.messages import AsLines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
         as_lines = AsLines(tuple(self._declared), self.kafka.max_message_bytes)
-        return KafkaSlice(str(whole), self.kafka.connection, options, as_lines)
+        return KafkaSlice(ranges, self.kafka.connection, options, as_lines)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position[Offset], Plan]:
         position, plan = self._plan(ingest)
