@@ -4,8 +4,7 @@ entries"). delta-rs tells what a table holds, not what a version added to it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -16,10 +15,6 @@ from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
 _RESTORE = "RESTORE"
-# Each read waits for its store; this many wait at once.
-_AT_ONCE = 16
-# Below that no threads are started.
-_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -77,17 +72,6 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
             f"{place} is no commit of a Delta table: {error}. Nothing was read. Restore the file; "
             "the next run goes on."
         ) from error
-
-
-def read_versions(
-    table: str, numbers: Sequence[int], options: Options
-) -> dict[int, Version | None]:
-    """Several, at once: on an object store each takes a round trip. Raises as `read_version`."""
-    if len(numbers) < _FEW:
-        return {number: read_version(table, number, options) for number in numbers}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda number: read_version(table, number, options), numbers)
-        return dict(zip(numbers, found, strict=True))
 
 
 def _version(number: int, entries: list[dict[str, Any]], digest: str) -> Version:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
 from tidemark.pipeline.source_files import is_uri
-from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version, read_versions
-from tidemark.storage.files import Options
+from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
+from tidemark.storage.files import Options, at_once
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -83,13 +83,15 @@ class SourceTable:
         return self._versions[number]
 
     def _read_ahead(self, numbers: range) -> Iterator[int]:
-        """The numbers, each once it is read, with more and more that follow it: who stops at one
-        of the first has not read all."""
+        """The numbers, each once it is read, with more and more that follow it: on an object store
+        each takes a round trip. Who stops at one of the first has not read all."""
         ahead = 1
         while numbers:
             now, numbers, ahead = numbers[:ahead], numbers[ahead:], min(2 * ahead, _MOST_AHEAD)
             missing = [number for number in now if number not in self._versions]
-            self._versions |= read_versions(self.uri, missing, self.options)
+            self._versions |= at_once(
+                lambda number: read_version(self.uri, number, self.options), missing
+            )
             yield from now
 
     def snapshot(self, number: int) -> tuple[AddedFile, ...]:
