@@ -40,7 +40,8 @@ def test_a_job_beside_one_that_works_is_refused_and_each_message_is_read_once(
         os.killpg(first.pid, signal.SIGCONT)
         end = job_end(place, "first", first)
     finally:
-        end_group(first.pid)
+        if first.poll() is None:
+            end_group(first.pid)
     assert refused.exit_code == 75, refused.output
     assert refused.result is not None
     assert refused.result.error is not None
