@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import NoteUnreadable
-from tidemark.sources.source import Acceptance, LostInput
+from tidemark.sources.source import Acceptance, LostInput, PartVerdict
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 from tidemark.storage.result_file import Facts
 
@@ -40,6 +40,10 @@ class AcceptedLoss(Facts):
     def told(self) -> str:
         """For the reject that stands for it. The same whenever it is asked for."""
         return f"{self.detail}. Accepted by {self.by}: {self.accepted}"
+
+    def verdict(self, since: str) -> PartVerdict:
+        """On the part; `since` is what has to be known besides, or empty."""
+        return PartVerdict(self.part, self.reason, f"{self.told} {since}".strip())
 
 
 class OfBatch(Protocol):

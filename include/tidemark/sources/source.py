@@ -135,9 +135,8 @@ class PartUnreadable(Exception):
 
 
 class Slice(ABC):
-    """Lines of one part that are read by one process: plain data, which can be sent to another."""
-
-    part: str
+    """Lines of one part, or of several, that are read by one process: plain data, which can be sent
+    to another."""
 
     @property
     @abstractmethod

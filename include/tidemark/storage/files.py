@@ -8,14 +8,14 @@ of delta-rs. A write is atomic: nobody sees half a file.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import obstore
@@ -27,8 +27,12 @@ from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
 
 Options = Mapping[str, str]
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
 # Each request waits for its store; this many wait at once.
 _AT_ONCE = 16
+# For fewer no threads are started.
+_FEW = 4
 _CHUNK = 8 * 1024 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -136,9 +140,15 @@ def copy_file(uri: str, to: str, options: Options) -> None:
 
 def stat_files(uris: Iterable[str], options: Options) -> dict[str, FileFacts | None]:
     """Size and time of each file; None for those that do not exist."""
-    asked = list(dict.fromkeys(uris))
+    return at_once(lambda uri: _stat(uri, options), list(dict.fromkeys(uris)))
+
+
+def at_once(ask: Callable[[Asked], Told], of: Sequence[Asked]) -> dict[Asked, Told]:
+    """What a store tells of each, several waiting for it at once. Raises the first error."""
+    if len(of) < _FEW:
+        return {one: ask(one) for one in of}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(asked, pool.map(lambda uri: _stat(uri, options), asked), strict=True))
+        return dict(zip(of, pool.map(ask, of), strict=True))
 
 
 def e_tag_of(uri: str, options: Options) -> str | None:

@@ -287,3 +287,18 @@ def test_an_older_copy_that_was_written_to_since_is_another_history(
         world.source.check(world.ingest)
     with pytest.raises(TableLost, match=r"Version 6 of .* is not the one that was read"):
         world.source.first_reading(world.ingest, 0)
+
+
+def test_what_is_lost_since_a_first_begin_was_noted_is_told_by_the_lag_too(tmp_path: Path) -> None:
+    world = World(tmp_path, starting="latest")
+    world.append(1)
+    world.source.prepare(world.ingest)
+    world.append(2, 3)
+    version = world.source.table().version(1)
+    assert version is not None
+    (file,) = version.added
+    (Path(world.uri) / file.path).unlink()
+    assert world.lost() == [(str(Part(1, file.path)), "gone")]
+    lag = world.source.lag(world.ingest)
+    assert lag is not None
+    assert (lag.messages, lag.lost) == (2, 1)

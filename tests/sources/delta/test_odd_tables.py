@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import Offset
-from tidemark.sources.delta.planning import Position, first_offset, lost_parts
+from tidemark.sources.delta.planning import first_offset, lost_parts
 from tidemark.sources.delta.table import SourceTable, open_table
+from tidemark.sources.position import Position
 
 TIME = pa.timestamp("us", "UTC")
 

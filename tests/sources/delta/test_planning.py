@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import SourceNotFound, SourceRefused
-from tidemark.sources.delta.files import files_of, slice_of
+from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.planning import (
-    Position,
     first_offset,
     lost_parts,
     next_offset,
     steps,
 )
 from tidemark.sources.delta.table import open_table
+from tidemark.sources.position import Position
 
 
 def append(uri: str, *numbers: int, **options: Any) -> None:
@@ -44,12 +44,12 @@ def read(uri: str, offset: Offset) -> list[int]:
     return [int(line.split(b": ")[1].split(b",")[0]) for line in lines if line is not None]
 
 
-def told(uri: str, position: Position, skips: bool = False) -> list[tuple[str, str]]:
+def told(uri: str, position: Position[Offset], skips: bool = False) -> list[tuple[str, str]]:
     found = lost_parts(position, open_table(uri, {}), [], skips)
     return [(str(one.part), one.reason) for one in found]
 
 
-def after(uri: str, batch: int = 0) -> Position:
+def after(uri: str, batch: int = 0) -> Position[Offset]:
     """All that is there was read."""
     return Position(batch, first_offset(open_table(uri, {}), "earliest"))
 
@@ -253,3 +253,41 @@ def test_each_appended_row_is_read_once_in_whatever_order_the_table_is_kept(
                         seen.update(read(uri, Offset.of(one.text, "here")))
                         position = Position(position.batch + 1, one)
         assert seen == Counter(range(next(numbers)))
+
+
+def test_of_many_versions_each_loss_is_told_in_their_order(tmp_path: Path) -> None:
+    """They are read several at once."""
+    uri = str(tmp_path / "events")
+    for number in range(40):
+        append(uri, number)
+    DeltaTable(uri).delete("n = 3")
+    append(uri, 41)
+    first, later = (_only_file(uri, number) for number in (7, 41))
+    for file in (first, later):
+        (Path(uri) / file).unlink()
+    DeltaTable(uri).create_checkpoint()
+    (Path(uri) / "_delta_log" / f"{20:020}.json").unlink()
+    begins = Offset(open_table(uri, {}).id, 0, 0)
+    assert told(uri, Position(0, begins)) == [
+        (f"7/{first}", "gone"),
+        ("40", "changed rows"),
+        (f"41/{later}", "gone"),
+        ("20-20", "expired"),
+    ]
+
+
+def test_for_the_first_rows_the_log_is_not_read_to_its_end(tmp_path: Path) -> None:
+    uri = str(tmp_path / "events")
+    for number in range(20):
+        append(uri, number)
+    table = open_table(uri, {})
+    for number in range(8, 20):
+        (Path(uri) / "_delta_log" / f"{number:020}.json").write_text("no commit")
+    assert sum(first_rows_of(table, Offset(table.id, 0, 20), 3).values()) == 3
+
+
+def _only_file(uri: str, version: int) -> str:
+    found = open_table(uri, {}).version(version)
+    assert found is not None
+    (file,) = found.added
+    return file.path

@@ -53,8 +53,8 @@ def read(
     """The lines of all offsets of partition 0, or of those up to `last`."""
     end = ends(broker, topic)[0] - 1 if last is None else last
     options = {**client_of(broker), "isolation.level": "read_committed"}
-    part = str(Range(topic, 0, 0, end))
-    pieces = KafkaSlice(part, "broker", options, AsLines(fields, 100)).lines()
+    part = Range(topic, 0, 0, end)
+    pieces = KafkaSlice((part,), "broker", options, AsLines(fields, 100)).lines()
     return [line for piece in pieces for line in piece.to_pylist()]
 
 
@@ -147,9 +147,58 @@ def test_of_a_compacted_topic_what_is_left_is_read(broker: Broker) -> None:
 
 def test_slices_of_a_range_have_each_offset_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_OFFSETS", 4)
-    found = list(in_slices(Range("t", 1, 3, 12)))
+    monkeypatch.setattr(slices, "TOGETHER", 0)
+    found = [part for (part,) in in_slices([Range("t", 1, 3, 12)])]
     assert [(one.first, one.last) for one in found] == [(3, 6), (7, 10), (11, 12)]
     assert {(one.topic, one.partition) for one in found} == {("t", 1)}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(1, 30)), max_size=9)
+)
+def test_small_ranges_are_together_in_a_slice_those_of_one_partition_are_not(
+    given_parts: list[tuple[str, int, int]],
+) -> None:
+    parts = [
+        Range(topic, partition, 100 * n, 100 * n + number - 1)
+        for n, (topic, partition, number) in enumerate(given_parts)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slices, "SLICE_OFFSETS", 20)
+        patch.setattr(slices, "TOGETHER", 12)
+        found = list(in_slices(parts))
+    offsets = [(p.topic, p.partition, n) for one in found for p in one for n in _offsets(p)]
+    assert offsets == [(p.topic, p.partition, n) for p in parts for n in _offsets(p)]
+    for one in found:
+        assert len({(p.topic, p.partition) for p in one}) == len(one)
+        assert len(one) == 1 or sum(p.number for p in one) <= 12
+
+
+def _offsets(part: Range) -> range:
+    assert part.last is not None
+    return range(part.first, part.last + 1)
+
+
+def test_one_slice_reads_ranges_of_many_partitions_each_to_its_own_end(broker: Broker) -> None:
+    """Some end in the middle of what is there, some where offsets have no message."""
+    topic = make_topic(broker, new_name(), 40)
+    other = make_topic(broker, new_name(), 2)
+    for partition in range(40):
+        produce(broker, topic, [b"%d" % n for n in range(5)], partition=partition)
+    produce_transaction(broker, other, [b"6", b"7"], partition=1)
+    of_topic = [
+        Range(topic, partition, partition % 3, 4 - partition % 2) for partition in range(40)
+    ]
+    parts = (*of_topic, Range(other, 1, 0, 2))
+    options = {**client_of(broker), "isolation.level": "read_committed"}
+    pieces = KafkaSlice(parts, "broker", options, AsLines((), 100)).lines()
+    lines = [line for piece in pieces for line in piece.to_pylist()]
+    found = [(one["_topic"], one["_partition"], one["_offset"]) for one in lines]
+    for one in of_topic:
+        own = [offset for *place, offset in found if place == [one.topic, one.partition]]
+        assert own == list(_offsets(one))
+    assert found.count((other, 1, 0)) == found.count((other, 1, 1)) == 1
+    assert len(found) == sum(one.number for one in of_topic) + 2
 
 
 def test_offsets_that_expired_are_no_empty_slice(broker: Broker) -> None:
@@ -179,7 +228,7 @@ def test_messages_that_a_disk_has_changed_are_no_rows_and_are_told_by_their_offs
             read(broker, topic)
         delete_records(broker, topic, {0: 2})
         options = client_of(broker)
-        one = KafkaSlice(f"{topic}/0/2-2", "broker", options, AsLines((), 100))
+        one = KafkaSlice((Range(topic, 0, 2, 2),), "broker", options, AsLines((), 100))
         assert [len(piece) for piece in one.lines()] == [1]
 
 
@@ -201,7 +250,7 @@ def test_a_login_over_tls_reads(broker: Broker, mechanism: str) -> None:
     options = client_options(secure(broker, mechanism=mechanism))
     assert "BEGIN CERTIFICATE" in options["ssl.ca.pem"]
     assert Cluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
-    one = KafkaSlice(f"{topic}/0/0-0", "c", options, AsLines((), 100))
+    one = KafkaSlice((Range(topic, 0, 0, 0),), "c", options, AsLines((), 100))
     assert [len(piece) for piece in one.lines()] == [1]
     assert broker.password not in repr(one)
     assert secure_client_of(broker)["sasl.username"] == broker.user
@@ -219,7 +268,9 @@ def test_who_is_not_let_in_is_told_so_and_need_not_try_again(broker: Broker) -> 
             Cluster("c", client_options(connection), "read_committed").states([topic])
     assert not SourceRefused.retry_can_help
     forbid_reading(broker, topic)
-    one = KafkaSlice(f"{topic}/0/0-0", "c", client_options(secure(broker)), AsLines((), 100))
+    one = KafkaSlice(
+        (Range(topic, 0, 0, 0),), "c", client_options(secure(broker)), AsLines((), 100)
+    )
     with pytest.raises(SourceRefused, match="may not read"):
         list(one.lines())
 
@@ -233,7 +284,7 @@ def test_a_broker_that_stops_answering_is_waited_for_and_then_told(
         topic = make_topic(broker, new_name())
         produce(broker, topic, [b"1"])
         options = client_options(secure(broker))
-        one = KafkaSlice(f"{topic}/0/0-0", "c", options, AsLines((), 100))
+        one = KafkaSlice((Range(topic, 0, 0, 0),), "c", options, AsLines((), 100))
         broker.pause()
         with pytest.raises(SourceUnavailable, match="cannot be asked"):
             Cluster("c", options, "read_committed").states([topic])
@@ -256,7 +307,7 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
         options = {**client_options(secure(broker)), "fetch.max.bytes": "200000"}
         options |= {"message.max.bytes": "100000"}
         options |= {"queued.max.messages.kbytes": "200", "max.partition.fetch.bytes": "100000"}
-        pieces = KafkaSlice(f"{topic}/0/0-59999", "c", options, AsLines((), 10**6)).lines()
+        pieces = KafkaSlice((Range(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6)).lines()
         found = next(pieces)["_value"].to_pylist()
         broker.kill()
         broker.start()

@@ -10,8 +10,9 @@ from tidemark.errors import SettingsInvalid
 from tidemark.sources.kafka.client import Cluster, TopicState, consumer_of
 from tidemark.sources.kafka.losses import told
 from tidemark.sources.kafka.offsets import TopicOffset, ranges
-from tidemark.sources.kafka.planning import Position, moves, plan_next, steps
+from tidemark.sources.kafka.planning import moves, plan_next, steps
 from tidemark.sources.notes import accepted_loss
+from tidemark.sources.position import Position
 from tidemark.sources.source import Acceptance
 
 SECRET = "c2VjcmV0"

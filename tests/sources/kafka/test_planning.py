@@ -21,8 +21,9 @@ from tidemark.sources.kafka.offsets import (
     offset_text,
     ranges,
 )
-from tidemark.sources.kafka.planning import Position, first_offset, moves, plan_next, steps
+from tidemark.sources.kafka.planning import first_offset, moves, plan_next, steps
 from tidemark.sources.notes import AcceptedLoss, accepted_loss
+from tidemark.sources.position import Position
 from tidemark.sources.source import Acceptance
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)

@@ -85,7 +85,7 @@ def _first(topic: str, cluster: Cluster, most_bytes: int) -> list[Message]:
     options = {**cluster.options, "isolation.level": cluster.isolation}
     lines = AsLines((), most_bytes)
     found = first_messages(
-        planned, MOST_LINES, lambda part: KafkaSlice(str(part), cluster.name, options, lines)
+        planned, MOST_LINES, lambda *parts: KafkaSlice(parts, cluster.name, options, lines)
     )
     return _as_they_came(found)
 

@@ -18,8 +18,7 @@ def files_of(table: SourceTable, offset: Offset) -> Iterator[tuple[Part, AddedFi
     if offset.snapshot is not None:
         for file in table.snapshot(offset.snapshot):
             yield Part(offset.snapshot, file.path), file
-    for number in range(offset.begin, offset.next):
-        version = table.version(number)
+    for number, version in table.versions(range(offset.begin, offset.next)):
         if version is not None and not version.changes_rows:
             for file in sorted(version.added, key=lambda one: one.path):
                 yield Part(number, file.path), file

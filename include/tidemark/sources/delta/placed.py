@@ -18,17 +18,17 @@ from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta import planning
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
 from tidemark.sources.delta.offsets import Offset, Part
-from tidemark.sources.delta.planning import CHANGED, Lost, Position, batch_offset, position_of
+from tidemark.sources.delta.planning import CHANGED, Lost
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
-from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
+from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
+from tidemark.sources.planned_source import SINCE_BRONZE, Begin, PlannedSource
+from tidemark.sources.position import Position
 from tidemark.sources.source import (
-    Acceptance,
     FirstRows,
     Lag,
     LostInput,
     OriginColumn,
     PartVerdict,
-    PlacedSource,
     Reading,
     Slice,
 )
@@ -40,11 +40,10 @@ _MOST_SHOWN = 5
 # Its name in the notes: there is one.
 _TABLE = "table"
 _UNREADABLE = "unreadable file"
-_SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
 
 
 @dataclass(frozen=True)
-class PlacedTable(PlacedSource):
+class PlacedTable(PlannedSource[Offset]):
     """A part is a file that a version added, or one or several versions (`Part`)."""
 
     origin = (
@@ -75,33 +74,27 @@ class PlacedTable(PlacedSource):
                 "Write the name under source.columns as the table does, or take it out."
             )
 
-    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
-        return tuple(map(_told, self._lost(ingest, self._position(ingest), self.table())))
+    @staticmethod
+    def offset_of(text: str, place: str) -> Offset:
+        return Offset.of(text, place)
 
-    def accept_lost(
-        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
-    ) -> None:
-        parts, notes = {one.part for one in lost}, source_notes(ingest)
-        found = self._lost(ingest, self._position(ingest), self.table())
-        entries = [
-            accepted_loss(_told(one), accepted, one) for one in found if str(one.part) in parts
-        ]
-        if entries:
-            lost_now = (*notes.lost, *entries)
-            write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
+    @property
+    def is_from_now_on(self) -> bool:
+        return self.delta.starting == "latest"
 
-    def prepare(self, ingest: Checkpoint) -> None:
-        """Where a first run begins behind what is there, that is noted: if it is killed before it
-        plans a batch, the next one begins there, and not at a later end."""
-        if self.delta.starting != "latest" or self._position(ingest).offset is not None:
-            return
-        table, notes = self.table(), source_notes(ingest)
-        begin, ids = planning.first_offset(table, "latest").begin, {_TABLE: table.id}
-        write_source_notes(ingest, notes.model_copy(update={"begins": {_TABLE: begin}, "ids": ids}))
+    def end(self) -> Begin:
+        table = self.table()
+        return Begin({_TABLE: planning.first_offset(table, "latest").begin}, {_TABLE: table.id})
+
+    def noted_offset(self, notes: SourceNotes) -> Offset:
+        begin = notes.begins[_TABLE]
+        return Offset(notes.ids[_TABLE], begin, begin)
+
+    def losses(self, ingest: Checkpoint) -> Sequence[tuple[LostInput, OfBatch]]:
+        found = self._lost(ingest, self.position(ingest), self.table())
+        return [(_told(one), one) for one in found]
 
     def steps(self, ingest: Checkpoint) -> list[Offset]:
-        """The offsets of the next batches; none where there is nothing to read. InputLost where
-        some of it is gone."""
         position, table, offset = self._check_nothing_lost(ingest)
         if not planning.moves(position, offset):
             return []
@@ -119,17 +112,15 @@ class PlacedTable(PlacedSource):
             return None
         return f"versions {offset.begin} to {offset.next - 1} of the table are new"
 
-    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
-        """Batches are planned by us, so nothing is passed over by the engine."""
-        return frozenset()
-
     def unread_bytes(self, ingest: Checkpoint) -> int:
-        return sum(file.bytes for _, file in self._unread_files(ingest))
+        files = self._unread_files(ingest, self.position(ingest), self.table())
+        return sum(file.bytes for _, file in files)
 
     def lag(self, ingest: Checkpoint) -> Lag | None:
         """Files that do not say how many rows they have count as one."""
-        table, files = self.table(), self._unread_files(ingest)
-        lost = len(self._lost(ingest, position_of(ingest), table))
+        table, position = self.table(), self.position(ingest)
+        files = self._unread_files(ingest, position, table)
+        lost = len(self._lost(ingest, position, table))
         rows = sum(1 if file.rows is None else file.rows for _, file in files)
         times = [
             version.time_ms
@@ -138,34 +129,29 @@ class PlacedTable(PlacedSource):
         ]
         return Lag(rows, instant_of(min(times)) if rows and times else None, lost)
 
-    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
-        table = self._same_table(ingest, batch)
-        read, verdicts = self._readable(ingest, batch, table, "")
-        return Reading(read, verdicts, {})
+    def left(
+        self, ingest: Checkpoint, batch: int, since: str
+    ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
+        return self._readable(ingest, batch, self._same_table(ingest, batch), since)
 
     def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
-        table = self._same_table(ingest, batch)
-        read, verdicts = self._readable(ingest, batch, table, _SINCE_BRONZE)
+        """A file that could not be read then has its verdict."""
+        reading = super().repeated_reading(ingest, batch, committed)
         known = {one.part for one in committed.verdicts}
-        new = tuple(one for one in verdicts if one.part not in known)
-        left = tuple(part for part in read if part not in known)
-        return Reading(left, (*committed.verdicts, *new), committed.seen)
+        return replace(reading, read=tuple(one for one in reading.read if one not in known))
 
     def confirm(self, ingest: Checkpoint, batch: int) -> None:
         """By the table's id."""
         self._same_table(ingest, batch)
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
-        table, offset = self.table(), batch_offset(ingest, batch)
+        table, offset = self.table(), self.batch_offset(ingest, batch)
         read, only = set(reading.read), self._only or {}
+        files = [(part, file) for part, file in files_of(table, offset) if str(part) in read]
         for part in map(Part.of, read):
             if part.version != offset.snapshot:
                 check_is_whole(table, part.version)
-        return [
-            slice_of(table, part, file, only.get(str(part)))
-            for part, file in files_of(table, offset)
-            if str(part) in read
-        ]
+        return [slice_of(table, part, file, only.get(str(part))) for part, file in files]
 
     def left_out(
         self,
@@ -177,7 +163,7 @@ class PlacedTable(PlacedSource):
     ) -> Reading:
         """A file that is gone has to be accepted; one that is no Parquet is a verdict."""
         self._check_nothing_lost(ingest)
-        since = f". {_SINCE_BRONZE}" if repeated else ""
+        since = f". {SINCE_BRONZE}" if repeated else ""
         bad = [PartVerdict(one, _UNREADABLE, f"{why}{since}") for one, why in unreadable.items()]
         left = tuple(part for part in reading.read if part not in unreadable)
         return replace(reading, read=left, verdicts=(*reading.verdicts, *bad))
@@ -222,30 +208,28 @@ class PlacedTable(PlacedSource):
         if limit != other:
             yield _change("advanced.max_files_per_batch", limit, other, FROM_NOW)
 
-    def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, SourceTable, Offset]:
-        position, table = self._position(ingest), self.table()
+    def _check_nothing_lost(
+        self, ingest: Checkpoint
+    ) -> tuple[Position[Offset], SourceTable, Offset]:
+        position, table = self.position(ingest), self.table()
         if lost := self._lost(ingest, position, table):
             raise self._input_lost(lost)
         if position.offset is not None:
             planning.check_history(table, position.offset, source_notes(ingest).lost)
         return position, table, self._planned(ingest, position, table)
 
-    def _position(self, ingest: Checkpoint) -> Position:
-        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
-        position, notes = position_of(ingest), source_notes(ingest)
-        if position.offset is not None or not notes.begins or self.delta.starting != "latest":
-            return position
-        begin = notes.begins[_TABLE]
-        return replace(position, offset=Offset(notes.ids[_TABLE], begin, begin))
-
-    def _lost(self, ingest: Checkpoint, position: Position, table: SourceTable) -> tuple[Lost, ...]:
+    def _lost(
+        self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
+    ) -> tuple[Lost, ...]:
         skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
         if position.offset is None:
             start = self._planned(ingest, position, table)
             return planning.lost_of_start(table, start, accepted, skips)
         return planning.lost_parts(position, table, accepted, skips)
 
-    def _planned(self, ingest: Checkpoint, position: Position, table: SourceTable) -> Offset:
+    def _planned(
+        self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
+    ) -> Offset:
         if position.offset is None:
             return self._as_tried(planning.first_offset(table, self.delta.starting))
         following = planning.next_offset(position, table, source_notes(ingest).lost)
@@ -281,9 +265,9 @@ class PlacedTable(PlacedSource):
         )
 
     def _same_table(self, ingest: Checkpoint, batch: int) -> SourceTable:
-        table, offset = self.table(), batch_offset(ingest, batch)
+        table, offset = self.table(), self.batch_offset(ingest, batch)
         if table.id != offset.id:
-            position = self._position(ingest)
+            position = self.position(ingest)
             accepted = source_notes(ingest).lost
             if not any(one.batch == batch and one.was_planned for one in accepted):
                 raise self._input_lost(planning.lost_parts(position, table, accepted, skips=False))
@@ -291,26 +275,23 @@ class PlacedTable(PlacedSource):
         return table
 
     def _readable(
-        self, ingest: Checkpoint, batch: int, table: SourceTable, told: str
+        self, ingest: Checkpoint, batch: int, table: SourceTable, since: str
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         """Which files of a batch are read, and the verdicts on the rest."""
-        offset, lost = batch_offset(ingest, batch), source_notes(ingest).lost
-        versions = range(offset.begin, offset.next)
+        offset, lost = self.batch_offset(ingest, batch), source_notes(ingest).lost
         of_versions = planning.accepted_versions(lost, offset.id)
         of_batch = [one for one in lost if one.batch == batch]
         accepted = [
             *(one for one in of_versions if offset.has(Part.of(one.part).version)),
             *of_batch,
         ]
-        verdicts = [
-            PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
-        ]
+        verdicts = [one.verdict(since) for one in accepted]
         if table.id != offset.id:
             return (), tuple(verdicts)
         # Versions that are gone together have one verdict, in the batch of the first of them.
         planned = [one for one in of_batch if one.was_planned]
         gone = [Part.of(one.part) for one in (*of_versions, *planned)]
-        for number in versions:
+        for number, _ in table.versions(range(offset.begin, offset.next)):
             if any(part.holds(Part(number)) for part in gone):
                 continue
             version = check_is_whole(table, number)
@@ -325,8 +306,9 @@ class PlacedTable(PlacedSource):
         read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
         return read, tuple(verdicts)
 
-    def _unread_files(self, ingest: Checkpoint) -> list[tuple[Part, AddedFile]]:
-        position, table = self._position(ingest), self.table()
+    def _unread_files(
+        self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
+    ) -> list[tuple[Part, AddedFile]]:
         found = [*files_of(table, self._planned(ingest, position, table))]
         if position.is_pending and position.offset and position.offset.id == table.id:
             found += files_of(table, position.offset)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import SourceNotFound, TableLost
 from tidemark.sources.delta.log import AddedFile, Version
 from tidemark.sources.delta.offsets import Offset, Part
 from tidemark.sources.delta.table import SourceTable
 from tidemark.sources.notes import AcceptedLoss
+from tidemark.sources.position import Position
 from tidemark.storage.files import stat_files
 
 CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
     "changed rows", "expired", "gone", "replaced", "set back",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where an ingest stands: the last batch that was planned, and its offset; `is_pending`: it is
-    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
-    first one begins."""
-
-    batch: int = -1
-    offset: Offset | None = None
-    is_pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,21 +29,6 @@ class Lost:
     what: str
     batch: int | None = None
     was_planned: bool = False
-
-
-def position_of(ingest: Checkpoint) -> Position:
-    """Read from the checkpoint; raises CheckpointUnreadable."""
-    last = ingest.last_batch("offsets")
-    if last is None:
-        return Position()
-    committed = ingest.last_batch("commits")
-    return Position(last, batch_offset(ingest, last), committed is None or committed < last)
-
-
-def batch_offset(ingest: Checkpoint, batch: int) -> Offset:
-    """The offset of a batch, as it was planned."""
-    (text,) = ingest.offsets(batch).sources
-    return Offset.of(text or "", f"{ingest.uri}/offsets/{batch}")
 
 
 def first_offset(table: SourceTable, starting: str | int) -> Offset:
@@ -74,7 +48,9 @@ def first_offset(table: SourceTable, starting: str | int) -> Offset:
     return _from_the_beginning(table)
 
 
-def next_offset(position: Position, table: SourceTable, accepted: Sequence[AcceptedLoss]) -> Offset:
+def next_offset(
+    position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss]
+) -> Offset:
     """From where the last batch ended to the newest version; of another table all. Only where
     nothing is lost it is what a batch may read."""
     before = position.offset
@@ -89,7 +65,7 @@ def next_offset(position: Position, table: SourceTable, accepted: Sequence[Accep
 
 
 def lost_parts(
-    position: Position, table: SourceTable, accepted: Sequence[AcceptedLoss], skips: bool
+    position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> tuple[Lost, ...]:
     """What is lost and was not accepted, of the batch that runs again and of the next ones.
     `skips`: versions that change rows are passed over by the pipeline's own word."""
@@ -157,7 +133,7 @@ def lost_of_start(
     return tuple(one for one in found if not _is_accepted(one, accepted))
 
 
-def moves(position: Position, planned: Offset) -> bool:
+def moves(position: Position[Offset], planned: Offset) -> bool:
     """Does the plan read something, or take note of another table?"""
     before = position.offset
     if position.batch < 0 or before is None:
@@ -171,8 +147,7 @@ def steps(offset: Offset, table: SourceTable, most: int | None) -> list[Offset]:
     if most is None:
         return [offset]
     found, files = [offset], 0
-    for number in range(offset.begin, offset.next):
-        version = table.version(number)
+    for number, version in table.versions(range(offset.begin, offset.next)):
         added = 0 if version is None else len(version.added)
         last = found[-1]
         if number > last.begin and files + added > most:
@@ -193,7 +168,7 @@ def _from_the_beginning(table: SourceTable) -> Offset:
 
 
 def _lost_with_the_table(
-    position: Position, before: Offset, table: SourceTable, planned: Offset
+    position: Position[Offset], before: Offset, table: SourceTable, planned: Offset
 ) -> Iterator[Lost]:
     batch = position.batch + 1
     if before.id != table.id:
@@ -227,20 +202,23 @@ def _lost_with_the_table(
 def _lost_of(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> Iterator[Lost]:
+    held = () if offset.snapshot is None else table.snapshot(offset.snapshot)
+    versions = list(table.versions(range(offset.begin, min(offset.next, table.newest + 1))))
+    appends = [one for _, one in versions if one is not None and not one.changes_rows]
+    missing = _missing(table, [*held, *(file for one in appends for file in one.added)])
     if offset.snapshot is not None:
-        yield from _gone_files(table, offset.snapshot, table.snapshot(offset.snapshot))
+        yield from _gone_files(table, offset.snapshot, held, missing)
     known = [Part.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
-    for number in range(offset.begin, min(offset.next, table.newest + 1)):
-        version = table.version(number)
+    for number, version in versions:
         if version is None:
             # More may have expired since somebody accepted it: that alone is told then.
             if not any(part.holds(Part(number)) for part in known):
                 gone.append(number)
-        elif version.changes_rows and not skips:
-            yield Lost(Part(number), table.id, CHANGED, changed_text(version))
         elif not version.changes_rows:
-            yield from _gone_files(table, number, version.added)
+            yield from _gone_files(table, number, version.added, missing)
+        elif not skips:
+            yield Lost(Part(number), table.id, CHANGED, changed_text(version))
     if gone:
         what = (
             f"versions {gone[0]} to {gone[-1]} are not in the log any more; what they did is not "
@@ -258,11 +236,17 @@ def changed_text(version: Version) -> str:
     )
 
 
-def _gone_files(table: SourceTable, number: int, files: Sequence[AddedFile]) -> Iterator[Lost]:
-    places = {table.uri_of(file): file for file in files}
-    for uri, facts in stat_files(list(places), table.options).items():
-        if facts is None:
-            file = places[uri]
+def _missing(table: SourceTable, files: Sequence[AddedFile]) -> set[str]:
+    """Where there is none of the files any more."""
+    places = map(table.uri_of, files)
+    return {uri for uri, facts in stat_files(places, table.options).items() if facts is None}
+
+
+def _gone_files(
+    table: SourceTable, number: int, files: Sequence[AddedFile], missing: Set[str]
+) -> Iterator[Lost]:
+    for file in files:
+        if table.uri_of(file) in missing:
             rows = "some" if file.rows is None else f"{file.rows:,}"
             what = (
                 f"the file {file.path} of version {number}, with {rows} rows, is gone "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
 from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
-from tidemark.storage.files import Options
+from tidemark.storage.files import Options, at_once
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # deletions are met as changed rows, and the log is read by its commits.
 _READ = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}
 _MAPPING = "delta.columnMapping.mode"
+_MOST_AHEAD = 1024
 _AS_JSON = {"string", "date"}
 _BARE = {"byte", "short", "integer", "long", "float", "double", "boolean"}
 
@@ -55,8 +56,8 @@ class SourceTable:
         lie those of a table that it replaced in the same log (CREATE OR REPLACE)."""
         if self._read(0) is None:
             return None
-        numbers = range(self.newest + 1)
-        return next((n for n in numbers if (v := self._read(n)) and v.sets_id == self.id), None)
+        read = ((n, self._read(n)) for n in self._read_ahead(range(self.newest + 1)))
+        return next((n for n, one in read if one and one.sets_id == self.id), None)
 
     def version(self, number: int) -> Version | None:
         """One of its versions; None where the log does not have it any more."""
@@ -65,6 +66,11 @@ class SourceTable:
             return found
         # What it took away are rows of the table before.
         return replace(found, removed=0)
+
+    def versions(self, numbers: range) -> Iterator[tuple[int, Version | None]]:
+        """Several of them, in their order, as `version` gives each."""
+        for number in self._read_ahead(numbers):
+            yield number, self.version(number)
 
     def mark(self, number: int) -> str | None:
         """The digest of a version's commit; None where the log does not have it."""
@@ -75,6 +81,18 @@ class SourceTable:
         if number not in self._versions:
             self._versions[number] = read_version(self.uri, number, self.options)
         return self._versions[number]
+
+    def _read_ahead(self, numbers: range) -> Iterator[int]:
+        """The numbers, each once it is read, with more and more that follow it: on an object store
+        each takes a round trip. Who stops at one of the first has not read all."""
+        ahead = 1
+        while numbers:
+            now, numbers, ahead = numbers[:ahead], numbers[ahead:], min(2 * ahead, _MOST_AHEAD)
+            missing = [number for number in now if number not in self._versions]
+            self._versions |= at_once(
+                lambda number: read_version(self.uri, number, self.options), missing
+            )
+            yield from now
 
     def snapshot(self, number: int) -> tuple[AddedFile, ...]:
         """All files that the table held at a version, in the order of their paths. Raises

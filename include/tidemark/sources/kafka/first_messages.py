@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from tidemark.sources.kafka.offsets import Offset, Range, ranges
+from tidemark.sources.kafka.offsets import Offset, ranges
 from tidemark.sources.kafka.planning import first_step
-from tidemark.sources.kafka.slices import KafkaSlice
+from tidemark.sources.kafka.slices import KafkaSlice, in_slices
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -18,16 +18,18 @@ _FURTHER = 10
 
 
 def first_messages(
-    planned: Offset, most: int, slice_of: Callable[[Range], KafkaSlice]
+    planned: Offset, most: int, slice_of: Callable[..., KafkaSlice]
 ) -> list[Message]:
     """At most so many of the messages of a plan; those of a partition in their order. Raises what
-    reading them raises."""
+    reading them raises. `slice_of`: of the ranges that it is given."""
     found: list[Message] = []
     left, offsets = planned, most
     while len(found) < most and ranges(left):
         step, left = first_step(left, offsets)
-        for one in ranges(step):
-            messages = chain.from_iterable(slice_of(one).messages())
+        # All of the first step are taken, in whatever order they come.
+        parts = [*in_slices(ranges(step))] if offsets == most else [(one,) for one in ranges(step)]
+        for together in parts:
+            messages = chain.from_iterable(slice_of(*together).messages())
             found += islice(messages, most - len(found))
         offsets *= _FURTHER
     return found

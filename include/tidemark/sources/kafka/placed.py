@@ -24,17 +24,24 @@ from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.changes import topic_changes
 from tidemark.sources.kafka.client import Cluster, TopicState
-from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, ranges, without
-from tidemark.sources.kafka.planning import Plan, Position, batch_offset, position_of
-from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
+from tidemark.sources.kafka.offsets import (
+    Offset,
+    Range,
+    TopicOffset,
+    offset_of,
+    ranges,
+    without,
+)
+from tidemark.sources.kafka.planning import Plan
+from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
+from tidemark.sources.planned_source import Begin, PlannedSource
+from tidemark.sources.position import Position
 from tidemark.sources.source import (
-    Acceptance,
     FirstRows,
     Lag,
     LostInput,
     OriginColumn,
     PartVerdict,
-    PlacedSource,
     Reading,
     Slice,
 )
@@ -45,11 +52,10 @@ if TYPE_CHECKING:
 Starting = str | dict[str, dict[int, int]]
 # A guess, for `unread_bytes`.
 _BYTES_OF_A_MESSAGE = 500
-_SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
 
 
 @dataclass(frozen=True)
-class PlacedTopics(PlacedSource):
+class PlacedTopics(PlannedSource[Offset]):
     """A part is a range of offsets of one partition (`Range`)."""
 
     origin = (
@@ -77,40 +83,31 @@ class PlacedTopics(PlacedSource):
         """Raises SourceRefused and SourceUnavailable too, where the cluster cannot be asked."""
         self._check_nothing_lost(ingest)
 
-    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
+    @staticmethod
+    def offset_of(text: str, place: str) -> Offset:
+        return offset_of(text, place)
+
+    @property
+    def is_from_now_on(self) -> bool:
+        return self.kafka.starting == "latest"
+
+    def end(self) -> Begin:
+        states = self._states(self.cluster(), None)
+        begins = {f"{name}/{n}": end for name, one in states.items() for n, end in one.end.items()}
+        return Begin(begins, {name: one.id for name, one in states.items()})
+
+    def noted_offset(self, notes: SourceNotes) -> Offset:
+        begins: dict[str, dict[int, int]] = {}
+        for place, begin in notes.begins.items():
+            name, _, number = place.partition("/")
+            begins.setdefault(name, {})[int(number)] = begin
+        return {name: TopicOffset(notes.ids[name], one, one) for name, one in begins.items()}
+
+    def losses(self, ingest: Checkpoint) -> Sequence[tuple[LostInput, OfBatch]]:
         since = _last_planned(ingest)
-        return tuple(losses.told(one, since) for one in self._plan(ingest)[1].lost)
-
-    def accept_lost(
-        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
-    ) -> None:
-        """Offsets that grew meanwhile are not accepted: runs stop at those."""
-        parts, since = {one.part for one in lost}, _last_planned(ingest)
-        notes = source_notes(ingest)
-        found = [one for one in self._plan(ingest)[1].lost if str(one.range) in parts]
-        if found:
-            entries = [accepted_loss(losses.told(one, since), accepted, one) for one in found]
-            lost_now = (*notes.lost, *entries)
-            write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
-
-    def prepare(self, ingest: Checkpoint) -> None:
-        """Where a first run begins behind what is there, that is noted: if it is killed before it
-        plans a batch, the next one begins there, and not at a later end."""
-        if self.kafka.starting != "latest" or self._position(ingest).offset is not None:
-            return
-        cluster = self.cluster()
-        states = self._states(cluster, None)
-        begins = {
-            f"{name}/{number}": offset
-            for name, of_topic in self._first_begin(cluster, states, "latest").items()
-            for number, offset in of_topic.items()
-        }
-        ids, notes = {name: one.id for name, one in states.items()}, source_notes(ingest)
-        write_source_notes(ingest, notes.model_copy(update={"begins": begins, "ids": ids}))
+        return [(losses.told(one, since), one) for one in self._plan(ingest)[1].lost]
 
     def steps(self, ingest: Checkpoint) -> list[Offset]:
-        """The offsets of the next batches; none where there is nothing to read. InputLost where
-        some of it is gone."""
         position, plan = self._check_nothing_lost(ingest)
         if not planning.moves(position, plan.offset):
             return []
@@ -126,10 +123,6 @@ class PlacedTopics(PlacedSource):
         number = sum(one.number for one in ranges(plan.offset))
         return f"{number:,} offsets of Kafka are new"
 
-    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
-        """Batches are planned by us, so nothing is passed over by the engine."""
-        return frozenset()
-
     def unread_bytes(self, ingest: Checkpoint) -> int:
         planned = self._plan(ingest)[1].offset
         return sum(one.number for one in ranges(planned)) * _BYTES_OF_A_MESSAGE
@@ -138,28 +131,23 @@ class PlacedTopics(PlacedSource):
         from tidemark.sources.kafka.oldest import oldest_message_ms
 
         position, plan = self._plan(ingest)
-        unread = ranges(plan.offset) + position.pending
+        unread = ranges(plan.offset) + planning.pending(position)
         number = sum(one.number for one in unread) + sum(one.range.number for one in plan.lost)
-        oldest = oldest_message_ms(self.client, ranges(plan.offset) or position.pending)
+        oldest = oldest_message_ms(self.client, ranges(plan.offset) or planning.pending(position))
         since = None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC)
         return Lag(number, since, len(plan.lost))
 
-    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+    def left(
+        self, ingest: Checkpoint, batch: int, since: str
+    ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         self.confirm(ingest, batch)
-        parts, verdicts = self._left(ingest, batch, "")
-        return Reading(parts, verdicts, {})
-
-    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
-        self.confirm(ingest, batch)
-        parts, verdicts = self._left(ingest, batch, _SINCE_BRONZE)
-        known = {one.part for one in committed.verdicts}
-        new = tuple(one for one in verdicts if one.part not in known)
-        return Reading(parts, (*committed.verdicts, *new), committed.seen)
+        verdicts = [one.verdict(since) for one in source_notes(ingest).lost if one.batch == batch]
+        return tuple(map(str, self._left(ingest, batch))), tuple(verdicts)
 
     def confirm(self, ingest: Checkpoint, batch: int) -> None:
         """By the topics' ids; where there are none, by their offsets."""
-        offset = batch_offset(ingest, batch)
-        read = sorted({Range.of(part).topic for part in self._left(ingest, batch, "")[0]})
+        offset = self.batch_offset(ingest, batch)
+        read = sorted({one.topic for one in self._left(ingest, batch)})
         if not read:
             return
         cluster = self.cluster()
@@ -171,8 +159,7 @@ class PlacedTopics(PlacedSource):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         from tidemark.sources.kafka.slices import in_slices
 
-        parts = map(Range.of, reading.read)
-        return [self._slice(one) for whole in parts for one in in_slices(whole)]
+        return [self._slice(*together) for together in in_slices(map(Range.of, reading.read))]
 
     def offsets_read(self, reading: Reading, lines: int) -> int | None:
         """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
@@ -238,22 +225,22 @@ class PlacedTopics(PlacedSource):
         """What of the message itself is a column."""
         return [name for name in kafka_columns.TYPES if name in self.pipeline.source.columns]
 
-    def _slice(self, whole: Range) -> KafkaSlice:
+    def _slice(self, *ranges: Range) -> KafkaSlice:
         from tidemark.sources.kafka.messages import AsLines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
         as_lines = AsLines(tuple(self._declared), self.kafka.max_message_bytes)
-        return KafkaSlice(str(whole), self.kafka.connection, options, as_lines)
+        return KafkaSlice(ranges, self.kafka.connection, options, as_lines)
 
-    def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position, Plan]:
+    def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position[Offset], Plan]:
         position, plan = self._plan(ingest)
         if plan.lost:
             raise losses.input_lost(self.pipeline.name, plan.lost, _last_planned(ingest))
         return position, plan
 
-    def _plan(self, ingest: Checkpoint) -> tuple[Position, Plan]:
-        position = self._position(ingest)
+    def _plan(self, ingest: Checkpoint) -> tuple[Position[Offset], Plan]:
+        position = self.position(ingest)
         cluster = self.cluster()
         states = self._states(cluster, position.offset)
         if position.offset is None:
@@ -263,18 +250,6 @@ class PlacedTopics(PlacedSource):
         return position, planning.plan_next(
             position, states, accepted, by_pattern=self.kafka.pattern is not None
         )
-
-    def _position(self, ingest: Checkpoint) -> Position:
-        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
-        position, notes = position_of(ingest), source_notes(ingest)
-        if position.offset is not None or not notes.begins or self.kafka.starting != "latest":
-            return position
-        begins: dict[str, dict[int, int]] = {}
-        for place, begin in notes.begins.items():
-            name, _, number = place.partition("/")
-            begins.setdefault(name, {})[int(number)] = begin
-        first = {name: TopicOffset(notes.ids[name], one, one) for name, one in begins.items()}
-        return replace(position, offset=first)
 
     def _states(self, cluster: Cluster, read: Offset | None) -> dict[str, TopicState]:
         pattern = self.kafka.pattern
@@ -318,21 +293,15 @@ class PlacedTopics(PlacedSource):
             for name, one in states.items()
         }
 
-    def _left(
-        self, ingest: Checkpoint, batch: int, told: str
-    ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
-        """What of a batch is read, and the verdicts on what was accepted as lost."""
-        offset = batch_offset(ingest, batch)
-        accepted = [one for one in source_notes(ingest).lost if one.batch == batch]
+    def _left(self, ingest: Checkpoint, batch: int) -> list[Range]:
+        """What was planned and is not accepted as lost."""
+        offset = self.batch_offset(ingest, batch)
         left = ranges(offset)
-        for one in accepted:
+        for one in source_notes(ingest).lost:
             gone = Range.of(one.part)
-            if one.was_planned and offset[gone.topic].id == one.id:
+            if one.batch == batch and one.was_planned and offset[gone.topic].id == one.id:
                 left = [rest for part in left for rest in without(part, gone)]
-        verdicts = tuple(
-            PartVerdict(one.part, one.reason, f"{one.told} {told}".strip()) for one in accepted
-        )
-        return tuple(str(one) for one in left), verdicts
+        return left
 
 
 def _not_listed(cluster: Cluster, read: Offset, listed: Sequence[str]) -> list[str]:

@@ -8,28 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.sources.kafka.client import TopicState
-from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, offset_of, ranges, without
+from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, ranges, without
 from tidemark.sources.notes import AcceptedLoss
+from tidemark.sources.position import Position
 
 EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off"
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where an ingest stands: the last batch that was planned, and its offset. `is_pending`: it is
-    not committed, and runs again. No batch yet: `batch` is -1, and `offset` None or where the
-    first one begins."""
-
-    batch: int = -1
-    offset: Offset | None = None
-    is_pending: bool = False
-
-    @property
-    def pending(self) -> list[Range]:
-        """What the batch that runs again reads."""
-        return ranges(self.offset) if self.is_pending and self.offset else []
 
 
 @dataclass(frozen=True)
@@ -55,23 +39,13 @@ class Plan:
     lost: tuple[Lost, ...]
 
 
-def position_of(ingest: Checkpoint) -> Position:
-    """Read from the checkpoint; raises CheckpointUnreadable."""
-    last = ingest.last_batch("offsets")
-    if last is None:
-        return Position()
-    committed = ingest.last_batch("commits")
-    return Position(last, batch_offset(ingest, last), committed is None or committed < last)
-
-
-def batch_offset(ingest: Checkpoint, batch: int) -> Offset:
-    """The offset of a batch, as it was planned."""
-    (text,) = ingest.offsets(batch).sources
-    return offset_of(text or "", f"{ingest.uri}/offsets/{batch}")
+def pending(position: Position[Offset]) -> list[Range]:
+    """What the batch that runs again reads."""
+    return ranges(position.offset) if position.is_pending and position.offset else []
 
 
 def plan_next(
-    position: Position,
+    position: Position[Offset],
     states: Mapping[str, TopicState],
     accepted: Sequence[AcceptedLoss],
     by_pattern: bool,
@@ -100,7 +74,7 @@ def first_offset(
     return {name: TopicOffset(one.id, begin[name], one.end) for name, one in states.items()}
 
 
-def moves(position: Position, planned: Offset) -> bool:
+def moves(position: Position[Offset], planned: Offset) -> bool:
     """Does the plan read something, or take note of another topic or partition?"""
     before = position.offset
     if position.batch < 0 or before is None:
@@ -136,7 +110,7 @@ def first_step(planned: Offset, most: int) -> tuple[Offset, Offset]:
 def _begin(
     name: str,
     state: TopicState,
-    position: Position,
+    position: Position[Offset],
     accepted: Sequence[AcceptedLoss],
     by_pattern: bool,
 ) -> dict[int, int]:
@@ -185,9 +159,11 @@ def is_another(before: TopicOffset, state: TopicState) -> bool:
     return any(state.end.get(partition, -1) < end for partition, end in before.next.items())
 
 
-def _lost_of_pending(position: Position, states: Mapping[str, TopicState]) -> Iterator[Lost]:
+def _lost_of_pending(
+    position: Position[Offset], states: Mapping[str, TopicState]
+) -> Iterator[Lost]:
     """Of the batch that runs again."""
-    for one in position.pending:
+    for one in pending(position):
         assert position.offset is not None
         assert one.last is not None
         before, state = position.offset[one.topic], states.get(one.topic)
@@ -204,7 +180,9 @@ def _lost_of_pending(position: Position, states: Mapping[str, TopicState]) -> It
             yield Lost(cut_off, before.id, position.batch, True, CUT_OFF, end)
 
 
-def _lost_with_topics(position: Position, states: Mapping[str, TopicState]) -> Iterator[Lost]:
+def _lost_with_topics(
+    position: Position[Offset], states: Mapping[str, TopicState]
+) -> Iterator[Lost]:
     """What came to a topic after it was read, and went with it."""
     assert position.offset is not None
     for name, before in position.offset.items():
@@ -217,17 +195,17 @@ def _lost_with_topics(position: Position, states: Mapping[str, TopicState]) -> I
 
 
 def _lost_of_next(
-    name: str, state: TopicState, position: Position, begin: Mapping[int, int]
+    name: str, state: TopicState, position: Position[Offset], begin: Mapping[int, int]
 ) -> Iterator[Lost]:
     """What the next batch would begin with, and is not kept, or was cut off."""
-    pending = {(one.topic, one.partition): one for one in position.pending}
+    again = {(one.topic, one.partition): one for one in pending(position)}
     for partition, first in sorted(begin.items()):
         kept, end = state.first[partition], state.end[partition]
         if first < kept:
             gone = Range(name, partition, first, kept - 1)
             yield Lost(gone, state.id, position.batch + 1, False, EXPIRED, kept)
         # What the batch that runs again misses is the verdict of that one.
-        runs_again = pending.get((name, partition))
+        runs_again = again.get((name, partition))
         last = first - 1 if runs_again is None else min(first, runs_again.first) - 1
         if end <= last:
             gone = Range(name, partition, end, last)

@@ -1,13 +1,13 @@
-"""Messages of a range of offsets, read by one process: the driver, or a task.
+"""Messages of ranges of offsets, read by one process: the driver, or a task.
 
-Each slice has a consumer of its own, which is assigned to its first offset, joins no group and
-commits nothing. It ends where a message, or the end of the partition, lies behind its last offset:
-transactions and compaction leave offsets that no message has.
+Each slice has a consumer of its own, which is assigned to its first offsets, joins no group and
+commits nothing. A range ends where a message, or the end of the partition, lies behind its last
+offset: transactions and compaction leave offsets that no message has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,13 @@ from tidemark.sources.kafka.offsets import Range
 from tidemark.sources.source import PartUnreadable, Slice
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError, Message, TopicPartition
 
 # What one task reads; below that a batch is read by few.
 SLICE_OFFSETS = 250_000
+# So many offsets of several partitions are read by one consumer: to begin one takes as long as to
+# read thousands of messages.
+TOGETHER = 25_000
 # Messages that are turned into lines at a time.
 _AT_ONCE = 10_000
 # A guess, which only decides whether the driver or tasks judge.
@@ -37,94 +40,109 @@ PATIENCE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class KafkaSlice(Slice):
-    """`part` is the range (`Range`); `connection` is the name for people."""
+    """`ranges` are of different partitions; `connection` is the name for people."""
 
-    part: str
+    ranges: tuple[Range, ...]
     connection: str
     options: Mapping[str, str] = field(repr=False)
     as_lines: AsLines
 
     @property
     def estimated_bytes(self) -> int:
-        return Range.of(self.part).number * _BYTES_OF_A_MESSAGE
+        return sum(one.number for one in self.ranges) * _BYTES_OF_A_MESSAGE
 
     def lines(self) -> Iterator[pa.Table]:
         for messages in self.messages():
             yield self.as_lines.table(messages)
 
     def messages(self) -> Iterator[Sequence[Message]]:
-        """The messages in their order, several at a time. Raises as `lines`."""
-        from confluent_kafka import TopicPartition
-
-        own, heard = Range.of(self.part), []  # type: ignore[var-annotated]
+        """The messages, those of a partition in their order, several at a time. Raises as
+        `lines`."""
+        heard: list[KafkaError] = []
         consumer = consumer_of(self.options, heard.append)
         try:
-            consumer.assign([TopicPartition(own.topic, own.partition, own.first)])
-            yield from self._messages(consumer, own, heard)
+            consumer.assign(_partitions(self.ranges))
+            yield from self._messages(consumer, heard)
         finally:
             consumer.close()
 
-    def _messages(
-        self, consumer: Any, own: Range, heard: list[KafkaError]
-    ) -> Iterator[Sequence[Message]]:
-        assert own.last is not None
-        last_seen, following = monotonic(), own.first
-        asked = last_seen
+    def _messages(self, consumer: Any, heard: list[KafkaError]) -> Iterator[Sequence[Message]]:
+        # By topic and partition, of the ranges that are not read to their end.
+        left = {(one.topic, one.partition): one for one in self.ranges}
+        following = {place: one.first for place, one in left.items()}
+        last_seen = asked = monotonic()
         while True:
-            found, ended = [], False
+            found, ended = [], []
             # No more than there can be: the client waits until it has so many.
-            most = min(_AT_ONCE, own.last + 1 - following)
-            for message in consumer.consume(most, timeout=0.1):
-                # Also true of the end of the partition, whose event has its offset.
-                ended = ended or self._is_behind(message, own.last)
-                if message.error() is None and message.offset() <= own.last:
+            most = sum(_last(one) + 1 - following[place] for place, one in left.items())
+            for message in consumer.consume(min(_AT_ONCE, most), timeout=0.1):
+                error, place = message.error(), (message.topic(), message.partition())
+                if error is not None and self._may_pass(message, error):
+                    continue
+                if (own := left.get(place)) is None:
+                    continue
+                offset, last = message.offset(), _last(own)
+                if error is None and offset <= last:
                     found.append(message)
-                    ended = ended or message.offset() == own.last
+                    following[place] = offset + 1
+                # Also true of the end of the partition, whose event has its offset.
+                if offset > last or following[place] > last:
+                    ended.append(left.pop(place))
             if found:
-                last_seen, following = monotonic(), found[-1].offset() + 1
+                last_seen = monotonic()
                 yield found
-            if ended:
+            if not left:
                 return
+            if ended:
+                consumer.pause(_partitions(ended))
             for error in heard:
                 if refused := refusal(self.connection, error):
                     raise refused
             if monotonic() - max(last_seen, asked) > _ASK_SECONDS:
-                self._check_let_in(consumer, own)
+                self._check_let_in(consumer, {topic for topic, _ in left})
                 asked = monotonic()
             if monotonic() - last_seen > PATIENCE_SECONDS:
-                raise self._silent(own, heard)
+                raise self._silent(list(left.values()), heard)
 
-    def _is_behind(self, message: Message, last: int) -> bool:
-        """Does the message, or the end of the partition, lie behind the slice?"""
-        from confluent_kafka import KafkaError
+    def _may_pass(self, message: Message, error: KafkaError) -> bool:
+        """Is it one that librdkafka tries again by itself, until patience ends, and not the event
+        of a partition's end? Raises what others mean."""
+        from confluent_kafka import KafkaError as Codes
 
-        error, offset = message.error(), message.offset()
-        if error is None or error.code() == KafkaError._PARTITION_EOF:
-            return offset is not None and offset > last
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise PartUnreadable(self.part, "Its first offsets are not kept any more")
+        if error.code() == Codes._PARTITION_EOF:
+            return False
+        if error.code() in (Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE):
+            why = "Its first offsets are not kept any more"
+            raise PartUnreadable(str(self._range_of(message)), why)
         if refused := refusal(self.connection, error):
             raise refused
-        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
-            raise PartUnreadable(self.part, "The topic or the partition is gone")
-        if error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION):
+        if error.code() in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_PARTITION):
+            why = "The topic or the partition is gone"
+            raise PartUnreadable(str(self._range_of(message)), why)
+        if error.code() in (Codes._BAD_MSG, Codes._BAD_COMPRESSION):
             raise self._damaged(message)
-        # Anything else may pass: librdkafka tries again by itself, until patience ends.
-        return False
+        return True
 
-    def _check_let_in(self, consumer: Any, own: Range) -> None:
+    def _range_of(self, message: Message) -> Range:
+        """The range that an error is of; where it names no partition, one of the topic's."""
+        of_topic = [one for one in self.ranges if one.topic == message.topic()]
+        of_it = [one for one in of_topic if one.partition == message.partition()]
+        return (of_it or of_topic or self.ranges)[0]
+
+    def _check_let_in(self, consumer: Any, topics: Iterable[str]) -> None:
         """A consumer hears nothing of a topic that its user may not know of."""
         from confluent_kafka import KafkaException
 
-        try:
-            told = consumer.list_topics(own.topic, timeout=1).topics[own.topic].error
-        except KafkaException:
-            return
-        if told and (refused := refusal(self.connection, told)):
-            raise refused
+        for topic in topics:
+            try:
+                told = consumer.list_topics(topic, timeout=1).topics[topic].error
+            except KafkaException:
+                return
+            if told and (refused := refusal(self.connection, told)):
+                raise refused
 
     def _damaged(self, message: Message) -> DataDamaged:
-        error, own = message.error(), Range.of(self.part)
+        error, own = message.error(), self._range_of(message)
         assert error is not None
         return DataDamaged(
             f"Messages of topic {own.topic}, partition {own.partition}, from offset "
@@ -134,17 +152,44 @@ class KafkaSlice(Slice):
             "run says what was lost, and goes on when that is accepted."
         )
 
-    def _silent(self, own: Range, heard: list[KafkaError]) -> SourceUnavailable:
+    def _silent(self, left: Sequence[Range], heard: list[KafkaError]) -> SourceUnavailable:
         told = f": {heard[-1].str()}" if heard else ""
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         return SourceUnavailable(
-            f"Kafka gave no message of {own} for {PATIENCE_SECONDS:.0f} seconds (connection "
-            f"`{self.connection}`){told}. Nothing of the batch was committed in this try. Is each "
-            "broker running? The next try reads the batch again."
+            f"Kafka gave no message of {left[0]}{more} for {PATIENCE_SECONDS:.0f} seconds "
+            f"(connection `{self.connection}`){told}. Nothing of the batch was committed in this "
+            "try. Is each broker running? The next try reads the batch again."
         )
 
 
-def in_slices(whole: Range) -> Iterator[Range]:
-    """A range in pieces that one process reads, in order."""
-    assert whole.last is not None
-    for first in range(whole.first, whole.last + 1, SLICE_OFFSETS):
-        yield replace(whole, first=first, last=min(whole.last, first + SLICE_OFFSETS - 1))
+def in_slices(parts: Iterable[Range]) -> Iterator[tuple[Range, ...]]:
+    """Ranges as one process each reads them, in order: large ones in pieces, small ones of
+    different partitions together."""
+    together: dict[tuple[str, int], Range] = {}
+    offsets = 0
+    for one in (piece for whole in parts for piece in _pieces(whole)):
+        place = one.topic, one.partition
+        if together and (place in together or offsets + one.number > TOGETHER):
+            yield tuple(together.values())
+            together, offsets = {}, 0
+        together[place] = one
+        offsets += one.number
+    if together:
+        yield tuple(together.values())
+
+
+def _pieces(whole: Range) -> Iterator[Range]:
+    last = _last(whole)
+    for first in range(whole.first, last + 1, SLICE_OFFSETS):
+        yield replace(whole, first=first, last=min(last, first + SLICE_OFFSETS - 1))
+
+
+def _last(one: Range) -> int:
+    assert one.last is not None
+    return one.last
+
+
+def _partitions(ranges: Sequence[Range]) -> list[TopicPartition]:
+    from confluent_kafka import TopicPartition
+
+    return [TopicPartition(one.topic, one.partition, one.first) for one in ranges]

@@ -1,0 +1,117 @@
+"""Sources whose batches we plan: an offset tells by itself what its batch reads, and what is gone
+stops a run until somebody accepts that."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic
+
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.sources.notes import (
+    OfBatch,
+    SourceNotes,
+    accepted_loss,
+    source_notes,
+    write_source_notes,
+)
+from tidemark.sources.position import Planned, Position, batch_offset, position_of
+from tidemark.sources.source import Acceptance, LostInput, PartVerdict, PlacedSource, Reading
+
+SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where a first batch begins, by part of the source, and the ids by the name of the topic or
+    table that has them: as `SourceNotes`."""
+
+    begins: Mapping[str, int]
+    ids: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PlannedSource(PlacedSource, Generic[Planned]):
+    """`Planned` is what the kind plans as an offset."""
+
+    @staticmethod
+    @abstractmethod
+    def offset_of(text: str, place: str) -> Planned:
+        """What an offset in the checkpoint says. `place`: its file. Raises CheckpointUnreadable."""
+
+    @property
+    @abstractmethod
+    def is_from_now_on(self) -> bool:
+        """Does the first run begin with what is yet to come?"""
+
+    @abstractmethod
+    def end(self) -> Begin:
+        """Behind all that is there now."""
+
+    @abstractmethod
+    def noted_offset(self, notes: SourceNotes) -> Planned:
+        """Of a first batch that begins where it was noted, and has read nothing."""
+
+    @abstractmethod
+    def losses(self, ingest: Checkpoint) -> Sequence[tuple[LostInput, OfBatch]]:
+        """What is lost and was not accepted yet, in words and as the batch's that tells it."""
+
+    @abstractmethod
+    def left(
+        self, ingest: Checkpoint, batch: int, since: str
+    ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
+        """What of a batch is read, and the verdicts on the rest, which end with `since`. Raises as
+        `confirm`."""
+
+    @abstractmethod
+    def steps(self, ingest: Checkpoint) -> list[Planned]:
+        """The offsets of the next batches; none where there is nothing to read. InputLost where
+        some of it is gone."""
+
+    def position(self, ingest: Checkpoint) -> Position[Planned]:
+        """Where the ingest stands; before its first batch where that one begins, if it is noted."""
+        position, notes = position_of(ingest, self.offset_of), source_notes(ingest)
+        if position.offset is not None or not notes.begins or not self.is_from_now_on:
+            return position
+        return replace(position, offset=self.noted_offset(notes))
+
+    def batch_offset(self, ingest: Checkpoint, batch: int) -> Planned:
+        """As it was planned."""
+        return batch_offset(ingest, batch, self.offset_of)
+
+    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
+        return tuple(told for told, _ in self.losses(ingest))
+
+    def accept_lost(
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+    ) -> None:
+        """What was lost or grew meanwhile is not accepted: runs stop at that."""
+        parts, notes = {one.part for one in lost}, source_notes(ingest)
+        found = [(told, of) for told, of in self.losses(ingest) if told.part in parts]
+        if found:
+            entries = [accepted_loss(told, accepted, of) for told, of in found]
+            lost_now = (*notes.lost, *entries)
+            write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
+
+    def prepare(self, ingest: Checkpoint) -> None:
+        """Where a first run begins behind what is there, that is noted: if it is killed before it
+        plans a batch, the next one begins there, and not at a later end."""
+        if not self.is_from_now_on or self.position(ingest).offset is not None:
+            return
+        end, notes = self.end(), source_notes(ingest)
+        update = {"begins": dict(end.begins), "ids": dict(end.ids)}
+        write_source_notes(ingest, notes.model_copy(update=update))
+
+    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
+        """Batches are planned by us, so nothing is passed over by the engine."""
+        return frozenset()
+
+    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
+        return Reading(*self.left(ingest, batch, ""), {})
+
+    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+        read, verdicts = self.left(ingest, batch, SINCE_BRONZE)
+        known = {one.part for one in committed.verdicts}
+        new = tuple(one for one in verdicts if one.part not in known)
+        return Reading(read, (*committed.verdicts, *new), committed.seen)
