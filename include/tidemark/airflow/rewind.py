@@ -12,7 +12,8 @@ from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
 
 
 class RewindOperator(JobOperator):
-    """Submits a rewind with the parameters `to_run`, `undo` and `dry_run`.
+    """Submits a rewind with the parameters `to_run`, `to_offsets`, `to_time`, `undo` and
+    `dry_run`.
 
     Of its outlets, gold tables, those get an event whose rows went back. The plan, or what was
     done, stands in the task's log; its backup and the runs that are undone go to XCom.
@@ -29,8 +30,10 @@ class RewindOperator(JobOperator):
     def job_arguments(self, context: Context) -> list[str]:
         asked = context["params"]
         arguments = ["--dry-run"] if asked["dry_run"] else []
-        for name, option in (("to_run", "--to-run"), ("undo", "--undo")):
-            arguments += [option, asked[name]] if asked[name] else []
+        for one in asked["to_offsets"] or ():
+            arguments += ["--to-offset", one]
+        for name in ("to_run", "to_time", "undo"):
+            arguments += [f"--{name.replace('_', '-')}", asked[name]] if asked[name] else []
         return arguments
 
     def log_lines(self, result: RewindResult) -> list[str]:

@@ -25,6 +25,19 @@ def rewind_dag(
             type=["null", "string"],
             description="The run to whose end it goes back, as in ops/runs",
         ),
+        "to_offsets": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            description="Of Kafka: to the newest run that had not read these: "
+            "TOPIC/PARTITION:OFFSET, one a line",
+        ),
+        "to_time": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            description="Of Kafka: to the newest run that had read no message of then or later",
+        ),
         "undo": Param(
             None, type=["null", "string"], description="Or: the rewind that is taken back, its id"
         ),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidemark.cli.console import print_documents
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile
+from tidemark.cli.options import Master, PipelineName, SettingsFile, instant
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -18,6 +18,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from tidemark.upkeep.pipeline_rewind.asked import AskedRewind
 
 _JOB = "tidemark.streaming.jobs.rewind"
 
@@ -27,6 +30,21 @@ def rewind(
     to_run: Annotated[
         str | None,
         typer.Option(metavar="RUN", help="The run to whose end it goes back, as in ops/runs."),
+    ] = None,
+    to_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC/PARTITION:OFFSET",
+            help="Of Kafka: to the newest run that had not read it. Can be given several times.",
+        ),
+    ] = None,
+    to_time: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=instant,
+            metavar="TIME",
+            help="Of Kafka: to the newest run that had read no message of this time or later.",
+        ),
     ] = None,
     undo: Annotated[
         str | None, typer.Option(metavar="ID", help="Take back the rewind of this id.")
@@ -39,45 +57,52 @@ def rewind(
     """Take a pipeline back to the end of a former run; what came since is read again.
 
     Bronze, rejects, the ingest's checkpoint and gold are as they were then; each table begins a new
-    generation, and so do tables of other pipelines that join with it. Without `--to-run` and
-    `--undo` the runs to go back to are listed, or with `--apply` a rewind that was begun is
+    generation, and so do tables of other pipelines that join with it. Without a place to go back
+    to the runs to go back to are listed, or with `--apply` a rewind that was begun is
     finished. Nothing changes without `--apply`. Exits with 0 when all went well, 1 when it is
     refused or something must be mended first, 75 when running again can help.
     """
-    if to_run is not None and undo is not None:
-        raise typer.BadParameter("--to-run and --undo exclude each other")
+    # delta-rs, which the other commands do without.
+    from tidemark.upkeep.pipeline_rewind.asked import AskedRewind
+    from tidemark.upkeep.pipeline_rewind.points import offsets_asked
+    from tidemark.upkeep.pipeline_rewind.result import RewindResult
+
+    if sum(map(bool, (to_run, to_offset, to_time, undo))) > 1:
+        raise typer.BadParameter("--to-run, --to-offset, --to-time and --undo exclude each other")
+    try:
+        offsets = offsets_asked(tuple(to_offset or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--to-offset") from error
+    asked = AskedRewind(to_run, undo, offsets, to_time)
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     if not apply:
-        _plan(found, loaded, to_run, undo, in_json)
+        _plan(found, loaded, asked, in_json)
         return
-    # delta-rs, which the other commands do without.
-    from tidemark.upkeep.pipeline_rewind.result import RewindResult
-
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
     uri = Places(loaded.root, found.name).result(run_id)
     arguments = ["--pipeline", pipeline, "--run-id", run_id, "--result", uri]
     arguments += ["--settings", str(settings)] if settings else []
     arguments += ["--to-run", to_run] if to_run else []
+    arguments += [word for one in to_offset or () for word in ("--to-offset", one)]
+    arguments += ["--to-time", to_time.isoformat()] if to_time else []
     arguments += ["--undo", undo] if undo else []
     outcome = run_job(RewindResult, _JOB, uri, loaded, master, arguments)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))
 
 
-def _plan(
-    pipeline: Pipeline, settings: Settings, to_run: str | None, undo: str | None, in_json: bool
-) -> None:
+def _plan(pipeline: Pipeline, settings: Settings, asked: AskedRewind, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
     from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
     from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
 
-    if to_run is None and undo is None:
+    if asked == AskedRewind():
         _list_runs(pipeline, settings, in_json)
         return
     now = datetime.now(UTC)
-    plan = planned(pipeline, settings, AskedRewind(to_run, undo), now)
+    plan = planned(pipeline, settings, asked, now)
     result = RewindResult(
         pipeline=pipeline.name,
         run_id=plan.change.run_id,

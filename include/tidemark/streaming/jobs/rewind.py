@@ -16,7 +16,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import RewindRefused, TidemarkError
+from tidemark.errors import FAILED, RewindRefused, TidemarkError
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.published import publish_note
@@ -39,6 +39,7 @@ from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
+    instant_argument,
     job_exit_code,
     job_main,
     job_parser,
@@ -58,6 +59,7 @@ from tidemark.upkeep.pipeline_rewind.apply import keep_backup, left_to_begin, ta
 from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
+from tidemark.upkeep.pipeline_rewind.points import offsets_asked
 from tidemark.upkeep.pipeline_rewind.prove import prove
 from tidemark.upkeep.pipeline_rewind.record import mark_ledger, record_rewind
 from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
@@ -82,7 +84,12 @@ class RewindSoFar:
 def main(argv: Sequence[str] | None = None) -> int:
     """Rewind a pipeline; the exit code. Never raises for an error that it can report."""
     arguments = _arguments(argv)
-    asked = AskedRewind(arguments.to_run, arguments.undo)
+    try:
+        offsets = offsets_asked(tuple(arguments.to_offset))
+    except ValueError as error:
+        print(f"rewind.py: {error}", file=sys.stderr)
+        return FAILED
+    asked = AskedRewind(arguments.to_run, arguments.undo, offsets, arguments.to_time)
 
     def work(job: Job) -> JobOutcome:
         run = job.run(REWIND)
@@ -98,6 +105,18 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
     parser = job_parser("rewind.py", "Take a pipeline back to the end of a former run.")
     to = parser.add_mutually_exclusive_group()
     to.add_argument("--to-run", metavar="RUN", help="the run to whose end it goes back")
+    to.add_argument(
+        "--to-offset",
+        metavar="TOPIC/PARTITION:OFFSET",
+        action="append",
+        default=[],
+        help="to the newest run that had not read it; can be given several times",
+    )
+    to.add_argument(
+        "--to-time",
+        type=instant_argument,
+        help="to the newest run that had read no message of this time or later",
+    )
     to.add_argument("--undo", metavar="ID", help="the rewind that is taken back")
     parser.add_argument("--dry-run", action="store_true", help="plan, and change nothing")
     return parser.parse_args(argv)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidemark.errors import RewindRefused
@@ -13,20 +14,26 @@ from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange
 from tidemark.upkeep.pipeline_rewind.past_runs import past_runs
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan, plan_to_run, plan_undo
+from tidemark.upkeep.pipeline_rewind.points import run_before_offsets, run_before_time
 
 
 @dataclass(frozen=True)
 class AskedRewind:
-    """To the end of a run, or what a rewind of this id is taken back; neither: what was begun is
-    finished."""
+    """To the end of a run, or of the newest one that had not read these offsets (by part of the
+    source), or nothing of this time (UTC) or later; or the rewind of this id is taken back. None of
+    these: what was begun is finished."""
 
     to_run: str | None = None
     undo: str | None = None
+    to_offsets: Mapping[str, int] = field(default_factory=dict)
+    to_time: datetime | None = None
 
     def is_of(self, change: PipelineChange) -> bool:
         """Is it the change that was begun?"""
         if self.undo is not None:
             return change.ingest.restored_from == self.undo
+        if self.to_offsets or self.to_time is not None:
+            return False
         return self.to_run is None or change.to_run == self.to_run
 
 
@@ -40,10 +47,16 @@ def planned(
         runs = past_runs(pipeline, warehouse)
         return plan_undo(pipeline, settings, runs, asked.undo, now)
     check_no_unfinished_rewind(warehouse)
-    if asked.to_run is None:
+    runs = past_runs(pipeline, warehouse)
+    if asked.to_offsets:
+        to = run_before_offsets(pipeline, settings, runs, asked.to_offsets)
+    elif asked.to_time is not None:
+        to = run_before_time(pipeline, settings, runs, asked.to_time)
+    elif asked.to_run is not None:
+        to = runs.named(asked.to_run)
+    else:
         raise RewindRefused(
             f"No rewind of {pipeline.name} was begun that would have to be finished. Say to the "
             "end of which run it goes back: --to-run RUN. Nothing was changed."
         )
-    runs = past_runs(pipeline, warehouse)
-    return plan_to_run(pipeline, settings, runs, runs.named(asked.to_run), now)
+    return plan_to_run(pipeline, settings, runs, to, now)

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyarrow.dataset import field
 
 from tidemark.checkpoint.doctor.findings import shown
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.recorded_runs import SUCCEEDED
@@ -93,6 +94,35 @@ def past_runs(pipeline: Pipeline, warehouse: Warehouse) -> PastRuns:
                 row["run"], row["ended_at"], versions["bronze"], versions["rejects"], dict(gold)
             )
     return PastRuns(tuple(runs.values()), others, ended)
+
+
+def query_of(ingest: Checkpoint) -> str:
+    """The id of the ingest's query. RewindRefused where its checkpoint does not say it."""
+    query = ingest.query_id()
+    if query is None:
+        raise RewindRefused(
+            f"{ingest.uri} has no `metadata`, so it does not say which query it is of, and its "
+            "tables cannot be taken back with it. Nothing was changed. `tidemark checkpoint "
+            "doctor` says what it lacks."
+        )
+    return query
+
+
+def last_batch(warehouse: Warehouse, ingest: Checkpoint, run: PastRun) -> int:
+    """The last batch of ingest that a run, or one before it, has committed. RewindRefused where the
+    tables do not know it."""
+    query = query_of(ingest)
+    found = (
+        warehouse.bronze.at_version(run.bronze).transaction_version(query),
+        warehouse.rejects.at_version(run.rejects).transaction_version(query),
+    )
+    batch = max((one for one in found if one is not None), default=None)
+    if batch is None:
+        raise RewindRefused(
+            f"At the end of {run.run}, {warehouse.bronze.uri} had no batch of the query that fills "
+            "it by now: the pipeline has begun anew since. Nothing was changed. Name a later run."
+        )
+    return batch
 
 
 def _rows(recorded: DeltaTable, pipeline: str) -> list[dict[str, Any]]:

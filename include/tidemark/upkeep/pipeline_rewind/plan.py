@@ -27,7 +27,7 @@ from tidemark.upkeep.pipeline_rewind.change import (
 )
 from tidemark.upkeep.pipeline_rewind.golds import plan_gold
 from tidemark.upkeep.pipeline_rewind.input import lost_again, notes_text, notes_up_to
-from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns
+from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch, query_of
 from tidemark.upkeep.pipeline_rewind.tables import newest_published, newest_with, plan_back
 from tidemark.upkeep.rewind.plan import damage_of, unfit
 from tidemark.upkeep.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
@@ -64,8 +64,7 @@ def plan_to_run(
     """
     warehouse = Warehouse.of(pipeline.name, settings)
     ingest = Checkpoint.of_ingest(warehouse)
-    query = _query_of(ingest)
-    batch = _last_batch(warehouse, query, to)
+    query, batch = query_of(ingest), last_batch(warehouse, ingest, to)
     facts = read_for_rewind(list_checkpoint(ingest), batch)
     back = IngestBack(
         query=query,
@@ -128,32 +127,6 @@ def plan_undo(
     }
     change = plan.change.model_copy(update=update)
     return PipelineRewindPlan(change, plan.notes, plan.refused)
-
-
-def _query_of(ingest: Checkpoint) -> str:
-    query = ingest.query_id()
-    if query is None:
-        raise RewindRefused(
-            f"{ingest.uri} has no `metadata`, so it does not say which query it is of, and its "
-            "tables cannot be taken back with it. Nothing was changed. `tidemark checkpoint "
-            "doctor` says what it lacks."
-        )
-    return query
-
-
-def _last_batch(warehouse: Warehouse, query: str, to: PastRun) -> int:
-    """The last batch of ingest that a run, or one before it, has committed."""
-    found = (
-        warehouse.bronze.at_version(to.bronze).transaction_version(query),
-        warehouse.rejects.at_version(to.rejects).transaction_version(query),
-    )
-    batch = max((one for one in found if one is not None), default=None)
-    if batch is None:
-        raise RewindRefused(
-            f"At the end of {to.run}, {warehouse.bronze.uri} had no batch of the query that fills "
-            "it by now: the pipeline has begun anew since. Nothing was changed. Name a later run."
-        )
-    return batch
 
 
 def _plan(

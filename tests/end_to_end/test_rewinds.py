@@ -1,19 +1,24 @@
-"""A rewind of a pipeline ended at each of its commit points: finished, or taken back, it is as good
-as before; and nothing else runs meanwhile."""
+"""A rewind of a pipeline: what it refuses, what it shows; and ended at each of its commit points:
+finished, or taken back, it is as good as before, and nothing else runs meanwhile."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
 
 from tests.kit.killed import Killed
 from tests.kit.rewinding import rewind_warm
 from tests.kit.running import Place, clicks, run_warm, sorted_rows, succeed
 from tests.streaming.audits import audit
 from tidemark import commit_point
+from tidemark.cli.main import app
 from tidemark.runs.unfinished_rewind import unfinished_rewind
 
 if TYPE_CHECKING:
@@ -163,3 +168,109 @@ def test_ended_while_it_is_taken_back_it_is_finished_by_a_repetition(
     finished = rewind_warm(spark, place)
     assert finished.error is None, finished.error
     assert told(place) == story.before
+
+
+# What a plan says: without Spark, and nothing is changed.
+
+
+def test_the_runs_to_go_back_to_are_listed_and_a_plan_changes_nothing(story: Story) -> None:
+    place = story.place.again()
+    listed = tidemark(place, "rewind", "clicks")
+    assert listed.exit_code == 0, listed.output
+    assert [line.split()[0] for line in listed.output.splitlines() if " 2026-" in line] == [
+        "run-2",
+        "run-1",
+        "run-0",
+    ]
+    shown = tidemark(place, "rewind", "clicks", "--to-run", "run-0")
+    assert shown.exit_code == 0, shown.output
+    for words in (
+        "clicks: would go back to the end of run run-0",
+        "undone: 2 runs (run-1 to run-2)",
+        "2 files of the source are read again; all are there.",
+        "ingest: the next batch is 1",
+        "nothing was changed: --apply does it",
+    ):
+        assert words in shown.output
+    assert told(place) == story.before
+    assert not Path(place.places.rewinds).exists()
+
+
+def refused(place: Place, to_run: str = "run-0") -> str:
+    shown = tidemark(place, "rewind", "clicks", "--to-run", to_run)
+    assert shown.exit_code == 1, shown.output
+    applied = tidemark(place, "rewind", "clicks", "--to-run", to_run, "--json")
+    assert applied.exit_code == 1
+    return shown.output
+
+
+def test_what_cannot_be_read_again_or_brought_back_refuses_it(story: Story) -> None:
+    place = story.place.again()
+    (place.root / "landing" / "1.json").unlink()
+    assert "1 of the 2 files that have to be read again are gone" in refused(place)
+
+    place = story.place.again()
+    assert "ops/runs knows no such run of it" in refused(place, "run-7")
+    assert "Runs to go back to, the newest first: run-2, run-1, run-0" in refused(place, "run-7")
+
+    place = story.place.again()
+    gold = DeltaTable(place.places.gold("per_10m"))
+    newest, then = set(gold.file_uris()), place.warehouse.gold("per_10m").at_version(2)
+    for uri in set(then.file_uris()) - newest:
+        Path(uri).unlink()
+    assert f"its version {then.version()} needs are gone, by VACUUM" in refused(place)
+
+
+def test_what_others_did_to_a_table_since_is_kept_undone_or_refuses_it(story: Story) -> None:
+    place = story.place.again()
+    DeltaTable(place.places.bronze).alter.set_table_properties(
+        {"delta.logRetentionDuration": "9 days"}
+    )
+    DeltaTable(place.places.bronze).delete("key = 'b'")
+    shown = tidemark(place, "rewind", "clicks", "--to-run", "run-0")
+    assert shown.exit_code == 0, shown.output
+    assert "What was changed by hand in" in shown.output
+    plan = json.loads(tidemark(place, "rewind", "clicks", "--to-run", "run-0", "--json").output)
+    assert plan["change"]["bronze"]["properties"] == kept
+    accepted = tidemark(place, "accept", "clicks", "--reason", "must go", "--by", "Ada")
+    assert accepted.exit_code == 0, accepted.output
+    assert "was accepted since (must go, by Ada)" in refused(place)
+
+    place = story.place.again()
+    DeltaTable(place.places.bronze).alter.add_constraint({"positive": "amount > 0"})
+    assert "delta.constraints.positive" in refused(place)
+
+
+def test_a_source_without_offsets_is_told_to_name_a_run(story: Story) -> None:
+    place = story.place.again()
+    shown = tidemark(place, "rewind", "clicks", "--to-offset", "clicks/0:7")
+    assert shown.exit_code == 1
+    assert "has no offsets or times of its own to go back to" in shown.output
+    assert tidemark(place, "rewind", "clicks", "--to-offset", "clicks").exit_code == 2
+
+
+@LONG
+@pytest.mark.process
+def test_by_commands_a_pipeline_goes_back_and_forth(story: Story) -> None:
+    place = story.place.again()
+    back = tidemark(place, "rewind", "clicks", "--to-run", "run-0", "--apply")
+    assert back.exit_code == 0, back.output
+    assert place.bronze().num_rows == 2
+    listed = tidemark(place, "rewind", "clicks")
+    assert [line.split()[0] for line in listed.output.splitlines() if " 2026-" in line] == ["run-0"]
+    (rewind,) = (one.name for one in Path(place.places.rewinds).iterdir())
+    shown = tidemark(place, "ledger", "show", "clicks")
+    assert "which count in no total" in shown.output
+    undone = tidemark(place, "rewind", "clicks", "--undo", rewind, "--apply")
+    assert undone.exit_code == 0, undone.output
+    assert told(place) == story.before
+    ran = tidemark(place, "run", "clicks")
+    assert ran.exit_code == 0, ran.output
+    assert told(place) == story.before
+    upkeep = place.table(place.places.upkeep).to_pylist()
+    assert [one["rewind"]["undoes"] for one in upkeep if one["kind"] == "rewind"] == [None, rewind]
+
+
+def tidemark(place: Place, *arguments: str) -> Result:
+    place.write_file()
+    return CliRunner().invoke(app, arguments, env=place.variables)

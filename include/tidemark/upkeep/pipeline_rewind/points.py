@@ -1,0 +1,84 @@
+"""Which run a point of the source stands for: the newest at whose end it had not been read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from tidemark.checkpoint.doctor.findings import shown
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.errors import RewindRefused
+from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.sources.kinds import placed_source
+from tidemark.sources.source import PlacedSource
+from tidemark.storage.warehouse import Warehouse
+from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch
+
+
+def offsets_asked(texts: tuple[str, ...]) -> dict[str, int]:
+    """Of `TOPIC/PARTITION:OFFSET`. ValueError where one is none."""
+    found = {}
+    for text in texts:
+        part, _, offset = text.rpartition(":")
+        topic, _, partition = part.rpartition("/")
+        if not topic or not partition.isdecimal() or not offset.isdecimal():
+            raise ValueError(f"{text!r} is no TOPIC/PARTITION:OFFSET")
+        found[part] = int(offset)
+    return found
+
+
+def run_before_offsets(
+    pipeline: Pipeline, settings: Settings, runs: PastRuns, offsets: Mapping[str, int]
+) -> PastRun:
+    """The newest run that had read none of these offsets, by the parts of the source that have
+    them, nor later ones. RewindRefused where there is none."""
+    warehouse = Warehouse.of(pipeline.name, settings)
+    ingest, source = Checkpoint.of_ingest(warehouse), placed_source(pipeline, settings)
+    told = shown(f"{part} at {offset:,}" for part, offset in sorted(offsets.items()))
+    for run in reversed(runs.runs):
+        read = _read_to(source, ingest, last_batch(warehouse, ingest, run))
+        if unknown := sorted(offsets.keys() - read.keys()):
+            raise RewindRefused(
+                f"At the end of {run.run} nothing was read of {shown(unknown)}: it is none of the "
+                f"partitions that {pipeline.name} reads. Nothing was changed."
+            )
+        if all(read[part] <= offset for part, offset in offsets.items()):
+            return run
+    raise RewindRefused(
+        f"No run is known at whose end {pipeline.name} had not read {told} yet, or the runs to go "
+        "back to are all later. Nothing was changed."
+    )
+
+
+def run_before_time(
+    pipeline: Pipeline, settings: Settings, runs: PastRuns, time: datetime
+) -> PastRun:
+    """The newest run that had read no message of this time (UTC) or a later one, by the times that
+    the source gives them."""
+    ingest = Checkpoint.of_ingest(Warehouse.of(pipeline.name, settings))
+    source = placed_source(pipeline, settings)
+    offsets = source.offsets_since(ingest, epoch_ms(time))
+    if offsets is None:
+        raise _without_offsets(pipeline)
+    if not offsets:
+        raise RewindRefused(
+            f"{pipeline.source.told} has no message of {instant_text(epoch_ms(time))} or later. "
+            "Nothing was changed."
+        )
+    return run_before_offsets(pipeline, settings, runs, offsets)
+
+
+def _read_to(source: PlacedSource, ingest: Checkpoint, batch: int) -> Mapping[str, int]:
+    found = source.read_to(ingest, batch)
+    if found is None:
+        raise _without_offsets(source.pipeline)
+    return found
+
+
+def _without_offsets(pipeline: Pipeline) -> RewindRefused:
+    return RewindRefused(
+        f"{pipeline.source.told} has no offsets or times of its own to go back to: name a run "
+        "(--to-run). Nothing was changed."
+    )
