@@ -223,9 +223,8 @@ def test_what_cannot_be_read_again_or_brought_back_refuses_it(story: Story) -> N
 
 def test_what_others_did_to_a_table_since_is_kept_undone_or_refuses_it(story: Story) -> None:
     place = story.place.again()
-    DeltaTable(place.places.bronze).alter.set_table_properties(
-        {"delta.logRetentionDuration": "9 days"}
-    )
+    kept = {"delta.logRetentionDuration": "9 days"}
+    DeltaTable(place.places.bronze).alter.set_table_properties(kept)
     DeltaTable(place.places.bronze).delete("key = 'b'")
     shown = tidemark(place, "rewind", "clicks", "--to-run", "run-0")
     assert shown.exit_code == 0, shown.output
