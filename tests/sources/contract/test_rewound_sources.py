@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,10 @@ import pytest
 from tests.kit.rewinding import rewind_warm, rewound
 from tests.kit.running import sorted_rows, succeed
 from tests.sources.contract.worlds import WORLDS, Topics, World
+from tidemark.errors import RewindRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.runs.contract.recorded import seeds_of
+from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,15 +48,35 @@ def test_what_came_since_is_read_again_once_and_refused_where_it_is_gone(
     again = succeed(spark, world.place, "again")
     assert (again.rows.read, again.rows.accepted) == (6, 4)
     assert tables(world) == before
-    lines = rebuilt_lines(Ledgered(world.place.pipeline, world.place.warehouse))
+    seeds = seeds_of(world.place.pipeline, world.place.warehouse)
+    lines = rebuilt_lines(Ledgered(world.place.pipeline, world.place.warehouse, seeds))
     assert [(one.batch, one.read) for one in lines if one.kind == "ingest"] == [(0, 3), (1, 6)]
     assert all(not one.difference for one in lines)
 
+    if isinstance(world, Topics):
+        check_points(world)
     world.lose("1")
     refused = rewind_warm(spark, world.place, "run-0", dry_run=True)
     assert refused.error is not None
     assert "gone" in refused.error.message
     assert tables(world) == before
+
+
+def check_points(world: Topics) -> None:
+    """Each part is a partition of three offsets, which runs read in their order."""
+    told = partial(planned, world.place.pipeline, world.place.settings)
+    now = datetime.now(UTC)
+    for offsets, to_run in (({"1": 0}, "run-0"), ({"0": 3}, "again"), ({"0": 3, "2": 2}, "run-0")):
+        asked = AskedRewind(to_offsets={f"{world.topic}/{n}": at for n, at in offsets.items()})
+        assert told(asked, now).change.to_run == to_run
+    with pytest.raises(RewindRefused, match="No run is known at whose end"):
+        told(AskedRewind(to_offsets={f"{world.topic}/0": 2}), now)
+    with pytest.raises(RewindRefused, match="it is none of the partitions"):
+        told(AskedRewind(to_offsets={"others/0": 2}), now)
+    with pytest.raises(RewindRefused, match="has no message of"):
+        told(AskedRewind(to_time=now + timedelta(days=1)), now)
+    with pytest.raises(RewindRefused, match="No run is known at whose end"):
+        told(AskedRewind(to_time=now - timedelta(days=1)), now)
 
 
 def row(key: str, minute: int) -> dict[str, Any]:
