@@ -86,7 +86,7 @@ def told(place: KindPlace) -> dict[str, Any]:
     return {
         "gold": sorted_rows(place.gold(TABLE), without=own),
         "bronze": sorted_rows(place.bronze(), without=_TIMES),
-        "rejects": sorted_rows(place.rejects()),
+        "rejects": sorted_rows(place.rejects(), without=_TIMES),
         "ledger": [(one.batch, one.read, one.accepted, one.rejected) for one in ledger],
         "recorded": recorded(place),
     }

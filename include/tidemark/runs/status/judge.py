@@ -58,18 +58,26 @@ def judge_pipeline(
     losses: Sequence[Loss] = (),
     tables: Sequence[TableStatus] = (),
     source: Lag | NotAsked | None = None,
+    unfinished: str | None = None,
 ) -> Standing:
     """The state of a pipeline whose file is good.
 
     `runs` are the newest ones, newest first; `unpublished` counts changed windows that no publish
     has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
     `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell. `tables`
-    say which of their windows fail, `source` what was not read of it and what of that is gone.
+    say which of their windows fail, `source` what was not read of it and what of that is gone,
+    `unfinished` which rewind ended in the middle.
     """
     if lease is not None and lease.at_work:
         since = time_text(lease.record.taken_at)
         return Standing(
             PipelineState.WORKING, f"Nothing: {lease.summary} is at work since {since}."
+        )
+    if unfinished is not None:
+        return Standing(
+            PipelineState.STOPPED,
+            f"The rewind {unfinished} was begun and not finished, and no run starts: `tidemark "
+            f"rewind {name} --apply` finishes it, --undo {unfinished} --apply takes it back.",
         )
     if losses:
         return Standing(PipelineState.STOPPED, " ".join(str(loss) for loss in losses))

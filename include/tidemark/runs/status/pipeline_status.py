@@ -26,6 +26,7 @@ from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus, table_status
+from tidemark.runs.unfinished_rewind import unfinished_rewind
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
 from tidemark.storage.delta.newest_event import newest_event_ms
@@ -110,6 +111,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     at_work = lease is not None and lease.at_work
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)
+    unfinished = unfinished_rewind(warehouse)
     frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse)) if runs else None
     tables = tuple(
         table_status(table, operator_of(pipeline, table), warehouse, runs, frozen)
@@ -118,7 +120,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     unpublished = sum(table.unpublished for table in tables)
     source = source_lag(pipeline, settings) if not losses else None
-    found = judge_pipeline(name, lease, runs, unpublished, due, losses, tables, source)
+    found = judge_pipeline(name, lease, runs, unpublished, due, losses, tables, source, unfinished)
     if losses:
         return PipelineStatus(name, found.state, found.next_step, runs=runs)
     event_time = pipeline.source.event_time.column
