@@ -215,8 +215,8 @@ def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing
     assert sorted((one["key"], one["events"]) for one in gold) == [(key, 1) for key in "abcde"]
 
 
-# Topics that lose messages between two tries have tests of their own.
-@pytest.mark.parametrize("kind", kinds("log", "delta"), indirect=True)
+# Files and topics that lose rows between two tries have tests of their own.
+@pytest.mark.parametrize("kind", kinds("delta"), indirect=True)
 @pytest.mark.parametrize("point", EACH_POINT)
 def test_a_part_that_vanished_before_its_batch_was_repeated_is_a_verdict(
     spark: SparkSession, world: World, point: tuple[str, str]
