@@ -11,7 +11,9 @@ BENCH_ARGS =
 
 IN_ENVIRONMENT = . ./.tidemark/env &&
 IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
-PYTEST = $(IN_ENVIRONMENT) python -m pytest $(PYTEST_WORKERS)
+# Some machines tell Python to keep no bytecode: then both test processes, and each process that
+# a test starts, compile all that they import.
+PYTEST = $(IN_ENVIRONMENT) PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_WORKERS)
 
 .PHONY: help setup demo airflow kafka image compose-env test test-all test-deployment bench bench-long lint format clean
 

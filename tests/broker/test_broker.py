@@ -107,7 +107,10 @@ def test_a_start_that_fails_says_what_the_log_says(tmp_path: Path) -> None:
     assert broken.pids == {}
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "mechanism",
+    ["PLAIN", pytest.param("SCRAM-SHA-256", marks=pytest.mark.long), "SCRAM-SHA-512"],
+)
 def test_the_right_password_is_let_in_and_a_wrong_one_refused(
     broker: Broker, mechanism: str
 ) -> None:
@@ -174,7 +177,7 @@ def starting(folder: Path, seconds: int) -> Iterator[tuple[subprocess.Popen[str]
         yield process, pid
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, None])
+@pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(None, marks=pytest.mark.long)])
 def test_no_process_is_left_by_one_that_ends_without_stopping_it(
     tmp_path: Path, end: signal.Signals | None
 ) -> None:

@@ -82,7 +82,10 @@ def test_the_default_keeps_what_the_engine_keeps(checkpoint: Path) -> None:
     assert told(checkpoint)["going_files"] == 0
 
 
-@pytest.mark.parametrize("removed", [1, 2, 17, 35])
+@pytest.mark.parametrize(
+    "removed",
+    [1, 17, pytest.param(2, marks=pytest.mark.long), pytest.param(35, marks=pytest.mark.long)],
+)
 def test_killed_at_any_file_a_repetition_finishes(
     checkpoint: Path, tmp_path: Path, removed: int
 ) -> None:

@@ -7,7 +7,7 @@ import math
 from datetime import date
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.cli.new.pipeline_text import pipeline_text
@@ -73,7 +73,6 @@ def typed_rows(draw: st.DrawFn) -> tuple[dict[str, str], list[Row]]:
 
 
 @given(typed_rows())
-@settings(max_examples=60)
 def test_each_column_has_its_type_and_is_required_where_each_row_has_it(
     drawn: tuple[dict[str, str], list[Row]],
 ) -> None:
@@ -85,7 +84,6 @@ def test_each_column_has_its_type_and_is_required_where_each_row_has_it(
 
 
 @given(st.lists(st.dictionaries(NAMES, ANY, max_size=5), min_size=1, max_size=12))
-@settings(max_examples=100)
 def test_any_rows_give_a_good_file_whose_columns_take_nine_of_ten_values(
     rows: list[Row],
 ) -> None:

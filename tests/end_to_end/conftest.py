@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.generations import ThreeRuns, run_three_times
+from tests.end_to_end.test_losses import MODES as MODES_OF_LOSSES
+from tests.end_to_end.test_losses import History, run_history
 from tests.end_to_end.worked_modes import ADS, WORDS, Steps, run_example, run_tail
 from tests.kit.running import Place
 from tidemark.runs.results.result import RunResult
@@ -34,6 +36,13 @@ def impressions(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def words(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worked:
     return Worked(*run_example(spark, tmp_path_factory.mktemp("words"), WORDS), tail=[])
+
+
+@pytest.fixture(scope="session", params=MODES_OF_LOSSES)
+def history(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> History:
+    return run_history(spark, tmp_path_factory.mktemp("losses"), request.param)
 
 
 @pytest.fixture(scope="session")

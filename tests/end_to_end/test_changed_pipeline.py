@@ -199,13 +199,10 @@ def test_bronze_keeps_a_derived_column_that_the_file_no_longer_has(
     assert sorted(place.bronze()["large"].to_pylist(), key=str) == [None, True]
 
 
-def test_a_table_under_a_new_name_begins_with_bronze(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path, content())
-    place.land("1.json", [row(1, 100)])
-    succeed(spark, place, "first")
+def test_a_table_under_a_new_name_begins_with_bronze(spark: SparkSession, ran: Place) -> None:
+    place = ran.again()
     table = content(measures=dict(reversed(MEASURES.items())))["tables"]["per_10m"]
     place.content = content() | {"tables": {"anew": table}}
-    place.land("2.json", [row(2, 200)])
     succeed(spark, place, "second")
     assert [(one["amount"], one["size"]) for one in place.gold("anew").to_pylist()] == [(3, 300)]
     assert [one["amount"] for one in place.gold("per_10m").to_pylist()] == [1]
@@ -263,12 +260,9 @@ def test_a_batch_of_a_table_ends_by_the_contract_that_planned_it_once_changes_ho
 
 
 def test_a_refused_change_is_refused_before_a_batch_that_was_left_is_touched(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, ran: Place
 ) -> None:
-    place = Place(tmp_path, content())
-    place.land("1.json", [row(1, 100)])
-    succeed(spark, place, "first")
-    place.land("2.json", [row(2, 200)])
+    place = ran.again()
     with killed("before", "windows of the stream"):
         assert run_warm(spark, place, "failed").error is not None
     before = files_of(place)

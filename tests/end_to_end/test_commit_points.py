@@ -9,6 +9,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,7 @@ def _words(call: ast.Call) -> set[str]:
     }
 
 
+@cache
 def all_functions() -> list[Function]:
     files = [path for name in PACKAGES for path in sorted((PACKAGE / name).rglob("*.py"))]
     return [f for path in files for f in functions_of(path.read_text(), _module(path))]
@@ -194,6 +196,7 @@ def unmarked(functions: list[Function]) -> list[str]:
     return sorted(f.at for f in writing if not covered(f, frozenset()))
 
 
+@cache
 def points() -> list[str]:
     """The names of all marked points, also where `functions_of` does not look."""
     trees = [ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))]

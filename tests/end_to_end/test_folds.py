@@ -90,15 +90,41 @@ def ticks(*minutes: float) -> list[Row]:
     return [event(minute, "tick") for minute in minutes]
 
 
+def shuffled(key: str, first: float) -> list[Row]:
+    """Rows of one episode, not in the order of their times."""
+    minutes = [0, 1, 1, 2.5, 3, 3, 3, 7, 8]
+    rows = [event(first + minute, key, amount) for amount, minute in enumerate(minutes)]
+    Random(3).shuffle(rows)
+    return rows
+
+
+def test_what_the_tests_below_show_is_so_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
+    """A key for each: order, a late row into an open episode, two that one joins, a timer."""
+    place, order = place_at(tmp_path), shuffled("order", 30)
+    joined = [event(minute, "joined") for minute in (1, 2, 11, 12)]
+    ran(spark, place, [
+        [*order[:5], *joined, event(22, "open"), *ticks(34)],
+        [*order[5:], event(6.5, "joined"), event(21, "open"), event(27, "open")],
+        [event(25, "timer"), event(26, "timer"), *ticks(300)],
+    ])  # fmt: skip
+    rows = place.changes("thirds").to_pylist()
+    assert {"apart", "late"} <= {row["cause"] for row in rows}
+    gone = [row for row in rows if not row["rows"]]
+    told = [(row["key"], row["window_start"], row["number"]) for row in gone]
+    assert told == [("joined", DAY + 11 * MINUTE, 1)]
+    assert {"order", "open", "joined", "timer"} == {which[1] for which in place.known()} - {"tick"}
+    assert audit(spark, place).outcome == "equal"
+
+
+@pytest.mark.long
 def test_rows_are_folded_in_the_order_of_their_times_and_not_as_they_come(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    minutes = [0, 1, 1, 2.5, 3, 3, 3, 7, 8]
-    rows = [event(minute, "a", amount) for amount, minute in enumerate(minutes)]
-    Random(3).shuffle(rows)
+    rows = shuffled("a", 0)
     ran(spark, place_at(tmp_path), [rows[:5], rows[5:] + ticks(8), ticks(40)])
 
 
+@pytest.mark.long
 def test_a_late_row_into_an_open_episode_brings_outputs_that_the_engine_never_emits(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -119,6 +145,7 @@ def test_a_late_row_reopens_an_episode_that_had_ended(spark: SparkSession, tmp_p
     ])  # fmt: skip
 
 
+@pytest.mark.long
 def test_two_episodes_that_a_late_row_joins_are_folded_as_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -139,6 +166,7 @@ def test_a_closed_episode_and_an_open_one_that_a_late_row_joins_are_folded_as_on
     ])  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_timer_in_the_past_fires_in_the_batch_that_sets_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -340,6 +368,9 @@ def refusal(spark: SparkSession, place: FoldPlace) -> str:
 @pytest.fixture(scope="module")
 def started(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FoldPlace:
     place = place_at(tmp_path_factory.mktemp("folds"))
+    # And a table of windows beside the fold.
+    both = {**place.content["tables"], **clicks()["tables"]}
+    place = replace(place, content={**place.content, "tables": both})
     place.land("1.json", as_json([event(1), event(2), *ticks(40)]))
     succeed(spark, place, "first")
     return place
@@ -357,8 +388,9 @@ def test_other_code_another_state_or_timeout_is_a_new_generation_before_anything
     spark: SparkSession, started: FoldPlace, source: str, timeout: str, said: str
 ) -> None:
     started.write_class(source)
-    (table,) = started.content["tables"].values()
-    changed = {"thirds": {**table, "fold": {**table["fold"], "timeout": timeout}}}
+    tables = started.content["tables"]
+    table = tables["thirds"]
+    changed = {**tables, "thirds": {**table, "fold": {**table["fold"], "timeout": timeout}}}
     try:
         found = refusal(spark, replace(started, content={**started.content, "tables": changed}))
     finally:
@@ -376,20 +408,15 @@ def test_a_comment_and_another_layout_are_no_change(
 
 
 def test_the_state_lies_in_rocksdb_and_other_tables_keep_their_store(
-    spark: SparkSession, tmp_path: Path
+    started: FoldPlace,
 ) -> None:
-    place = place_at(tmp_path)
-    both = {**place.content["tables"], **clicks()["tables"]}
-    place = replace(place, content={**place.content, "tables": both})
-    place.land("1.json", as_json([event(1), event(2), *ticks(40)]))
-    succeed(spark, place, "first")
     stores = {}
-    for name in both:
-        place_of = place.warehouse.places.query_checkpoint(name, 1)
+    for name in started.content["tables"]:
+        place_of = started.warehouse.places.query_checkpoint(name, 1)
         offsets = (Path(place_of) / "offsets" / "0").read_text()
         stores[name] = "RocksDB" in offsets
     assert stores == {"thirds": True, "per_10m": False}
-    assert place.warehouse.gold("per_10m").existing().version() >= 1
+    assert started.warehouse.gold("per_10m").existing().version() >= 1
 
 
 @pytest.mark.long

@@ -214,6 +214,7 @@ def test_gold_is_right_behind_the_change_and_behind_the_way_back(
     is_right(spark, place, rows)
 
 
+@pytest.mark.long
 def test_what_is_open_comes_from_the_new_query_with_rows_of_both_sides_of_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:

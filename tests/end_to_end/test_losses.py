@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -39,7 +39,7 @@ MODES = (
     pytest.param("append", marks=pytest.mark.long),
     pytest.param("complete", marks=pytest.mark.long),
 )
-LAST = 4
+LAST = 3
 
 
 def rows(number: int) -> list[dict[str, Any] | str]:
@@ -71,13 +71,10 @@ class History:
         return self.place
 
 
-@pytest.fixture(scope="module", params=MODES)
-def history(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> History:
-    folder = tmp_path_factory.mktemp("losses")
-    table = clicks()["tables"]["per_10m"] | {"output_mode": request.param}
-    if request.param == "complete":
+def run_history(spark: SparkSession, folder: Path, mode: str) -> History:
+    """For the fixture `history`, which two files have."""
+    table = clicks()["tables"]["per_10m"] | {"output_mode": mode}
+    if mode == "complete":
         table["accept_unbounded_state"] = True
     place = Place(folder / "root", clicks(tables={"per_10m": table}))
     other = Place(folder / "other", clicks(tables={"per_10m": table}))
@@ -199,7 +196,7 @@ LOST: Mapping[str, Damage] = {
     "removed": removed,
     "emptied": emptied,
     "one run back": from_run(LAST - 1),
-    "three runs back": from_run(LAST - 3),
+    "two runs back": from_run(LAST - 2),
     "replaced by a copy of another": replaced,
 }
 OF_TABLES: Mapping[str, Damage] = {
@@ -212,7 +209,7 @@ OF_TABLES: Mapping[str, Damage] = {
     "appended to": appended,
     "RESTORE": restored_by_delta,
 }
-STOPS = [
+STOPPING = [
     *((name, damage) for name in ("bronze", "rejects", "changes") for damage in OF_TABLES),
     *((name, damage) for name in CHECKPOINTS for damage in LOST),
     *(
@@ -227,6 +224,20 @@ STOPS = [
         )
     ),
 ]
+# Of places that are asked alike, one has all damages in each run of the tests, and each has these.
+EVERYWHERE = ("one run back", "before the run", "replaced by a copy of another", "DELETE")
+
+
+def each(cases: Iterable[tuple[str, str]], first: Collection[str]) -> list[Any]:
+    """Cases of a place and its damage, those with the long tests that others stand for."""
+    return [
+        pytest.param(*case, marks=() if shown else pytest.mark.long)
+        for case in cases
+        for shown in [case[0] in first or case[1] in EVERYWHERE]
+    ]
+
+
+STOPS = each(STOPPING, ("bronze", "ingest", "gold"))
 HEALS = [
     ("gold", "removed"),
     ("changes", "packed"),
@@ -234,7 +245,7 @@ HEALS = [
         pytest.param(*case, marks=pytest.mark.long)
         for case in (
             ("gold", "one run back"),
-            ("gold", "three runs back"),
+            ("gold", "two runs back"),
             ("gold", "without its last commit"),
             ("gold", "outgrown by a new one"),
             ("contract", "removed"),
@@ -386,11 +397,14 @@ def held(history: History, spark: SparkSession) -> RunResult:
     return result
 
 
-BETWEEN = [
-    (name, damage)
-    for name in ("bronze", "rejects", "changes", "ingest", "query")
-    for damage in ("removed", "before the run", "replaced by a copy of another")
-]
+BETWEEN = each(
+    (
+        (name, damage)
+        for name in ("bronze", "rejects", "changes", "ingest", "query")
+        for damage in ("removed", "before the run", "replaced by a copy of another")
+    ),
+    ("bronze", "ingest"),
+)
 
 
 @pytest.mark.parametrize(("name", "damage"), BETWEEN, ids=lambda value: value)

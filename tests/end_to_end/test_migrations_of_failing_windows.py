@@ -63,6 +63,7 @@ def test_windows_that_fail_the_query_are_left_out_of_the_generation(
     assert not in_gold(new) & (closed | opened | {(11, 0, "x")})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_an_open_window_whose_measure_fails_when_it_is_evaluated_goes_on(
     spark: SparkSession, three_runs: ThreeRuns, mode: str

@@ -192,7 +192,7 @@ def test_upkeep_takes_a_checkpoint_without_state_for_whole(ran: Place) -> None:
     assert [one.plan.refused for one in planned if one.plan] == [None, None]
 
 
-def test_what_a_held_run_closed_is_spark_s_to_do_until_it_is_published(
+def test_what_a_held_and_a_killed_run_closed_is_spark_s_to_do_until_it_is_published(
     spark: SparkSession, ran: Place
 ) -> None:
     place = ran.again()
@@ -202,6 +202,9 @@ def test_what_a_held_run_closed_is_spark_s_to_do_until_it_is_published(
     assert isinstance(found, SparkNeeded)
     assert "what closed up to 2026-07-01T11:50:00Z is to be computed from bronze" in found.because
     appended = place.changes().num_rows
+    with killed("before", "gold"):
+        assert run_warm(spark, place, "killed").error is not None
+    assert isinstance(look(place.run("look")), SparkNeeded)
     succeed(spark, place, "published")
     # A repeat finds the same rows, and appends none.
     assert place.changes().num_rows == appended

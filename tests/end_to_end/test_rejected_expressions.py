@@ -37,7 +37,7 @@ def rejected(place: Place) -> list[tuple[str, str]]:
     return sorted((one["reason"], one["detail"]) for one in place.rejects().to_pylist())
 
 
-@pytest.mark.parametrize("few", [32_000_000, -1])
+@pytest.mark.parametrize("few", [32_000_000, pytest.param(-1, marks=pytest.mark.long)])
 def test_a_row_that_fails_is_rejected_with_column_message_and_values(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:

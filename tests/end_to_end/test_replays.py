@@ -174,6 +174,7 @@ def test_failed_between_bronze_and_rejects_bronze_stays_and_each_changed_file_is
     assert_gold_is_bronze(place)
 
 
+@pytest.mark.long
 def test_a_file_that_can_no_longer_be_read_when_it_is_repeated_is_a_changed_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_file_that_can_no_longer_be_read_when_it_is_repeated_is_a_changed_file
     assert (result.rows.accepted, place.bronze().num_rows) == (300, 300)
 
 
+@pytest.mark.long
 def test_failed_after_rejects_nothing_is_written_twice(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path)
     paths = land_first(place)
@@ -227,6 +229,7 @@ def test_both_notes_of_a_repeated_batch_tell_what_was_read_first_and_when_it_was
     assert in_rejects["rows"] == rows.model_dump(exclude_none=True)
 
 
+@pytest.mark.long
 def test_a_note_without_a_scheduled_time_is_read_and_the_repeat_writes_its_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def noted(other: OtherKept) -> datetime:
     return datetime.fromtimestamp(reader.from_ms / 1_000, UTC)
 
 
+@pytest.mark.long
 def test_dates_of_the_other_bronze_go_once_no_window_that_is_not_frozen_needs_them(
     spark: SparkSession, both: tuple[Kept, OtherKept]
 ) -> None:

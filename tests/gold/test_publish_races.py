@@ -108,7 +108,7 @@ def publish_in_process(folder: Path, pinned: TableResult) -> str:
 def test_processes_that_publish_the_same_pins_leave_each_window_in_gold_once(
     windows: Windows,
 ) -> None:
-    tries = 4
+    tries = 2
     with ProcessPoolExecutor(tries, mp_context=get_context("spawn")) as pool:
         for number in range(1, 6):
             windows.change(*[window(at(number), key=key, total=number) for key in "abc"])

@@ -29,6 +29,13 @@ TYPES = (
     *("struct<t:timestamp,d:decimal(4,1)>", "array<array<byte>>", "map<string,int>"),
     *("map<string,struct<p:int>>", "map<string,array<string>>", "struct<s:struct<p:int>>"),
 )
+
+
+def nested(kind: str) -> bool:
+    """Is it of others that are of others?"""
+    return kind.count("<") > 1
+
+
 # Values as they stand in a line: good ones for some types, nearly good ones, and nonsense.
 VALUES = (
     *("0", "-0", "1", "-1", "127", "128", "-129", "32768", "2147483648", "9223372036854775807"),
@@ -220,7 +227,7 @@ def _texts(rows: pa.Table) -> list[str]:
     return [repr(row) for row in pa.table(plain, names=rows.column_names).to_pylist()]
 
 
-SOME = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=1_600, suppress_health_check=list(HealthCheck))
 
 
@@ -253,21 +260,39 @@ def test_lines_with_the_same_unknown_fields_are_taken_by_blocks(unknown: str) ->
     assert judged.accepted["_extra"][7].as_py() == kept
 
 
+def values_of(kind: str) -> tuple[Pipeline, list[bytes]]:
+    """The listed values in a column of a type."""
+    lines = [f'{{"at":"2026-03-01T00:00:00Z","c":{value}}}'.encode() for value in VALUES]
+    return pipeline_of({"c": kind}), lines
+
+
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("kind", TYPES)
 def test_all_tiers_come_to_the_exact_tiers_verdict_on_each_listed_value(kind: str) -> None:
-    pipeline = pipeline_of({"c": kind})
-    lines = [f'{{"at":"2026-03-01T00:00:00Z","c":{value}}}'.encode() for value in VALUES]
-    check_tiers_agree(pipeline, lines)
-    for line in lines:
-        check_tiers_agree(pipeline, [line])
+    check_tiers_agree(*values_of(kind))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.long if nested(kind) else ()) for kind in TYPES],
+)
+def test_so_they_do_on_each_of_them_alone(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    each_line_is_a_block(monkeypatch)
+    check_tiers_agree(*values_of(kind))
+
+
+def each_line_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no line is left to another tier for those beside it."""
+    monkeypatch.setattr(judge_module, "_BLOCK_LINES", 1)
+    monkeypatch.setattr(judge_module, "_PORTION_LINES", 1)
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("time", TIMES, ids=str)
 def test_all_tiers_come_to_the_exact_tiers_verdict_on_each_listed_time(
-    time: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch, time: dict[str, Any]
 ) -> None:
+    each_line_is_a_block(monkeypatch)
     pipeline = pipeline_of({}, **time)
-    for value in VALUES:
-        check_tiers_agree(pipeline, [f'{{"at":{value}}}'.encode()])
+    check_tiers_agree(pipeline, [f'{{"at":{value}}}'.encode() for value in VALUES])

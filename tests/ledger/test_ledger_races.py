@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -20,9 +20,9 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def at_once(work: Callable[..., None], folder: Path, *names: str) -> None:
-    """Start `work(folder, name, when)` in processes of their own; all have to end well."""
-    when = time.time() + 4
-    processes = [SPAWN.Process(target=work, args=(str(folder), name, when)) for name in names]
+    """Start `work(folder, name, ready)` in processes of their own; all have to end well."""
+    ready = SPAWN.Barrier(len(names), timeout=60)
+    processes = [SPAWN.Process(target=work, args=(str(folder), name, ready)) for name in names]
     for process in processes:
         process.start()
     for process in processes:
@@ -30,17 +30,17 @@ def at_once(work: Callable[..., None], folder: Path, *names: str) -> None:
     assert [process.exitcode for process in processes] == [0] * len(names)
 
 
-def append_rounds(folder: str, name: str, when: float) -> None:
-    """The same rows as the other process at the same moments, a tenth of a second apart."""
+def append_rounds(folder: str, name: str, ready: Any) -> None:
+    """The same rows as the other process at the same moments."""
     for batch in range(ROUNDS):
-        time.sleep(max(0.0, when + batch / 10 - time.time()))
+        ready.wait()
         row = {"pipeline": "clicks", "batch": batch, "by": name}
         append_once(TablePlace(folder), SCHEMA, "", [("clicks/query", batch, row)])
 
 
-def append_of_its_own(folder: str, name: str, when: float) -> None:
+def append_of_its_own(folder: str, name: str, ready: Any) -> None:
     for batch in range(ROUNDS):
-        time.sleep(max(0.0, when + batch / 10 - time.time()))
+        ready.wait()
         row = {"pipeline": name, "batch": batch, "by": name}
         append_once(TablePlace(folder), SCHEMA, "", [(f"{name}/query", batch, row)])
 

@@ -50,7 +50,86 @@ def clock(minute: float) -> Row:
 
 FIRST_OPEN = [*a(0, 5, 10, 15, 20), clock(30)]
 
+
+def of(**minutes: Sequence[float]) -> list[Row]:
+    """Rows of several keys."""
+    return [event(minute, key) for key, held in minutes.items() for minute in held]
+
+
+# The lines of the page's table, a key for each, and the ends to the microsecond: a clock for all.
+SIDE_BY_SIDE = Story(
+    "what surprises, side by side",
+    [
+        Step(
+            [
+                *of(late_in_open=[0, 5, 10, 15, 20], in_time=[12], joins_to_open=[10, 20]),
+                *of(touches_emitted=[13], late_to_open=[0, 10, 14, 18], late_joins=[0, 7.5]),
+                *of(touching=[0, 6], apart=[0, 6 + TICK], on_frontier=[14]),
+                clock(30),
+            ],
+            {
+                ("in_time", 12, 18): (1, "provisional", 0),
+                ("joins_to_open", 10, 16): (1, "provisional", 0),
+                ("touches_emitted", 13, 19): (1, "provisional", 0),
+                ("late_to_open", 0, 6): (1, "final", 0),
+                ("late_joins", 0, 6): (1, "final", 0),
+                ("late_joins", 7.5, 13.5): (1, "final", 0),
+                ("touching", 0, 12): (2, "final", 0),
+                ("apart", 0, 6): (1, "final", 0),
+                ("apart", 6 + TICK, 12 + TICK): (1, "final", 0),
+                ("on_frontier", 14, 20): (1, "provisional", 0),
+            },
+        ),
+        Step(
+            [
+                *of(late_in_open=[3], in_time=[17], joins_to_open=[15], touches_emitted=[19]),
+                *of(late_to_open=[5], late_joins=[4], on_frontier=[14]),
+                *of(after_frontier=[14 + TICK]),
+            ],
+            {
+                ("in_time", 12, 23): (2, "provisional", 0),
+                ("joins_to_open", 10, 26): (3, "provisional", 0),
+                ("touches_emitted", 13, 25): (2, "provisional", 0),
+                ("late_to_open", 0, 24): (5, "provisional", 1),
+                ("late_joins", 0, 13.5): (3, "corrected", 1),
+                ("touching", 0, 12): (2, "final", 0),
+                ("apart", 0, 6): (1, "final", 0),
+                ("apart", 6 + TICK, 12 + TICK): (1, "final", 0),
+                ("on_frontier", 14, 20): (2, "provisional", 0),
+            },
+        ),
+        Step(
+            [clock(50)],
+            {
+                ("late_in_open", 0, 26): (6, "final", 0),
+                ("in_time", 12, 23): (2, "final", 0),
+                ("joins_to_open", 10, 26): (3, "final", 0),
+                ("touches_emitted", 13, 25): (2, "final", 0),
+                ("late_to_open", 0, 24): (5, "corrected", 1),
+                ("late_joins", 0, 13.5): (3, "corrected", 1),
+                ("touching", 0, 12): (2, "final", 0),
+                ("apart", 0, 6): (1, "final", 0),
+                ("apart", 6 + TICK, 12 + TICK): (1, "final", 0),
+                ("on_frontier", 14, 20): (2, "final", 0),
+                ("after_frontier", 14 + TICK, 20 + TICK): (1, "final", 0),
+            },
+        ),
+    ],
+    {
+        ("late_in_open", 0, 26, 5),
+        *(("in_time", 12, 18, 1), ("in_time", 17, 23, 1)),
+        *(("joins_to_open", 10, 16, 1), ("joins_to_open", 15, 26, 2)),
+        *(("touches_emitted", 13, 19, 1), ("touches_emitted", 19, 25, 1)),
+        *(("late_to_open", 0, 6, 1), ("late_to_open", 10, 24, 3)),
+        *(("late_joins", 0, 6, 1), ("late_joins", 7.5, 13.5, 1)),
+        ("touching", 0, 12, 2),
+        *(("apart", 0, 6, 1), ("apart", 6 + TICK, 12 + TICK, 1)),
+        *(("on_frontier", 14, 20, 1), ("after_frontier", 14 + TICK, 20 + TICK, 1)),
+    },
+)
+
 STORIES = (
+    SIDE_BY_SIDE,
     Story(
         "late into an open session",
         [

@@ -29,9 +29,9 @@ from tidemark.pipeline.model import JoinTable
 
 TABLES = [
     pytest.param(join_table("inner"), id="inner"),
-    pytest.param(join_table("left"), id="left"),
+    pytest.param(join_table("left"), id="left", marks=pytest.mark.long),
     pytest.param(join_table("left", before=3, after=0), id="left-back"),
-    pytest.param(join_table("inner", before=2, after=9), id="inner-both"),
+    pytest.param(join_table("inner", before=2, after=9), id="inner-both", marks=pytest.mark.long),
     pytest.param(join_table("left", length=15, slide=5), id="left-sliding"),
     pytest.param(join_table("left", group_by=()), id="left-no-keys"),
 ]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
 
@@ -84,7 +84,6 @@ def batches_of_rows(draw: DrawFn) -> list[tuple[int, list[Row]]]:
     return [(0 if at is None else millis(0) + at, rows) for at, rows in drawn]
 
 
-@settings(max_examples=60)
 @given(
     window=windows(),
     keys=st.sampled_from([(), ("key",)]),

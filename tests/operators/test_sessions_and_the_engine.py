@@ -24,7 +24,7 @@ from tests.operators.contract.kinds import (
     place_of,
 )
 from tests.operators.contract.test_operator_kinds import check_gold
-from tests.operators.session_stories import CLOCK, STORIES, Step, Story
+from tests.operators.session_stories import CLOCK, SIDE_BY_SIDE, STORIES, Step, Story
 from tests.streaming.audits import audit
 from tidemark.gold import to_compute
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -34,22 +34,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 in_append, BESIDE = KINDS["sessions-append"], KINDS["windows-update"]
-# A row that lies in a session, joins some, touches one, or nearly; the others vary these.
-ALWAYS = {
-    "late into an open session",
-    "one row that joins an emitted session to an open one",
-    "one late row that joins two closed sessions",
-    "touching ends are one session, a microsecond more makes two",
-    "the frontier is less the gap: on it a row is late, a microsecond later it is not",
-    "a held run, and then one that is published",
-}
 each_story = pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])
 
 
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(story, id=story.name, marks=() if story.name in ALWAYS else pytest.mark.long)
+        pytest.param(story, id=story.name, marks=() if story is SIDE_BY_SIDE else pytest.mark.long)
         for story in STORIES
     ],
 )

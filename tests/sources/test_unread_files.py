@@ -73,7 +73,7 @@ EXACT = [source for source in SOURCES if source.recursive or source.name != "*"]
 
 
 # One of each shape at every run; the others take as long again.
-SHORT = {"*.json*", "[!a]*.json", "?-x.json", "[0-9]-x.json"}
+SHORT = {"*.json*", "[!a]*.json", "[0-9]-x.json"}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_unread_is_what_spark_takes(
     assert unread_files(source, checkpoint) == []
 
 
-@settings(max_examples=15)
+@settings(max_examples=max(5, settings.default.max_examples // 6))
 @given(
     paths=st.lists(
         st.tuples(st.sampled_from(FOLDERS), st.sampled_from(NAMES)).map("/".join),

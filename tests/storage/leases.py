@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.kit.running import REPOSITORY
 from tidemark.errors import LeaseLost
 from tidemark.storage.lease.files import LeaseFolder, LeaseRecord
 from tidemark.storage.lease.lease import Holder, this_process
 from tidemark.storage.processes import ProcessMark, this_machine
 
+# Not from `tests.kit`, whose imports each process that holds a lease would wait for.
+REPOSITORY = Path(__file__).resolve().parents[2]
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ELSEWHERE = "another boot pid:[1]"
 # A process that starts Python as Spark's JVM does, and has the argument by which that is known.

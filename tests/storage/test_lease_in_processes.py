@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from multiprocessing import get_context
@@ -28,18 +29,25 @@ from tidemark.errors import LeaseHeld
 from tidemark.storage.lease.lease import hold_lease, read_lease, utc_now
 from tidemark.storage.processes import mark_of, noted
 
-ROUNDS = 100
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
     return str(tmp_path / "lease")
 
 
-def race(folder: str, begin: Any, judged: Any, ends: Any) -> None:
+@pytest.fixture(scope="module")
+def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldingProcess]:
+    """A process with a lease of its own, whom nobody may signal."""
+    own = str(tmp_path_factory.mktemp("bystander") / "lease")
+    with HoldingProcess(own, "bystander", 60) as process:
+        assert process.heard() == "held 1"
+        yield process
+
+
+def race(folder: str, rounds: int, begin: Any, judged: Any, ends: Any) -> None:
     """In each round all try at once, and the winner holds on until all have tried."""
     mine = replace(holder(f"racer {os.getpid()}"), machine=f"machine of {os.getpid()}")
-    for number in range(ROUNDS):
+    for number in range(rounds):
         begin.wait()
         try:
             with hold_lease(folder, mine, {}, on_takeover=lambda _: None) as lease:
@@ -50,20 +58,21 @@ def race(folder: str, begin: Any, judged: Any, ends: Any) -> None:
             ends.put((number, None))
 
 
-@pytest.mark.parametrize("racers", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("racers", "rounds"), [(2, 30), pytest.param(4, 100, marks=pytest.mark.long)]
+)
 def test_of_processes_that_take_a_lease_at_once_one_wins_each_round(
-    folder: str, racers: int
+    folder: str, racers: int, rounds: int
 ) -> None:
     context = get_context("spawn")
     begin, judged = context.Barrier(racers + 1, timeout=60), context.Barrier(racers, timeout=60)
     ends = context.Queue()
-    processes = [
-        context.Process(target=race, args=(folder, begin, judged, ends)) for _ in range(racers)
-    ]
+    told = (folder, rounds, begin, judged, ends)
+    processes = [context.Process(target=race, args=told) for _ in range(racers)]
     for process in processes:
         process.start()
     taken = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         if number % 2:
             found = read_lease(folder, {})
             assert found is not None
@@ -71,14 +80,14 @@ def test_of_processes_that_take_a_lease_at_once_one_wins_each_round(
             leave(folder, ran_out)
         begin.wait()
         heard = [ends.get(timeout=60) for _ in range(racers)]
-        assert {told[0] for told in heard} == {number}
-        won = [told[1] for told in heard if told[1] is not None]
+        assert {said[0] for said in heard} == {number}
+        won = [said[1] for said in heard if said[1] is not None]
         assert len(won) == 1, f"round {number}: {heard}"
         taken += won
         wait_for_release(folder)
     for process in processes:
         process.join()
-    assert taken == list(range(1, ROUNDS + 1))
+    assert taken == list(range(1, rounds + 1))
 
 
 def wait_for_release(folder: str) -> None:
@@ -133,17 +142,15 @@ def test_housekeeping_ends_no_process(folder: str) -> None:
         assert lease.number == 2
 
 
-def test_a_reused_pid_is_not_hit(folder: str) -> None:
-    with HoldingProcess(f"{folder} of its own", "bystander", 60) as bystander:
-        assert bystander.heard() == "held 1"
-        mark = mark_of(bystander.process.pid)
-        assert mark is not None
-        before = replace(mark, started=mark.started - 100)
-        leave(folder, left_by_another(run_id="mine", processes=(before,)))
-        with hold_lease(folder, holder("mine"), {}, on_takeover=print) as lease:
-            assert lease.took_over is not None
-            assert lease.took_over.because == "its processes are gone"
-        assert bystander.ask("check") == "held"
+def test_a_reused_pid_is_not_hit(folder: str, bystander: HoldingProcess) -> None:
+    mark = mark_of(bystander.process.pid)
+    assert mark is not None
+    before = replace(mark, started=mark.started - 100)
+    leave(folder, left_by_another(run_id="mine", processes=(before,)))
+    with hold_lease(folder, holder("mine"), {}, on_takeover=print) as lease:
+        assert lease.took_over is not None
+        assert lease.took_over.because == "its processes are gone"
+    assert bystander.ask("check") == "held"
 
 
 @pytest.mark.parametrize(
@@ -157,21 +164,19 @@ def test_a_reused_pid_is_not_hit(folder: str) -> None:
 )
 @pytest.mark.parametrize("run_id", ["mine", "other"], ids=["earlier try", "run out"])
 def test_a_process_that_may_not_be_the_jobs_is_not_signalled_and_that_is_said(
-    folder: str, run_id: str, noted_so: dict[str, Any], why: str
+    folder: str, bystander: HoldingProcess, run_id: str, noted_so: dict[str, Any], why: str
 ) -> None:
     """A lease file can name any process of this host, by a pid and start that are its own."""
-    with HoldingProcess(f"{folder} of its own", "bystander", 60) as bystander:
-        assert bystander.heard() == "held 1"
-        mark = mark_of(bystander.process.pid)
-        assert mark is not None
-        named = replace(noted(mark), **noted_so)
-        leave(folder, left_by_another(run_id=run_id, processes=(named,)))
-        with (
-            pytest.raises(LeaseHeld, match=f"process {mark.pid} {why}, so nothing is signalled"),
-            hold_lease(folder, holder("mine"), {}, on_takeover=print, now=lambda: at(61)),
-        ):
-            pass
-        assert bystander.ask("check") == "held"
+    mark = mark_of(bystander.process.pid)
+    assert mark is not None
+    named = replace(noted(mark), **noted_so)
+    leave(folder, left_by_another(run_id=run_id, processes=(named,)))
+    with (
+        pytest.raises(LeaseHeld, match=f"process {mark.pid} {why}, so nothing is signalled"),
+        hold_lease(folder, holder("mine"), {}, on_takeover=print, now=lambda: at(61)),
+    ):
+        pass
+    assert bystander.ask("check") == "held"
 
 
 def test_a_suspended_process_of_this_host_is_ended_when_its_lease_has_run_out(

@@ -106,7 +106,9 @@ def test_a_compacted_query_goes_on_as_one_that_was_left_alone(
     assert {row[0] for row in untouched} >= ({last - 2} if untouched else set())
 
 
-@pytest.fixture(scope="module", params=PROVIDERS)
+@pytest.fixture(
+    scope="module", params=["HDFS-backed", pytest.param("changelog", marks=pytest.mark.long)]
+)
 def query(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Query:

@@ -20,6 +20,7 @@ MEASURES = {
     "share": "sum(amount) / count(amount)",
     "total": "sum(amount)",
 }
+OTHER_MODES = ("append", "complete")
 SCHEMA = "_event_time timestamp, key string, amount bigint"
 EARLIER = [("10:01", "a", 1), ("10:02", None, 5), ("10:03", "a", 7)]
 LATER = [("10:04", "a", 4), ("10:05", None, None), ("10:31", "b", 9)]
@@ -69,7 +70,9 @@ def run(spark: SparkSession, root: Path, mode: str, plan: Any) -> dict[tuple[Any
     return found
 
 
-@pytest.mark.parametrize("mode", ["update", "append", "complete"])
+@pytest.mark.parametrize(
+    "mode", ["update", *(pytest.param(mode, marks=pytest.mark.long) for mode in OTHER_MODES)]
+)
 def test_what_the_plain_plan_left_is_what_the_guarded_one_goes_on_with(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tests.checkpoint.make_checkpoints import STATE, Place
+from tests.checkpoint.make_checkpoints import SCHEMA, STATE, Place
 
 # A store that is unloaded is written whole at every other version.
 UNLOAD = {f"{STATE}unloadOnCommit": "true", f"{STATE}minDeltasForSnapshot": "2"}
@@ -34,6 +34,11 @@ class Made(Place):
             for row in range(ROWS)
         ]
         (folder / f"{number}.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def rows(self) -> DataFrame:
+        """A batch takes a file."""
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.folder / "input"))
 
     def run(self, query: DataFrame, mode: str) -> Any:
         """One run to the end of what there is; its last progress."""

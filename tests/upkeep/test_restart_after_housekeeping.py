@@ -23,8 +23,8 @@ from tests.upkeep.made import UNLOAD, Made
 from tests.upkeep.stores import builds, keep_in_part, keep_only, names, plan_of
 from tidemark.upkeep.plan import FileKind
 
-# A sixth round still fits into the hour that the rows are of.
-RUNS = 5
+# A batch each; a sixth file still fits into the hour that the rows are of.
+FILES = 5
 # With few batches kept, RocksDB has merged some of the files that old snapshots shared.
 KEEP = {"files": 3, "hdfs": 3, "join": 3, "rocksdb": 1, "changelog": 3}
 WITHOUT_CHANGELOG = dict.fromkeys(CHANGELOG.keys() - ROCKSDB.keys(), "false") | ROCKSDB
@@ -36,11 +36,13 @@ KINDS = {
     "changelog": (aggregate, "update", CHANGELOG | UNLOAD),
 }
 OLD_SNAPSHOTS = ("hdfs", "rocksdb", "changelog")
+# The others run with the long tests.
+IN_SHORT = ("files", "hdfs", "changelog")
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query that has run some times, and the checkpoint that its runs left."""
+    """A query that has run, and the checkpoint that its batches left."""
 
     kind: str
     made: Made
@@ -78,7 +80,7 @@ class Query:
         return reader.load(str(checkpoint)).collect()
 
 
-def run_some_times(spark: SparkSession, folder: Path, kind: str, conf: dict[str, str]) -> Query:
+def run_some_batches(spark: SparkSession, folder: Path, kind: str, conf: dict[str, str]) -> Query:
     query, mode, _ = KINDS[kind]
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
@@ -87,20 +89,25 @@ def run_some_times(spark: SparkSession, folder: Path, kind: str, conf: dict[str,
     for name, value in conf.items():
         session.conf.set(name, value)
     made = Made(session, folder)
-    for number in range(RUNS):
+    for number in range(FILES):
         made.land(number)
-        made.run(query(made), mode)
+    made.run(query(made), mode)
     return Query(kind, made)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(kind, marks=() if kind in IN_SHORT else pytest.mark.long) for kind in KINDS
+    ],
+)
 def ran(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Query:
     kind = request.param
-    query = run_some_times(spark, tmp_path_factory.mktemp(kind), kind, dict(KINDS[kind][2]))
+    query = run_some_batches(spark, tmp_path_factory.mktemp(kind), kind, dict(KINDS[kind][2]))
     # What the next run reads.
-    query.made.land(RUNS)
+    query.made.land(FILES)
     return query
 
 
@@ -152,10 +159,11 @@ def test_dying_after_any_file_a_repetition_finishes(ran: Query, tmp_path: Path) 
         shutil.rmtree(part)
 
 
+@pytest.mark.long
 def test_state_in_checkpoint_format_2_is_left_with_the_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    query = run_some_times(spark, tmp_path, "rocksdb", FORMAT_2 | UNLOAD)
+    query = run_some_batches(spark, tmp_path, "rocksdb", FORMAT_2 | UNLOAD)
     before = names(query.made.checkpoint)
     plan = keep_only(query.made.checkpoint, 3)
     state = {share.kind: share for share in plan.shares}[FileKind.STATE]

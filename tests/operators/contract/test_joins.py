@@ -129,15 +129,14 @@ def test_a_side_that_is_silent_for_ten_runs_closes_nothing_and_loses_nothing(
 
 
 def test_a_late_match_of_a_row_that_came_out_as_unmatched_mends_its_window(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, joined: Joined
 ) -> None:
-    place, rows = a_place(tmp_path), list[Row]()
-    landed(spark, place, rows, "both", event(1), of(2, "b"))
-    landed(spark, place, rows, "on", event(60), of(60))
-    assert place.known()[DAY, "a"][-2:] == (0, 1)
-    landed(spark, place, rows, "late", of(5))
-    assert place.known()[DAY, "a"][-2:] == (1, 1)
-    (row,) = place.gold(TABLE).to_pylist()
+    place, rows = joined()
+    landed(spark, place, rows, "on", event(1, "alone"), event(60), of(60))
+    assert place.known()[DAY, "alone"][-2:] == (0, 1)
+    landed(spark, place, rows, "late", of(5, "alone"))
+    assert place.known()[DAY, "alone"][-2:] == (1, 1)
+    (row,) = (one for one in place.gold(TABLE).to_pylist() if one["key"] == "alone")
     assert (row["status"], row["revision"]) == ("corrected", 1)
 
 
@@ -235,11 +234,11 @@ def test_without_anything_new_on_either_side_there_is_nothing_for_spark(
 
 
 def test_pins_say_what_the_query_has_read_of_the_other_bronze(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, partner = a_place(tmp_path), PartnerPlace(tmp_path, name=OTHER)
-    rows = [event(1), of(2)]
-    place.land_rows("both.json", rows)
+    place, _ = joined()
+    partner = PartnerPlace(place.root, name=OTHER)
+    place.land_rows("more.json", [event(9), of(10)])
 
     def reached(name: str, at: str, given: tuple[object, ...]) -> None:
         if (name, at) == ("windows of the stream", "before") and not came:
@@ -248,14 +247,12 @@ def test_pins_say_what_the_query_has_read_of_the_other_bronze(
 
     came: list[Row] = []
     monkeypatch.setattr(commit_point, "on_reach", reached)
-    result = succeed(spark, place, "first")
+    result = succeed(spark, place, "second")
     monkeypatch.setattr(commit_point, "on_reach", None)
     bronze = partner.warehouse.bronze.existing()
     assert result.tables[TABLE].inputs[OTHER_BRONZE] == bronze.version() - 1
     state = gold_state(DeltaTable(place.places.gold(TABLE)), place.kind.operator.inputs)
     assert state.inputs[OTHER_BRONZE] == bronze.version() - 1
-    rows += came
-    landed(spark, place, rows, "on", event(70), of(70))
 
 
 @LONG

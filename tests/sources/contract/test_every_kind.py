@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.kit.running import SCHEDULED, run_warm, sorted_rows, succeed
+from tests.kit.running import SCHEDULED, run_warm, succeed
 from tests.sources.contract.worlds import WORLDS, Log, Row, Topics, Where, World
 from tidemark import commit_point
 from tidemark.checkpoint.log import Checkpoint
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 BAD = "not JSON"
 ONCE = {"unique": {"by": "key", "within": "1 hour"}}
-# Of a batch, what a repeat may not change; where it came from is compared as it is.
-OF_THE_RUN = ("_batch_time",)
 POINTS = [
     ("accepted rows", "before"),
     ("accepted rows", "after"),
@@ -43,11 +41,13 @@ EACH_POINT = [
 ]
 
 
+def kinds(*short: str) -> list[Any]:
+    """All kinds, those that are not named with the long tests."""
+    return [pytest.param(name, marks=() if name in short else pytest.mark.long) for name in WORLDS]
+
+
 # Files are tested in more ways elsewhere: here they run with the long tests.
-LONG = {"files": pytest.mark.long}
-
-
-@pytest.fixture(params=[pytest.param(name, marks=LONG.get(name, ())) for name in WORLDS])
+@pytest.fixture(params=kinds("log", "kafka", "delta"))
 def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "log":
         from tests.sources.contract import numbered_log_stream  # noqa: F401
@@ -81,11 +81,6 @@ def accepted(world: World) -> list[tuple[Where, str]]:
 def rejected(world: World) -> list[tuple[Where, str, str | None]]:
     rows = world.place.rejects().to_pylist()
     return sorted(((world.where(r), r["reason"], r["raw"]) for r in rows), key=repr)
-
-
-def tables(world: World) -> list[list[tuple[Any, ...]]]:
-    found = (world.place.bronze(), world.place.rejects())
-    return [sorted_rows(table, without=OF_THE_RUN) for table in found]
 
 
 def versions(world: World) -> list[int]:
@@ -122,6 +117,7 @@ def land_all(world: World) -> list[tuple[Where, Row]]:
     return [one for part in landed for one in part]
 
 
+@pytest.mark.long
 def test_every_row_is_in_one_of_bronze_and_rejects_with_where_it_comes_from(
     spark: SparkSession, world: World
 ) -> None:
@@ -188,17 +184,21 @@ def test_what_is_unread_is_what_the_next_run_reads(spark: SparkSession, world: W
 def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing_twice(
     spark: SparkSession, kind: str, tmp_path: Path, point: tuple[str, str]
 ) -> None:
+    """And every row, of the next batch too, is in one of both tables with where it comes from."""
     world = WORLDS[kind](tmp_path, **ONCE)
     landed = land_all(world)
     fail_at(spark, world, point)
     failed = versions(world)
     again = succeed(spark, world.place, "again")
     # What an undisturbed run gives: the first of each key by where it is, and the rest rejected.
-    assert [key for _, key in accepted(world)] == ["a", "b", "c", "d"]
-    assert sorted((reason, raw) for _, reason, raw in rejected(world)) == [
-        ("duplicate", world.raw(row("a", 2))),
-        ("malformed", world.raw(BAD)),
-    ]
+    rows = [(where, one) for where, one in landed if not isinstance(one, str)]
+    repeat = next((where, one) for where, one in rows if one == row("a", 2))
+    good = [(where, one["key"]) for where, one in rows if (where, one) != repeat]
+    assert [key for _, key in good] == ["a", "b", "c", "d"]
+    assert accepted(world) == sorted(good)
+    bad = [(where, "malformed", world.raw(BAD)) for where, one in landed if one == BAD]
+    bad.append((repeat[0], "duplicate", world.raw(repeat[1])))
+    assert rejected(world) == sorted(bad, key=repr)
     assert (again.rows.read, again.rows.accepted) == (len(landed), 4)
     assert again.batches["ingest"] == [0]
     done = POINTS.index(point)
@@ -206,11 +206,18 @@ def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing
     # Beside what the next lease does to the tables.
     fences = min(written)
     assert [n - fences for n in written] == {0: [0, 0], 1: [0, 1], 2: [0, 0]}[done]
-    after = tables(world)
-    succeed(spark, world.place, "nothing new")
-    assert tables(world) == after
+    assert isinstance(look(run_of(world)), NothingNew)
+    more: list[Row] = [row("e", 4), "[]"]
+    where = world.land("0", more)
+    succeed(spark, world.place, "more")
+    assert accepted(world) == sorted([*good, (where[0], "e")])
+    assert rejected(world) == sorted([*bad, (where[1], "malformed", world.raw("[]"))], key=repr)
+    gold = world.place.gold().to_pylist()
+    assert sorted((one["key"], one["events"]) for one in gold) == [(key, 1) for key in "abcde"]
 
 
+# Files and topics that lose rows between two tries have tests of their own.
+@pytest.mark.parametrize("kind", kinds("delta"), indirect=True)
 @pytest.mark.parametrize("point", EACH_POINT)
 def test_a_part_that_vanished_before_its_batch_was_repeated_is_a_verdict(
     spark: SparkSession, world: World, point: tuple[str, str]
@@ -279,7 +286,8 @@ def test_a_batch_of_which_all_has_vanished_is_verdicts_alone(
     assert (rows.read, rows.accepted, rows.rejected) == (1, 0, {world.lost: 1})
 
 
-@pytest.mark.parametrize("turned", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", kinds("log"), indirect=True)
+@pytest.mark.parametrize("turned", [pytest.param(False, marks=pytest.mark.long), True])
 def test_of_equal_rows_the_first_by_origin_counts_however_they_are_read(
     spark: SparkSession, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turned: bool
 ) -> None:

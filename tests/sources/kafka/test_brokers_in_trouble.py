@@ -73,7 +73,11 @@ def refuses(
     ("changed", "told"),
     [
         (lambda broker: {"password": "not-the-password"}, "login was refused"),
-        (lambda broker: {"ca": str(broker.other_ca_pem)}, "is `ca` the CA"),
+        pytest.param(
+            lambda broker: {"ca": str(broker.other_ca_pem)},
+            "is `ca` the CA",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["a wrong password", "another CA"],
 )

@@ -46,7 +46,10 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 VALUE = '{{"at": "2026-07-01T10:00:00Z", "key": "{}", "amount": 1}}'
-KILLS = [("before", "source noted"), ("after", "source noted")]
+KILLS: list[tuple[Literal["before", "after"], str]] = [
+    ("before", "source noted"),
+    ("after", "source noted"),
+]
 
 
 @pytest.fixture
@@ -340,19 +343,15 @@ def test_of_a_pattern_a_topic_that_goes_is_told_and_one_that_comes_is_read_from_
         run_of(place).source.check(run_of(place).ingest_checkpoint())
 
 
-@pytest.mark.parametrize(("when", "step"), KILLS)
 def test_an_acceptance_that_was_killed_is_repeated(
-    spark: SparkSession,
-    broker: Broker,
-    place: Place,
-    when: Literal["before", "after"],
-    step: str,
+    spark: SparkSession, broker: Broker, place: Place
 ) -> None:
     succeed(spark, place, "one")
     write(place, broker, "de")
     delete_records(broker, topic_of(place), {0: 4})
-    with killed(when, step), pytest.raises(Killed):
-        accept(place)
+    for when, step in KILLS:
+        with killed(when, step), pytest.raises(Killed):
+            accept(place)
     accept(place)
     notes = source_notes(Checkpoint(place.places.ingest_checkpoint, {}))
     assert [one.part for one in notes.lost] == [f"{topic_of(place)}/0/3-3"]

@@ -88,6 +88,7 @@ def test_latest_is_where_the_first_run_began_and_not_where_the_next_one_does(
     assert source_notes(place.run("look").ingest_checkpoint()).begins == {f"{topic}/0": 2}
 
 
+@pytest.mark.long
 def test_a_first_run_from_latest_that_finds_nothing_has_begun(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
