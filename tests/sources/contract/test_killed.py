@@ -9,27 +9,32 @@ import pytest
 
 from tests.kit.running import run_job, sorted_rows
 from tests.sources.contract import numbered_log  # noqa: F401
-from tests.sources.contract.worlds import WORLDS, World
+from tests.sources.contract.worlds import WORLDS, Topics, World
 
 pytestmark = pytest.mark.process
 
 JOB = Path(__file__).with_name("killed_job.py")
-ROW = '{{"at": "2026-07-01T10:0{minute}:00Z", "key": "{key}", "amount": 1}}'
+# Of where a row comes from, what each root has under a name of its own.
+OWN = ("_file", "_topic", "_batch_time")
 
 
 def landed(kind: str, root: Path) -> World:
     world = WORLDS[kind](root)
-    world.land("0", [ROW.format(minute=0, key="a"), "not JSON"])
-    world.land("1", [ROW.format(minute=1, key="b"), "[]"])
+    world.land("0", [row(0, "a"), "not JSON"])
+    world.land("1", [row(1, "b"), "[]"])
     return world
 
 
+def row(minute: int, key: str) -> dict[str, object]:
+    return {"at": f"2026-07-01T10:0{minute}:00Z", "key": key, "amount": 1}
+
+
 def rows_of(world: World) -> list[list[tuple[object, ...]]]:
-    """Without what is each root's own: the batch's time, and of a file all but its name."""
+    """Without what is each root's own; of a file its name."""
     found = []
     for table in (world.place.bronze(), world.place.rejects()):
         where = [str(world.where(row)[-1]).rpartition("/")[2] for row in table.to_pylist()]
-        own = [*(name for name in table.column_names if name == "_file"), "_batch_time"]
+        own = [name for name in OWN if name in table.column_names]
         found.append(sorted_rows(table.drop_columns(own).append_column("where", [where])))
     return found
 
@@ -37,8 +42,10 @@ def rows_of(world: World) -> list[list[tuple[object, ...]]]:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", WORLDS)
 def test_killed_between_bronze_and_rejects_a_batch_is_finished_by_the_next_run(
-    tmp_path: Path, kind: str
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
+    if kind == "kafka":
+        Topics.broker = request.getfixturevalue("broker")
     undisturbed = landed(kind, tmp_path / "undisturbed")
     assert run_job(undisturbed.place, script=JOB).exit_code == 0
     world = landed(kind, tmp_path / "killed")
