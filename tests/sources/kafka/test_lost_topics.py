@@ -206,7 +206,7 @@ def test_messages_that_retention_took_stop_the_run_until_accepted_and_the_ledger
     configure_topic(broker, topic, **short)
     wait_expired(broker, topic, {0: 4})
     configure_topic(broker, topic, retention_ms=-1)
-    assert "(offsets 2 to 3) expired before they were read" in stopped(spark, place)
+    assert "(2 to 3) expired before being read" in stopped(spark, place)
     write(place, broker, "e")
     accept(place)
     rows = succeed(spark, place, "two").rows
