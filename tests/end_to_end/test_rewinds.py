@@ -37,6 +37,7 @@ POINTS = [
     ("table of a pipeline taken back", 1),
     ("table of a pipeline taken back", 2),
     ("table of a pipeline taken back", 3),
+    ("properties set again", 2),
     ("ingest's checkpoint taken back", 1),
     ("query of a generation named", 1),
     ("gold of another generation", 1),

@@ -15,7 +15,7 @@ Killed anywhere after 1, a repetition finishes what the plan says, and an undo t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
@@ -127,14 +127,23 @@ def _take_back(
         return
     if not _is_back(place, back, note):
         _restore(place, back, note, transactions)
+    _set_again(place, back.properties)
+    place.fence()
+    fence_tables([place], lease)
+
+
+@commit_point(
+    "properties set again",
+    after_a_kill="before: the table has those of then, and no run starts; after: also those that "
+    "were set since; a repetition sets what it lacks",
+)
+def _set_again(place: TablePlace, properties: Mapping[str, str]) -> None:
     table = place.existing()
     found = table.metadata().configuration
-    lacking = {name: value for name, value in back.properties.items() if found.get(name) != value}
+    lacking = {name: value for name, value in properties.items() if found.get(name) != value}
     if lacking:
         place.fence()
         table.alter.set_table_properties(lacking, raise_if_not_exists=False)
-    place.fence()
-    fence_tables([place], lease)
 
 
 def _is_back(place: TablePlace, back: TableBack, note: Note) -> bool:
