@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -325,7 +326,7 @@ def test_a_partition_without_a_leader_is_named() -> None:
         assert len(Cluster("c", options, "read_committed").states([topic])[topic].end) == 3
         broker.kill(3)
         with pytest.raises(SourceUnavailable, match=r"Partition \d of topic .* has no leader now"):
-            _ask_until_it_is_known(Cluster("c", options, "read_committed"), topic)
+            _ask_until_it_is_known(options, topic)
 
 
 def test_an_offset_that_is_none_is_not_taken_for_one(
@@ -353,12 +354,13 @@ def test_an_offset_that_is_none_is_not_taken_for_one(
     assert cluster.since([(topic, 0)], AT * 2) == {(topic, 0): None}
 
 
-def _ask_until_it_is_known(cluster: Cluster, topic: str) -> None:
-    """The other nodes miss it after a while; until then its own answer is waited for."""
+def _ask_until_it_is_known(options: Mapping[str, str], topic: str) -> None:
+    """The other nodes miss it after a while; until then its own answer is waited for. Each time by
+    a client of its own, as a run asks: an older one tells errors that it has heard before."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
-            cluster.states([topic])
+            Cluster("c", options, "read_committed").states([topic])
         except SourceUnavailable as error:
             if "no leader" in str(error):
                 raise
