@@ -103,7 +103,21 @@ def check_fenced(place: Place) -> None:
 def told(place: Place) -> dict[str, Any]:
     tables = {"bronze": place.bronze(), "rejects": place.rejects(), "gold": place.gold()}
     own = ("updated_by", "_batch_time", "_batch")
-    return {name: sorted_rows(table, without=own) for name, table in tables.items()}
+    found: dict[str, Any] = {
+        name: sorted_rows(table, without=own) for name, table in tables.items()
+    }
+    return found | {"ledger": counted(place)}
+
+
+def counted(place: Place) -> tuple[Any, ...]:
+    """What the ledger's lines of ingest come to that count."""
+    ledger = place.table(place.places.ledger)
+    names = ("read", "accepted", "rejected")
+    lines = [line for line in ledger.to_pylist() if line["kind"] == "ingest"]
+    counting = [line for line in lines if line.get("rewound") is None]
+    found = tuple(sum(line[name] for line in counting) for name in names)
+    assert found[1:] == (place.bronze().num_rows, place.rejects().num_rows)
+    return found
 
 
 def end_at(spark: SparkSession, place: Place, point: str, time: int, when: When, **to: Any) -> None:
@@ -174,6 +188,55 @@ def test_taken_back_it_is_as_before_the_rewind(
     succeed(spark, place, "goes on")
     assert place.bronze().num_rows == 7
     assert audit(spark, place).outcome == "equal"
+
+
+@LONG
+def test_an_undo_that_is_repeated_or_undone_leaves_a_ledger_that_is_right(
+    spark: SparkSession, story: Story
+) -> None:
+    place = story.again()
+    back = rewind_warm(spark, place, "run-1").change
+    assert back is not None
+    place.land("3.json", [row(91, "c")])
+    succeed(spark, place, "between")
+    between = told(place)
+    first = rewind_warm(spark, place, undo=back.id)
+    assert first.error is None, first.error
+    assert told(place) == story.before
+    again = rewind_warm(spark, place, undo=back.id)
+    assert again.error is None, again.error
+    assert told(place) == story.before
+    assert first.change is not None
+    forth = rewind_warm(spark, place, undo=first.change.id)
+    assert forth.error is None, forth.error
+    assert told(place) == between
+    assert {name for name, one in forth.changed.items() if one.windows} == {"per_10m"}
+
+    # What was read since an undone rewind has to be there: bronze goes back behind it.
+    (place.root / "landing" / "3.json").unlink()
+    refused = rewind_warm(spark, place, undo=back.id, dry_run=True)
+    assert refused.error is not None
+    assert "files that were read since have to be read again, and are gone" in refused.error.message
+
+
+def test_the_generation_before_a_rewind_is_no_way_back(spark: SparkSession, story: Story) -> None:
+    """Its query has read what is undone."""
+    place = story.again()
+    assert rewind_warm(spark, place, "run-1").error is None
+    refused = tidemark(place, "migrate", "clicks", "--rollback", "per_10m", "--dry-run")
+    assert refused.exit_code == 1
+    assert "was taken back by a rewind since its query has read it" in refused.output
+
+
+def test_what_was_changed_by_hand_after_the_last_run_is_undone_by_going_back_to_it(
+    story: Story,
+) -> None:
+    place = story.again()
+    DeltaTable(place.places.bronze).delete("key = 'b'")
+    shown = tidemark(place, "rewind", "clicks", "--to-run", "run-2")
+    assert shown.exit_code == 0, shown.output
+    assert "bronze: from version 4 to what it was at version 3" in shown.output
+    assert "What was changed by hand in" in shown.output
 
 
 @LONG

@@ -14,7 +14,7 @@ A line stands for one batch, or for one computation from bronze. Each kind has i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("offsets", pa.int64()),
     pa.field("without_record", pa.int64()),
     pa.field("rejected_parts", pa.int64()),
-    # The rewind that undid what the line tells; it counts no more then.
+    # The rewind since which the line counts no more: it is undone, or told anew.
     pa.field("rewound", pa.string()),
 ]
 SCHEMA = pa.schema(_FIELDS)
@@ -248,51 +248,62 @@ def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine
     )
 
 
-@dataclass(frozen=True)
-class Rewound:
-    """What a rewind did to a pipeline's lines: those of ingest's `query` after `batch` count no
-    more, nor those of `runs`; it ends with `last` as the query's newest batch. What the rewind
-    `undoes` had undone counts again."""
-
-    id: str
-    query: str
-    batch: int
-    runs: frozenset[str]
-    last: int
-    undoes: str | None = None
-
-    def marked(self, line: Mapping[str, Any]) -> str | None:
-        """Which rewind has undone a line."""
-        if line[REWOUND] is not None:
-            return None if line[REWOUND] == self.undoes else line[REWOUND]
-        is_later = line["kind"] == INGEST and line["query"] == self.query
-        undone = (is_later and line["batch"] > self.batch) or line["run"] in self.runs
-        return self.id if undone else None
-
-
 @commit_point(
     "ledger rewound",
-    after_a_kill="before: no run starts, and a repetition marks them; after: a repetition finds "
-    "them marked",
+    after_a_kill="before: no run starts, and a repetition settles it; after: a repetition finds it "
+    "settled",
 )
-def mark_rewound(ledger: TablePlace, pipeline: str, rewound: Rewound) -> None:
-    """Mark what counts no more, and let the batches that come again have lines: in one commit."""
+def settle_ledger(
+    ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine], rewind: str, ingest: str
+) -> None:
+    """After a rewind: exactly these lines count, which the tables tell; in one commit.
+
+    A line that is there with the same numbers is that one, whether it counted or a former rewind
+    had undone it. What else counted so far is marked as undone by `rewind`, and stays. The batches
+    of the query `ingest` that come again have lines again.
+    """
     table = ensure_ops_table(ledger, SCHEMA, DESCRIPTION)
     own = f"pipeline = '{pipeline}'"
-    lines = dataset_of(table, own).to_table(filter=ds.field("pipeline") == pipeline).to_pylist()
-    if any(line[REWOUND] == rewound.id for line in lines):
+    there = dataset_of(table, own).to_table(filter=ds.field("pipeline") == pipeline).to_pylist()
+    settled = list(_settled(there, [{"pipeline": pipeline} | _row(one) for one in lines], rewind))
+    last = max((one.position for one in lines if one.source == ingest), default=-1)
+    known = table.transaction_version(f"{pipeline}/{ingest}")
+    if settled == there and known == last:
         return
-    marked = [line | {REWOUND: rewound.marked(line)} for line in lines]
     ledger.fence()
     write_deltalake(
         table,
-        pa.Table.from_pylist(marked, SCHEMA),
+        pa.Table.from_pylist(settled, SCHEMA),
         mode="overwrite",
         predicate=own,
         commit_properties=CommitProperties(
-            app_transactions=[Transaction(f"{pipeline}/{rewound.query}", rewound.last)]
+            app_transactions=[Transaction(f"{pipeline}/{ingest}", last)]
         ),
     )
+
+
+def _settled(
+    there: Sequence[Mapping[str, Any]], counting: Sequence[Mapping[str, Any]], rewind: str
+) -> Iterator[Mapping[str, Any]]:
+    """The lines that are there, in their order, and then those that count and are not."""
+    left = list(counting)
+    # Of equal ones the line that counts already.
+    kept: dict[int, None] = {}
+    for at, line in sorted(enumerate(there), key=lambda one: one[1][REWOUND] is not None):
+        same = next((one for one in left if _is_same(one, line)), None)
+        if same is not None:
+            left.remove(same)
+            kept[at] = None
+    for at, line in enumerate(there):
+        marked = None if at in kept else line[REWOUND] or rewind
+        yield {**line, REWOUND: marked}
+    empty = dict.fromkeys(SCHEMA.names)
+    yield from ({**empty, **line} for line in left)
+
+
+def _is_same(told: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
+    """Of what the tables tell; the line may know more."""
+    return all(line[name] == value for name, value in told.items() if value is not None)
 
 
 def _row(line: LedgerLine) -> dict[str, Any]:

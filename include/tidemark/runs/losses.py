@@ -48,7 +48,8 @@ class Loss:
     """A table or a checkpoint that does not fit what rests on it.
 
     `what` names both sides, `at_most` what is lost at most, `way_out` what to do. `by_hand` are the
-    commits where it is rows that were changed by hand: they can be accepted.
+    commits where it is rows that were changed by hand: they can be accepted. `rewound`: it was
+    taken back by a rewind of which the table has not begun anew.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Loss:
     at_most: str
     way_out: str
     by_hand: tuple[HandCommit, ...] = ()
+    rewound: bool = False
 
     @property
     def facts(self) -> dict[str, str]:
@@ -91,7 +93,9 @@ def check_losses(
     found = [
         loss
         for loss in find_losses(pipeline, warehouse, pinned)
-        if (by_hand or not loss.by_hand) and loss.place not in mended
+        if (by_hand or not loss.by_hand)
+        and loss.place not in mended
+        and not (loss.rewound and rebuilt is not None)
     ]
     if found:
         lines = [f"{pipeline.name} cannot go on, and no retry will help:"]
@@ -231,7 +235,7 @@ def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
             yield _another_history(table, one, noted)
         # What the other pipeline has accepted is its own: who joins with it has to audit too.
         is_other = one in table.others
-        if is_other and (rewound := _rewound_since(one, noted)) is not None:
+        if (rewound := _rewound_since(one, noted)) is not None:
             yield _was_rewound(table, one, rewound)
         after = max(noted, _accepted(table, one)) if is_other else noted
         by_hand = commits_by_hand(one.table, one.place, after, accepted=not is_other)
@@ -277,8 +281,9 @@ def _was_rewound(table: Found, one: FoundTable, note: RewoundNote) -> Loss:
         f"{one.uri} was taken back to what it was at version {note.to_version} (the rewind "
         f"{note.id}), since gold of {table.name} was published from it ({table.gold.uri}).",
         "Wrong at most: what gold shows of its rows that are undone.",
-        f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what both "
-        "bronzes hold by now.",
+        f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what is "
+        "there by now.",
+        rewound=True,
     )
 
 

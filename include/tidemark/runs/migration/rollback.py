@@ -32,7 +32,13 @@ from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.appended import commit_actions
-from tidemark.storage.delta.notes import PublishedNote, RetentionNote, as_metadata, note_of
+from tidemark.storage.delta.notes import (
+    PublishedNote,
+    RetentionNote,
+    RewoundNote,
+    as_metadata,
+    note_of,
+)
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import stat_files
 from tidemark.storage.generation import GENERATION, generation_of
@@ -121,6 +127,7 @@ def _missing(
         yield f"its checkpoint is gone ({checkpoint.uri})"
     else:
         first = min(checkpoint.delta_version(last), before.bronze + 1)
+        yield from _rewound(warehouse.bronze, checkpoint.delta_version(last))
         yield from _unread_files(warehouse.bronze, first)
         given_up = given_up_ms(warehouse, table, operator)
         for name, place in other_places(operator, warehouse).items():
@@ -131,12 +138,23 @@ def _missing(
             if epoch_ms(operator.first_open_start(before.close_ms)) < given_up:
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
+            yield from _rewound(place, read)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
             frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
             needed = operator.seeded_of(name, first_start).date()
             if any(day >= needed for day in _dropped(place, before.inputs[name] + 1)):
                 yield f"dates of {place.uri} from {needed} on were dropped since (`keep`)"
+
+
+def _rewound(place: TablePlace, read: int) -> Iterator[str]:
+    """Did a rewind take a bronze back that the query has read up to a version? It passes over that
+    commit, and its state holds rows that bronze has no more."""
+    bronze = place.existing()
+    newer = bronze.version() - read + 1
+    notes = (note_of(commit) for commit in (bronze.history(newer) if newer > 0 else []))
+    if any(isinstance(note, RewoundNote) for note in notes):
+        yield f"{place.uri} was taken back by a rewind since its query has read it"
 
 
 def _dropped(place: TablePlace, first: int) -> Iterator[date]:

@@ -61,7 +61,7 @@ from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
 from tidemark.upkeep.pipeline_rewind.points import offsets_asked
 from tidemark.upkeep.pipeline_rewind.prove import prove
-from tidemark.upkeep.pipeline_rewind.record import mark_ledger, record_rewind
+from tidemark.upkeep.pipeline_rewind.record import record_rewind, settle_lines
 from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
 from tidemark.upkeep.pipeline_rewind.went_back import went_back
 
@@ -173,9 +173,9 @@ def _work(
         rewinding = replace(run, run_id=change.run_id)
         for table in left_to_begin(change, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
-                _begin_generation(spark, rewinding, table, done)
-        done.changed = dict(went_back(change, run.warehouse))
-        mark_ledger(change, run.warehouse)
+                _begin_generation(spark, rewinding, table, change.planned_at, done)
+        done.changed = dict(went_back(change, run.pipeline, run.warehouse))
+        settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
         done.left |= begin_readers(run, change, progress, session, on_lapse)
@@ -214,13 +214,15 @@ def _keep_plan(done: RewindSoFar, plan: PipelineRewindPlan) -> None:
         )
 
 
-def _begin_generation(spark: SparkSession, run: Run, table: str, done: RewindSoFar) -> None:
+def _begin_generation(
+    spark: SparkSession, run: Run, table: str, planned_at: datetime, done: RewindSoFar
+) -> None:
     """As a migration does, but for the checks: these values were published once."""
     change = change_of(run.pipeline, run.settings, table, rebuild=True)
     note_as_reader(run)
     plan = plan_migration(spark, run, table, change, compute_table(spark, run, table, change))
     done.found[table] = plan.compared()
-    note = publish_note(run.run_id, datetime.now(UTC), MIGRATION)
+    note = publish_note(run.run_id, planned_at, MIGRATION)
     done.tables[table] = apply_migration(plan, balanced(plan), note)
     forget_former(run, table, change.former)
 
@@ -246,8 +248,9 @@ def _record_run(run: Run, result: RewindResult, progress: Progress) -> None:
         outcome=result.outcome,
         held=False,
         trigger=REWIND,
-        scheduled_at=result.started_at,
-        started_at=result.started_at,
+        scheduled_at=change.planned_at,
+        # As gold's commits note it, whichever try made them.
+        started_at=change.planned_at,
         ended_at=result.ended_at,
         seconds=progress.seconds,
         tables=dict(result.tables),

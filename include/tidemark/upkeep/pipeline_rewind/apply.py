@@ -73,6 +73,10 @@ def keep_backup(change: PipelineChange, warehouse: Warehouse) -> None:
         raise RewindRefused(
             f"Something else works on {ingest.uri}: {error} Nothing was changed."
         ) from error
+    if change.ingest.notes_before is not None:
+        # Where `source_notes` looks for those of the copied checkpoint.
+        notes = backup.below(f"{CHECKPOINT}.source.json")
+        write_bytes(notes, change.ingest.notes_before.encode(), backup.options)
     write_bytes(backup.below(CHANGE), change.model_dump_json(indent=1).encode(), backup.options)
 
 
@@ -86,7 +90,7 @@ def take_back(change: PipelineChange, warehouse: Warehouse, lease: int) -> None:
         _take_back(place, back, lease, _ingested(change, back))
     _take_back_checkpoint(change.ingest, warehouse)
     for gold in change.golds:
-        if gold.back is not None and not _has_begun(warehouse, gold):
+        if gold.back is not None and not gold.stays and not _has_begun(warehouse, gold):
             told = _transactions(change, gold, warehouse)
             note = PublishedNote(run=change.run_id, started_at=change.planned_at, trigger=REWIND)
             _take_back(warehouse.gold(gold.table), gold.back, lease, (note, told))
@@ -195,6 +199,7 @@ def _restore(place: TablePlace, back: TableBack, note: Note, transactions: dict[
 )
 def _take_back_checkpoint(back: IngestBack, warehouse: Warehouse) -> None:
     ingest = Checkpoint.of_ingest(warehouse)
+    ingest.fence()
     ingest.remove_files([ingest.below(name) for name in back.removed])
     if back.restored_from is not None:
         copies = rewind_folder(warehouse, back.restored_from).folder(CHECKPOINT)

@@ -33,7 +33,8 @@ class TableBack(Facts):
 
 
 class GoldBack(Facts):
-    """Gold of a table: `back` is None where it stays as it is and is computed anew alone.
+    """Gold of a table. `stays`: it is not taken back, as it was not published by then, but computed
+    anew; `back` is None where there is none.
 
     `transactions` are what it said of itself then; the versions of bronze and rejects among them
     are noted as they are once these have gone back. `newest_generation`: the newest that was ever
@@ -42,6 +43,7 @@ class GoldBack(Facts):
 
     table: str
     back: TableBack | None
+    stays: bool = False
     transactions: dict[str, int] = Field(default_factory=dict)
     newest_generation: int
 

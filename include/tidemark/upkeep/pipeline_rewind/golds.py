@@ -18,21 +18,25 @@ from tidemark.upkeep.pipeline_rewind.tables import PlannedBack, plan_back
 def plan_gold(found: Found, version: int | None) -> tuple[GoldBack, PlannedBack | None] | None:
     """Take gold back to a version; None where the table has neither gold nor a query.
 
-    One that had not been published yet stays as it is: what is closed in it stays closed, and
-    its windows are computed anew.
+    Without one it stays as it is (`stays`): what is closed in it stays closed, and its windows are
+    computed anew.
     """
     gold = found.gold.table
     published = gold is not None and is_published(gold)
     if not published and found.query.id is None:
         return None
     newest = generations(found.warehouse, found.name)[-1]
-    if gold is None or not published or version is None:
-        return GoldBack(table=found.name, back=None, newest_generation=newest), None
-    planned = plan_back(found.gold.place, version)
-    then = found.gold.place.at_version(version)
+    if gold is None or not published:
+        return GoldBack(table=found.name, back=None, stays=True, newest_generation=newest), None
+    planned = plan_back(found.gold.place, gold.version() if version is None else version)
+    then = found.gold.place.at_version(planned.back.version)
     told = _transactions(found, then) | {ABANDONED: max(abandoned(gold), newest)}
     back = GoldBack(
-        table=found.name, back=planned.back, transactions=told, newest_generation=newest
+        table=found.name,
+        back=planned.back,
+        stays=version is None,
+        transactions=told,
+        newest_generation=newest,
     )
     return back, planned
 

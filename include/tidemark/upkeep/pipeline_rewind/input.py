@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.unfinished_rewind import rewind_folder
 from tidemark.sources.kinds import placed_source
 from tidemark.sources.notes import SourceNotes, source_notes
-from tidemark.storage.files import FileMissing, read_bytes
+from tidemark.storage.files import FileMissing, read_bytes, stat_files
+from tidemark.storage.warehouse import Warehouse
+from tidemark.upkeep.pipeline_rewind.change import CHECKPOINT
 
 _LOGS = ("offsets", "commits")
 
@@ -34,6 +39,48 @@ def lost_again(
     after = AfterBatch(ingest.uri, ingest.options, last=batch)
     for lost in placed_source(pipeline, settings).lost(after):
         yield f"What has to be read again of {pipeline.source.told} is gone: {lost.detail}."
+
+
+def accepted_since(ingest: Checkpoint, batch: int) -> Iterator[str]:
+    """What was accepted as lost for a later batch is gone for these batches too."""
+    for lost in source_notes(ingest).lost:
+        if lost.batch is not None and lost.batch > batch:
+            yield (
+                f"What has to be read again is gone: {lost.part} ({lost.reason}), which {lost.by} "
+                f"accepted as lost: {lost.accepted}."
+            )
+
+
+def copied_checkpoint(warehouse: Warehouse, rewind: str) -> Checkpoint:
+    """The ingest's checkpoint in the backup of a rewind, the source's notes beside it."""
+    uri = rewind_folder(warehouse, rewind).below(CHECKPOINT)
+    return Checkpoint(uri, warehouse.options, warehouse.fence)
+
+
+def gone_since(ingest: Checkpoint, before: Checkpoint, batch: int) -> Iterator[str]:
+    """Files that only batches after one have read, and that `before` did not: they have to be read
+    again, and are gone. Of other sources `lost_again` tells."""
+    taken = _files_after(ingest, batch) - _files_after(before, batch)
+    gone = [uri for uri, facts in stat_files(taken, ingest.options).items() if facts is None]
+    if gone:
+        yield (
+            f"{len(gone):,} of the {len(taken):,} files that were read since have to be read "
+            f"again, and are gone: {shown(sorted(gone))}. Bring them back to the same paths."
+        )
+
+
+def _files_after(checkpoint: Checkpoint, batch: int) -> set[str]:
+    later = [one for one in checkpoint.batches("offsets") if one > batch]
+    return {
+        file.uri
+        for one in later
+        if any(isinstance(_offset(text), FileOffset) for text in checkpoint.offsets(one).sources)
+        for file in checkpoint.source_files(one)
+    }
+
+
+def _offset(text: str | None) -> object:
+    return None if text is None else source_offset(text)
 
 
 def notes_text(ingest: Checkpoint, place: str) -> str | None:

@@ -61,6 +61,10 @@ class PastRuns:
         these may have taken rows in."""
         return tuple(name for name, ended in self.ended.items() if ended > time)
 
+    def until(self, time: datetime) -> frozenset[str]:
+        """The other ones."""
+        return frozenset(name for name, ended in self.ended.items() if ended <= time)
+
 
 def past_runs(pipeline: Pipeline, warehouse: Warehouse) -> PastRuns:
     """Read `ops/runs` and the log of bronze. RewindRefused where there is neither."""
@@ -70,30 +74,45 @@ def past_runs(pipeline: Pipeline, warehouse: Warehouse) -> PastRuns:
             f"{pipeline.name} has not run yet, so there is nothing to go back to. Nothing was "
             "changed."
         )
-    rows = _rows(recorded, pipeline.name)
-    counting = _versions_that_count(bronze)
     runs: dict[str, PastRun] = {}
     others: dict[str, str] = {}
     ended: dict[str, datetime] = {}
     gold: dict[str, int] = {}
-    for row in rows:
-        versions = dict(row["versions"] or ())
-        taken_back = "bronze" in versions and versions["bronze"] not in counting
-        if row["outcome"] == SUCCEEDED and not taken_back:
-            gold |= _published(row)
+    counting = {"bronze": _versions_that_count(bronze)}
+    if (rejects := warehouse.rejects.open()) is not None:
+        counting["rejects"] = _versions_that_count(rejects)
+    newest = (-1, -1)
+    for row in _rows(recorded, pipeline.name):
+        name, versions = row["run"], dict(row["versions"] or ())
+        taken_back = any(
+            table in versions and versions[table] not in known for table, known in counting.items()
+        )
         if not taken_back:
-            ended[row["run"]] = row["ended_at"]
-        if "bronze" not in versions or "rejects" not in versions:
-            others.setdefault(row["run"], f"it is no run of the stream ({row['trigger']})")
-        elif row["outcome"] != SUCCEEDED:
-            others.setdefault(row["run"], f"it published nothing ({row['outcome']})")
-        elif taken_back:
-            others[row["run"]] = "a rewind has undone it, or bronze's log does not reach back to it"
+            ended[name] = row["ended_at"]
+            if row["outcome"] == SUCCEEDED:
+                gold |= _published(row)
+        at = (versions.get("bronze", -1), versions.get("rejects", -1))
+        runs.pop(name, None)
+        if why := _why_not(row, at, newest, taken_back):
+            others[name] = why
         else:
-            runs[row["run"]] = PastRun(
-                row["run"], row["ended_at"], versions["bronze"], versions["rejects"], dict(gold)
-            )
+            newest = at
+            runs[name] = PastRun(name, row["ended_at"], *at, dict(gold))
     return PastRuns(tuple(runs.values()), others, ended)
+
+
+def _why_not(
+    row: Mapping[str, Any], at: tuple[int, int], newest: tuple[int, int], taken_back: bool
+) -> str | None:
+    if min(at) < 0:
+        return f"it is no run of the stream, or was not recorded to its end ({row['trigger']})"
+    if row["outcome"] != SUCCEEDED:
+        return f"it published nothing ({row['outcome']})"
+    if taken_back:
+        return "a rewind has undone it, or the tables' logs do not reach back to it"
+    if at[0] < newest[0] or at[1] < newest[1]:
+        return "it was published after a later run"
+    return None
 
 
 def query_of(ingest: Checkpoint) -> str:
@@ -126,17 +145,17 @@ def last_batch(warehouse: Warehouse, ingest: Checkpoint, run: PastRun) -> int:
 
 
 def _rows(recorded: DeltaTable, pipeline: str) -> list[dict[str, Any]]:
-    """Its runs in the order of their ends; one that was never recorded to its end is none."""
-    columns = ["run", "trigger", "outcome", "ended_at", "versions", "tables"]
+    """Its runs in the order of their ends. One that was interrupted has none: its start counts."""
+    columns = ["run", "trigger", "outcome", "started_at", "ended_at", "versions", "tables"]
     table = dataset_of(recorded, f"pipeline = '{pipeline}'").to_table(
-        columns=columns, filter=(field("pipeline") == pipeline) & field("ended_at").is_valid()
+        columns=columns, filter=field("pipeline") == pipeline
     )
-    rows: list[dict[str, Any]] = table.sort_by("ended_at").to_pylist()
-    return rows
+    rows = [row | {"ended_at": row["ended_at"] or row["started_at"]} for row in table.to_pylist()]
+    return sorted((row for row in rows if row["ended_at"]), key=lambda row: row["ended_at"])
 
 
-def _versions_that_count(bronze: DeltaTable) -> frozenset[int]:
-    return frozenset(int(commit["version"]) for commit in in_force(bronze.history()))
+def _versions_that_count(table: DeltaTable) -> frozenset[int]:
+    return frozenset(int(commit["version"]) for commit in in_force(table.history()))
 
 
 def _published(row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -12,6 +12,10 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import MigrationRefused, RewindRefused
 from tidemark.gold.other_readers import other_readers
+from tidemark.gold.plan import CLOSE
+from tidemark.gold.retention import given_up_ms
+from tidemark.operators.kinds import operator_of
+from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.found import found_tables
@@ -26,9 +30,21 @@ from tidemark.upkeep.pipeline_rewind.change import (
     read_change,
 )
 from tidemark.upkeep.pipeline_rewind.golds import plan_gold
-from tidemark.upkeep.pipeline_rewind.input import lost_again, notes_text, notes_up_to
+from tidemark.upkeep.pipeline_rewind.input import (
+    accepted_since,
+    copied_checkpoint,
+    gone_since,
+    lost_again,
+    notes_text,
+    notes_up_to,
+)
 from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch, query_of
-from tidemark.upkeep.pipeline_rewind.tables import newest_published, newest_with, plan_back
+from tidemark.upkeep.pipeline_rewind.tables import (
+    newest_published,
+    newest_with,
+    plan_back,
+    published_by,
+)
 from tidemark.upkeep.rewind.plan import damage_of, unfit
 from tidemark.upkeep.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
 
@@ -74,21 +90,33 @@ def plan_to_run(
         notes=notes_up_to(ingest, batch),
         notes_before=notes_text(ingest, warehouse.places.source_notes),
     )
-    golds = {name: warehouse.gold(name).open() for name in to.gold if name in pipeline.tables}
     versions = _Versions(
-        newest_with(warehouse.bronze.existing(), to.bronze, batch),
-        newest_with(warehouse.rejects.existing(), to.rejects, batch),
-        {n: newest_published(gold, to.gold[n]) for n, gold in golds.items() if gold is not None},
+        newest_with(warehouse.bronze, to.bronze, batch),
+        newest_with(warehouse.rejects, to.rejects, batch),
+        dict(_golds_at(pipeline, warehouse, runs, to)),
     )
     told = f"the end of run {to.run}, which ended at {to.ended_at:%Y-%m-%dT%H:%M:%SZ}"
     plan = _plan(pipeline, settings, versions, back, told, now)
     reasons = (
         *damage_of(judge_checkpoint(facts.after.facts, now)),
         *unfit(facts),
+        *accepted_since(ingest, batch),
         *lost_again(pipeline, settings, ingest, batch),
     )
     change = plan.change.model_copy(update={"to_run": to.run, "undone": runs.after(to.ended_at)})
     return PipelineRewindPlan(change, (*_of_files(facts), *plan.notes), (*reasons, *plan.refused))
+
+
+def _golds_at(
+    pipeline: Pipeline, warehouse: Warehouse, runs: PastRuns, to: PastRun
+) -> Iterator[tuple[str, int]]:
+    """The versions of gold to go back to. Not of one that was moved away and built anew since: its
+    versions have other numbers."""
+    known = runs.until(to.ended_at)
+    for name, version in to.gold.items():
+        gold = warehouse.gold(name).open() if name in pipeline.tables else None
+        if gold is not None and published_by(gold, version) in known:
+            yield name, newest_published(warehouse.gold(name), version)
 
 
 def plan_undo(
@@ -120,13 +148,20 @@ def plan_undo(
         before.rejects.seen,
         {one.table: one.back.seen for one in before.golds if one.back is not None},
     )
-    plan = _plan(pipeline, settings, versions, back, f"what it was before the rewind {rewind}", now)
+    told = f"what it was before the rewind {rewind}"
+    plan = _plan(pipeline, settings, versions, back, told, now)
+    copy = copied_checkpoint(warehouse, rewind)
+    reasons = (
+        *damage_of(judge_checkpoint(list_checkpoint(copy).facts, now)),
+        *gone_since(ingest, copy, before.ingest.batch),
+        *lost_again(pipeline, settings, copy, back.batch),
+    )
     update = {
-        "undone": runs.after(before.planned_at),
+        "undone": (before.run_id, *runs.after(before.planned_at)),
         "over_unfinished": unfinished_rewind(warehouse) is not None,
     }
     change = plan.change.model_copy(update=update)
-    return PipelineRewindPlan(change, plan.notes, plan.refused)
+    return PipelineRewindPlan(change, plan.notes, (*reasons, *plan.refused))
 
 
 def _plan(
@@ -178,6 +213,15 @@ def _cannot_begin(
             change_of(pipeline, settings, back.table, rebuild=True)
         except MigrationRefused as error:
             yield str(error)
+        operator = operator_of(pipeline, back.table)
+        given_up = given_up_ms(Warehouse.of(pipeline.name, settings), back.table, operator)
+        close = back.transactions.get(CLOSE, 0)
+        if close and epoch_ms(operator.first_open_start(close)) < given_up:
+            yield (
+                f"Windows of {back.table} that were open then begin before "
+                f"{instant_text(given_up)}, and it has noted that it needs no row of the other "
+                "bronze which these may match: they may be gone (`keep`)."
+            )
 
 
 def _of_files(facts: RewindFacts) -> Iterator[str]:
@@ -198,10 +242,10 @@ def _of_files(facts: RewindFacts) -> Iterator[str]:
 
 def _of_tables(change: PipelineChange) -> Iterator[str]:
     for gold in change.golds:
-        if gold.back is None:
+        if gold.stays:
             yield (
-                f"Gold of {gold.table} was not published by then: what is closed in it stays "
-                "closed, and is corrected as its rows come again."
+                f"Gold of {gold.table} was not published by then, or was built anew since: what is "
+                "closed in it stays closed, and is corrected as its rows come again."
             )
     for reader in change.readers:
         yield (

@@ -5,31 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tidemark.ledger.ledger import Rewound, mark_rewound
+from tidemark.ledger.ledger import settle_ledger
+from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.unfinished_rewind import rewind_folder
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
+from tidemark.upkeep.pipeline_rewind.change import PipelineChange
 from tidemark.upkeep.record import REWIND, append_upkeep
 
 
-def mark_ledger(change: PipelineChange, warehouse: Warehouse) -> None:
-    """Mark the lines of what is undone; those that an undo brings back count again."""
-    restored, ingest = change.ingest.restored_from, change.ingest
-    former = None if restored is None else read_change(rewind_folder(warehouse, restored))
-    mark_rewound(
-        warehouse.ledger,
-        warehouse.places.pipeline,
-        Rewound(
-            id=change.id,
-            query=ingest.query,
-            batch=ingest.batch if former is None else former.ingest.batch,
-            runs=frozenset(change.undone),
-            last=ingest.batch,
-            undoes=restored,
-        ),
-    )
+def settle_lines(change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse) -> None:
+    """The ledger's lines that count are what the tables tell now; the others are marked."""
+    source = Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse))
+    lines = rebuilt_lines(source)
+    settle_ledger(warehouse.ledger, pipeline.name, lines, change.id, change.ingest.query)
 
 
 def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:

@@ -29,27 +29,45 @@ class PlannedBack:
     refused: tuple[str, ...] = ()
 
 
-def newest_with(table: DeltaTable, at: int, batch: int) -> int:
-    """The newest version from `at` on that holds the rows of ingest batches up to `batch` only.
+def newest_with(place: TablePlace, at: int, batch: int) -> int:
+    """The newest version from `at` on that holds the rows of ingest batches up to `batch`, and
+    nothing that was changed by hand since and not accepted.
 
     What maintenance has packed since stays packed: files of `at` itself may be gone.
     """
+    table = place.existing()
     later = [
         int(commit["version"])
         for commit in _since(table, at)
         if isinstance(note := note_of(commit), IngestNote) and note.batch > batch
     ]
-    return min(later, default=table.version() + 1) - 1
+    return _before(place, table, at, later)
 
 
-def newest_published(table: DeltaTable, at: int) -> int:
-    """The newest version of gold from `at` on that nothing was published to since."""
+def newest_published(place: TablePlace, at: int) -> int:
+    """The newest version of gold from `at` on that nothing was published to since, nor changed by
+    hand."""
+    table = place.existing()
     later = [
         int(commit["version"])
         for commit in _since(table, at)
         if isinstance(note_of(commit), PublishedNote)
     ]
-    return min(later, default=table.version() + 1) - 1
+    return _before(place, table, at, later)
+
+
+def published_by(table: DeltaTable, at: int) -> str | None:
+    """The run whose publish a version of gold shows; None where its log does not tell."""
+    for commit in table.history():
+        note = note_of(commit)
+        if commit["version"] <= at and isinstance(note, PublishedNote):
+            return note.run
+    return None
+
+
+def _before(place: TablePlace, table: DeltaTable, at: int, later: list[int]) -> int:
+    by_hand = (commit.version for commit in commits_by_hand(table, place, at))
+    return min([*later, *by_hand], default=table.version() + 1) - 1
 
 
 def plan_back(place: TablePlace, version: int, query: str = "") -> PlannedBack:
