@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -56,6 +57,23 @@ class Airflow:
     def land(self, trigger: int, name: str = "") -> None:
         land_sample(self.root, f"trigger-{trigger}.json", name)
 
+    def ask(self, suffix: str, run_id: str, **params: Any) -> DagRun:
+        """A run of a Dag of the pipeline that is started by hand."""
+        dag, runs = f"{DAG}{suffix}", list[DagRun]()
+        self.api.unpause(dag)
+        self.api.trigger(dag, run_id, datetime.now(UTC), params)
+
+        def ended() -> bool:
+            runs[:] = [self.api.run(dag, run_id)]
+            return runs[0].ended
+
+        wait_until(ended, self.services.check, f"The end of {run_id}", START_SECONDS)
+        return runs[0]
+
+    def log(self, suffix: str, run_id: str, task: str) -> str:
+        logs = self.home.folder / "logs" / f"dag_id={DAG}{suffix}" / f"run_id={run_id}"
+        return (logs / f"task_id={task}" / "attempt=1.log").read_text()
+
     def run(self, run_id: str) -> DagRun:
         def watch(*_: str) -> None:
             self.listening |= listening(self.services)
@@ -97,6 +115,28 @@ def test_a_dag_run_publishes_gold_on_loopback_only(airflow: Airflow) -> None:
     # Spark's sockets are of IPv4 addresses mapped into IPv6.
     addresses = {ip.removeprefix("::ffff:") for ip, _ in airflow.listening}
     assert addresses == {"127.0.0.1"}
+
+
+@pytest.mark.long
+def test_the_dag_of_rewinds_plans_and_then_takes_the_pipeline_back(airflow: Airflow) -> None:
+    for trigger in (1, 2):
+        airflow.land(trigger)
+        ran = airflow.run(f"trigger-{trigger}")
+        assert ran.state == "success", explain(ran, airflow.home)
+    after = gold(airflow.root)
+    assert after == expected(after_trigger=2)
+    planned = airflow.ask("__rewind", "plan", to_run="trigger-1")
+    assert planned.state == "success", explain(planned, airflow.home)
+    assert "would go back to the end of run trigger-1" in airflow.log("__rewind", "plan", "rewind")
+    assert gold(airflow.root) == after
+    done = airflow.ask("__rewind", "back", to_run="trigger-1", dry_run=False)
+    assert done.state == "success", explain(done, airflow.home)
+    assert gold(airflow.root) == expected(after_trigger=1)
+    undone = airflow.api.returned(f"{DAG}__rewind", "back", "rewind", "undone")
+    assert undone == ["trigger-2"]
+    again = airflow.run("again")
+    assert again.state == "success", explain(again, airflow.home)
+    assert gold(airflow.root) == after
 
 
 # What the file says, what it says instead, how the Dag run ends, and what the stream task logs.
