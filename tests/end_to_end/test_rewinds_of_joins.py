@@ -65,6 +65,7 @@ def check(place: Place, rows: list[Row]) -> None:
     assert held == {one: values for one, values in MODEL(rows).items() if values[0] <= close}
 
 
+@pytest.mark.long
 def test_who_joins_with_it_begins_anew_too_and_is_right_again_once_the_rows_have_come(
     spark: SparkSession, both: tuple[Place, Place]
 ) -> None:

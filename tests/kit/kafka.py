@@ -39,16 +39,18 @@ Value = bytes | str | None
 Placed = tuple[int, int]
 
 _PATIENCE_SECONDS = 60
+_KEPT = {"log_retention_ms": "-1"}
 _NUMBERS = itertools.count()
 
 
 @contextmanager
 def started_broker(nodes: int = 1, **settings: str) -> Iterator[Broker]:
-    """A broker whose data go with it; settings are the broker's, `_` for `.`."""
+    """A broker whose data go with it; settings are the broker's, `_` for `.`. It keeps messages of
+    any age, unless a topic says otherwise: those of tests are of a fixed day."""
     from broker.installed import installed_java
 
     with TemporaryDirectory(prefix="broker-") as folder:
-        broker = Broker(Path(folder), installed_java(), nodes, _dotted(settings))
+        broker = Broker(Path(folder), installed_java(), nodes, _dotted(_KEPT | settings))
         try:
             broker.start()
             yield broker

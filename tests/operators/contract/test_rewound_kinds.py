@@ -13,6 +13,7 @@ import pytest
 from tests.kit.rewinding import rewound
 from tests.kit.running import sorted_rows, succeed
 from tests.operators.contract.kinds import (
+    KINDS,
     TABLE,
     Kind,
     KindPlace,
@@ -21,7 +22,7 @@ from tests.operators.contract.kinds import (
     landings_of,
     place_of,
 )
-from tests.operators.contract.test_operator_kinds import IN_SPARK, check_gold
+from tests.operators.contract.test_operator_kinds import check_gold
 from tests.streaming.audits import audit
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
@@ -29,6 +30,12 @@ from tidemark.runs.contract.recorded import seeds_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# One at every run, the others with the long tests: what differs between them is their migration's,
+# which has short tests of each.
+IN_SPARK = [
+    pytest.param(kind, id=name, marks=() if name == "windows-update" else pytest.mark.long)
+    for name, kind in KINDS.items()
+]
 in_spark = pytest.mark.parametrize("kind", IN_SPARK)
 RUNS = 4
 # When a batch was planned and a file was written.
@@ -104,6 +111,7 @@ def recorded(place: KindPlace) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.long
 def test_a_rewound_table_takes_late_rows_as_before(spark: SparkSession, tmp_path: Path) -> None:
     """Into windows that were closed before the run that it went back to."""
     place = place_of(tmp_path, kind_named("windows-append-recomputed"))
@@ -116,6 +124,4 @@ def test_a_rewound_table_takes_late_rows_as_before(spark: SparkSession, tmp_path
 
 
 def kind_named(name: str) -> Kind:
-    from tests.operators.contract.kinds import KINDS
-
     return KINDS[name]
