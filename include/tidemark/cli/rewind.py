@@ -57,9 +57,9 @@ def rewind(
     """Take a pipeline back to the end of a former run; what came since is read again.
 
     Bronze, rejects, the ingest's checkpoint and gold are as they were then; each table begins a new
-    generation, and so do tables of other pipelines that join with it. Without a place to go back
-    to the runs to go back to are listed, or with `--apply` a rewind that was begun is
-    finished. Nothing changes without `--apply`. Exits with 0 when all went well, 1 when it is
+    generation, and so do tables of other pipelines that join with it. Without saying where to, the
+    possible runs are listed, and with `--apply` a rewind that was begun is finished. Nothing
+    changes without `--apply`. Exits with 0 when all went well, 1 when it is
     refused or something must be mended first, 75 when running again can help.
     """
     # delta-rs, which the other commands do without.

@@ -84,7 +84,7 @@ def accepted_loss(lost: LostInput, accepted: Acceptance, of: OfBatch | None = No
 
 def source_notes(ingest: Checkpoint) -> SourceNotes:
     """Those of an ingest; empty where it has none yet. NoteUnreadable where they are none."""
-    place = _place(ingest)
+    place = notes_place(ingest)
     try:
         return SourceNotes.model_validate_json(read_bytes(place, ingest.options))
     except FileMissing:
@@ -105,9 +105,9 @@ def source_notes(ingest: Checkpoint) -> SourceNotes:
 def write_source_notes(ingest: Checkpoint, notes: SourceNotes) -> None:
     """Replace them, behind the checkpoint's fence."""
     ingest.fence()
-    write_bytes(_place(ingest), notes.model_dump_json(indent=1).encode(), ingest.options)
+    write_bytes(notes_place(ingest), notes.model_dump_json(indent=1).encode(), ingest.options)
 
 
-def _place(ingest: Checkpoint) -> str:
-    """As `Places.source_notes`."""
+def notes_place(ingest: Checkpoint) -> str:
+    """Where those of a checkpoint lie, a copy of one too: as `Places.source_notes`."""
     return f"{ingest.uri}.source.json"

@@ -62,7 +62,7 @@ from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
 from tidemark.upkeep.pipeline_rewind.points import offsets_asked
 from tidemark.upkeep.pipeline_rewind.prove import prove
 from tidemark.upkeep.pipeline_rewind.record import record_rewind, settle_lines
-from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
+from tidemark.upkeep.pipeline_rewind.result import LeftReader, RewindResult, rewind_lines
 from tidemark.upkeep.pipeline_rewind.went_back import went_back
 
 
@@ -77,7 +77,7 @@ class RewindSoFar:
     found: dict[str, Compared] = field(default_factory=dict)
     tables: dict[str, TableResult] = field(default_factory=dict)
     changed: dict[str, Published] = field(default_factory=dict)
-    left: dict[str, str] = field(default_factory=dict)
+    left: tuple[LeftReader, ...] = ()
     took_over: str | None = None
 
 
@@ -178,7 +178,7 @@ def _work(
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
-        done.left |= begin_readers(run, change, progress, session, on_lapse)
+        done.left = begin_readers(run, change, progress, session, on_lapse)
         release_after(run.warehouse)
     if done.left:
         raise _readers_left(run, done)
@@ -228,10 +228,7 @@ def _begin_generation(
 
 
 def _readers_left(run: Run, done: RewindSoFar) -> TidemarkError:
-    commands = ", ".join(
-        f"`tidemark migrate {name.rpartition(' of ')[2]} --rebuild {name.partition(' of ')[0]}`"
-        for name in done.left
-    )
+    commands = ", ".join(f"`{one.command}`" for one in done.left)
     return RewindRefused(
         f"{run.pipeline.name} has gone back, and its runs go on. But tables of other pipelines "
         f"that join with it could not begin anew, and their runs stop until they do: {commands}."

@@ -21,6 +21,7 @@ from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange, Reader
+from tidemark.upkeep.pipeline_rewind.result import LeftReader
 
 
 def begin_readers(
@@ -29,17 +30,17 @@ def begin_readers(
     progress: Progress,
     session: StartSession,
     on_lapse: OnLapse,
-) -> dict[str, str]:
-    """Under the leases of those pipelines. Of tables that could not begin one, why."""
+) -> tuple[LeftReader, ...]:
+    """Under the leases of those pipelines; those that could not begin one."""
     back_at = _back_at(run, change)
     if back_at is None:
-        return {}
-    left = {}
+        return ()
+    left = []
     for reader in change.readers:
         why = _begin(run, change, reader, back_at, progress, session, on_lapse)
         if why is not None:
-            left[f"{reader.table} of {reader.pipeline}"] = why
-    return left
+            left.append(LeftReader(**reader.model_dump(), why=why))
+    return tuple(left)
 
 
 def _back_at(run: Run, change: PipelineChange) -> int | None:

@@ -6,9 +6,9 @@ The life of a rewind, under the pipeline's lease:
 3. rejects and bronze as they were, their transactions lowered, each in one commit;
 4. the checkpoint's files after the batch go, or come back from a backup; the source's notes too;
 5. gold of each table as it was, with its frontier, in one commit each;
-6. each table begins a generation from bronze (`streaming/jobs/rewind.py`), and then those of other
-   pipelines that join with it;
-7. all is looked at again, the ledger marks the lines that count no more, `ops/` gets its rows;
+6. each table begins a generation from bronze (`streaming/jobs/rewind.py`);
+7. the ledger's lines that count are settled, `ops/upkeep` gets a row, all is looked at again
+   (`prove.py`), and tables of other pipelines that join with it begin a generation too;
 8. the pipeline goes on.
 Killed anywhere after 1, a repetition finishes what the plan says, and an undo takes it back.
 """
@@ -30,6 +30,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.runs.found import REJECTS
 from tidemark.runs.generations import REWIND
 from tidemark.runs.unfinished_rewind import rewind_folder
+from tidemark.sources.notes import notes_place
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.notes import (
@@ -40,18 +41,17 @@ from tidemark.storage.delta.notes import (
     note_of,
 )
 from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing, write_bytes
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.change import (
     CHANGE,
-    CHECKPOINT,
     GoldBack,
     IngestBack,
     PipelineChange,
     TableBack,
 )
+from tidemark.upkeep.pipeline_rewind.input import copied_checkpoint
 from tidemark.upkeep.rewind.backup import copy_files
 
 # What was planned is one certain version: another commit before it has to be looked at.
@@ -68,14 +68,13 @@ def keep_backup(change: PipelineChange, warehouse: Warehouse) -> None:
     file is gone: something else works on the checkpoint."""
     backup, ingest = rewind_folder(warehouse, change.id), Checkpoint.of_ingest(warehouse)
     try:
-        copy_files(ingest, backup.folder(CHECKPOINT), change.ingest.listed)
+        copy_files(ingest, copied_checkpoint(warehouse, change.id), change.ingest.listed)
     except FileMissing as error:
         raise RewindRefused(
             f"Something else works on {ingest.uri}: {error} Nothing was changed."
         ) from error
     if change.ingest.notes_before is not None:
-        # Where `source_notes` looks for those of the copied checkpoint.
-        notes = backup.below(f"{CHECKPOINT}.source.json")
+        notes = notes_place(copied_checkpoint(warehouse, change.id))
         write_bytes(notes, change.ingest.notes_before.encode(), backup.options)
     write_bytes(backup.below(CHANGE), change.model_dump_json(indent=1).encode(), backup.options)
 
@@ -202,15 +201,11 @@ def _take_back_checkpoint(back: IngestBack, warehouse: Warehouse) -> None:
     ingest.fence()
     ingest.remove_files([ingest.below(name) for name in back.removed])
     if back.restored_from is not None:
-        copies = rewind_folder(warehouse, back.restored_from).folder(CHECKPOINT)
-        copy_files(copies, ingest, _names(copies))
-    notes = warehouse.places.source_notes
+        copies = copied_checkpoint(warehouse, back.restored_from)
+        copy_files(copies, ingest, checkpoint_files(copies))
+    notes = notes_place(ingest)
     ingest.fence()
     if back.notes is not None:
         write_bytes(notes, back.notes.encode(), warehouse.options)
     elif back.notes_before is not None:
         ingest.remove_files([notes])
-
-
-def _names(copies: FilePlace) -> list[str]:
-    return list(checkpoint_files(copies))

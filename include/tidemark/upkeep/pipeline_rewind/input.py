@@ -12,7 +12,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.unfinished_rewind import rewind_folder
 from tidemark.sources.kinds import placed_source
-from tidemark.sources.notes import SourceNotes, source_notes
+from tidemark.sources.notes import SourceNotes, notes_place, source_notes
 from tidemark.storage.files import FileMissing, read_bytes, stat_files
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.change import CHECKPOINT
@@ -83,10 +83,10 @@ def _offset(text: str | None) -> object:
     return None if text is None else source_offset(text)
 
 
-def notes_text(ingest: Checkpoint, place: str) -> str | None:
+def notes_text(ingest: Checkpoint) -> str | None:
     """The source's notes as they are; None where there are none."""
     try:
-        return read_bytes(place, ingest.options).decode()
+        return read_bytes(notes_place(ingest), ingest.options).decode()
     except FileMissing:
         return None
 

@@ -20,8 +20,6 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.in_force import in_force
 from tidemark.storage.warehouse import Warehouse
 
-_MOST_SHOWN = 10
-
 
 @dataclass(frozen=True)
 class PastRun:

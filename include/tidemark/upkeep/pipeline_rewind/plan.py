@@ -88,7 +88,7 @@ def plan_to_run(
         removed=facts.going,
         batch=batch,
         notes=notes_up_to(ingest, batch),
-        notes_before=notes_text(ingest, warehouse.places.source_notes),
+        notes_before=notes_text(ingest),
     )
     versions = _Versions(
         newest_with(warehouse.bronze, to.bronze, batch),
@@ -141,7 +141,7 @@ def plan_undo(
         restored_from=rewind,
         batch=max((int(one) for one in committed if one.isdecimal()), default=-1),
         notes=before.ingest.notes_before,
-        notes_before=notes_text(ingest, warehouse.places.source_notes),
+        notes_before=notes_text(ingest),
     )
     versions = _Versions(
         before.bronze.seen,

@@ -9,7 +9,17 @@ from typing import Literal
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
 from tidemark.storage.result_file import Facts, RunError
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange, TableBack
+from tidemark.upkeep.pipeline_rewind.change import PipelineChange, Reader, TableBack
+
+
+class LeftReader(Reader):
+    """One that could not begin a new generation: why."""
+
+    why: str
+
+    @property
+    def command(self) -> str:
+        return f"tidemark migrate {self.pipeline} --rebuild {self.table}"
 
 
 class RewindResult(Facts):
@@ -17,8 +27,8 @@ class RewindResult(Facts):
 
     `change` is what was planned, null where it did not come to that; `refused` why it was not done.
     `found` compares what each table was then with what was computed from bronze, and `tables` are
-    its new pins. `changed` are the windows of each that the undone runs had changed, and that went
-    back. `left`: tables of other pipelines that could not begin anew: why.
+    its new pins. `changed` are the windows of each that differ by it. `left`: tables of other
+    pipelines that could not begin anew.
     """
 
     format: Literal[1] = 1
@@ -35,7 +45,7 @@ class RewindResult(Facts):
     found: Mapping[str, Compared] = {}
     tables: Mapping[str, TableResult] = {}
     changed: Mapping[str, Published] = {}
-    left: Mapping[str, str] = {}
+    left: tuple[LeftReader, ...] = ()
     seconds: Mapping[str, float] = {}
     took_over: str | None = None
     error: RunError | None = None
@@ -64,8 +74,8 @@ def rewind_lines(result: RewindResult) -> Iterator[str]:
             f"  {name}: {found.rows:,} windows computed from bronze: {found.open:,} open, "
             f"{found.same:,} closed as they were then, {found.corrected:,} corrected"
         )
-    for table, why in result.left.items():
-        yield f"  left: {table} has begun no new generation: {why}"
+    for one in result.left:
+        yield f"  left: {one.table} of {one.pipeline} has begun no new generation: {one.why}"
     if done:
         yield f"backup: {result.backup}"
         yield f"to undo it: tidemark rewind {change.pipeline} --undo {change.id} --apply"
