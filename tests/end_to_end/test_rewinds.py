@@ -4,6 +4,7 @@ finished, or taken back, it is as good as before, and nothing else runs meanwhil
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -109,15 +110,22 @@ def told(place: Place) -> dict[str, Any]:
     return found | {"ledger": counted(place)}
 
 
-def counted(place: Place) -> tuple[Any, ...]:
-    """What the ledger's lines of ingest come to that count."""
-    ledger = place.table(place.places.ledger)
-    names = ("read", "accepted", "rejected")
-    lines = [line for line in ledger.to_pylist() if line["kind"] == "ingest"]
-    counting = [line for line in lines if line.get("rewound") is None]
-    found = tuple(sum(line[name] for line in counting) for name in names)
-    assert found[1:] == (place.bronze().num_rows, place.rejects().num_rows)
-    return found
+def counted(place: Place) -> tuple[int, ...]:
+    """What the ledger's lines of ingest come to that count: each batch of the tables has one, and
+    no other batch has."""
+    lines = [
+        line
+        for line in place.table(place.places.ledger).to_pylist()
+        if line["kind"] == "ingest" and line.get("rewound") is None
+    ]
+    accepted, rejected = (
+        Counter(table["_batch"].to_pylist()) for table in (place.bronze(), place.rejects())
+    )
+    batches = sorted(accepted.keys() | rejected.keys())
+    found = sorted((line["batch"], line["accepted"], line["rejected"]) for line in lines)
+    assert found == [(batch, accepted[batch], rejected[batch]) for batch in batches]
+    assert all(line["difference"] == 0 for line in lines)
+    return tuple(sum(line[name] for line in lines) for name in ("read", "accepted", "rejected"))
 
 
 def end_at(spark: SparkSession, place: Place, point: str, time: int, when: When, **to: Any) -> None:
