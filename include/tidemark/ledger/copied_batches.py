@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from tidemark.checkpoint.log import Checkpoint
@@ -24,6 +23,7 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import Row, append_once
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TIME = pa.timestamp("us", "UTC")
 _FIELDS: list[pa.Field[Any]] = [
@@ -85,7 +85,7 @@ def copied_batches(
     known = dataset_of(table, f"pipeline = '{pipeline}'")
     # A table of before there were joins has no such column.
     ends = "ends" if "ends" in known.schema.names else "NULL"
-    with duckdb.connect() as connection:
+    with duckdb_in_utc() as connection:
         connection.register("known", known)
         rows = connection.execute(
             f"SELECT batch, bronze_end, watermark_ms, {ends} FROM known "

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
-
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TOTALS = ("table", "kind", "lines", "account")
 # The columns whose sums over batches say something.
@@ -44,7 +43,7 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
     if table is None:
         return None
     predicate = f"pipeline = '{pipeline}'"
-    with duckdb.connect() as connection:
+    with duckdb_in_utc() as connection:
         connection.register("ledger", dataset_of(table, predicate))
         connection.execute(f"CREATE TEMP TABLE lines AS SELECT * FROM ledger WHERE {predicate}")
         # A ledger that no run of this version has written yet lacks them.

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import duckdb
 
 
 @contextmanager
 def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory for the block, whatever zone this machine has."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
+    """A connection for the block, whatever zone this machine has.
+
+    What the block registers, and its temporary tables and settings, are its own and go with it. The
+    database, in memory, stays for the process: to open one takes longer than most questions here.
+    """
+    try:
+        with _database(os.getpid()).cursor() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+    except (duckdb.FatalException, duckdb.InternalException):
+        # Such an error ends the database for all that comes after it.
+        _database.cache_clear()
+        raise
+
+
+@cache
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    """Each process has one: what threads hold does not survive a fork."""
+    return duckdb.connect()

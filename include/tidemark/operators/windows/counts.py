@@ -47,7 +47,7 @@ def count_in_windows(
     length = table.window.length // _TICK
     keys = "".join(f', "{key}"' for key in table.group_by)
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
-    with duckdb.connect() as connection:
+    with duckdb_in_utc() as connection:
         connection.register("bronze", rows)
         connection.register("windows", windows)
         return _number(
@@ -77,7 +77,7 @@ def count_of_range(
     Only rows of bronze that fulfil the condition count.
     """
     length = table.window.length // _TICK
-    with duckdb.connect() as connection:
+    with duckdb_in_utc() as connection:
         opened = (first_end - table.window.length).date(), last_end.date()
         connection.register("bronze", _between(bronze, *opened))
         return _number(
@@ -152,7 +152,7 @@ def newest_window_end_ms(bronze: DeltaTable, event_time: str, window: Window) ->
     if not dates:
         return 0
     length = window.length // timedelta(microseconds=1)
-    with duckdb.connect() as connection:
+    with duckdb_in_utc() as connection:
         connection.register("bronze", rows_of_dates(bronze, {max(dates)}))
         ((newest,),) = connection.execute(
             f"SELECT max({last_start(event_time, window)} + {length}) FROM bronze"
