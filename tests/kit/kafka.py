@@ -16,7 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -31,6 +38,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from broker.broker import Broker
 
@@ -372,6 +380,13 @@ def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[Message]:
                 ended += 1
 
 
+# A partition of a topic that was just made may not have its leader yet.
+@retry(
+    retry=retry_if_exception_type(KafkaException),
+    stop=stop_after_delay(10),
+    wait=wait_fixed(0.2),
+    reraise=True,
+)
 def _offsets(
     broker: Broker, topic: str, spec: OffsetSpec, committed: bool = False
 ) -> dict[int, int]:
