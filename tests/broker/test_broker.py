@@ -67,6 +67,7 @@ def error_of(options: dict[str, Any]) -> str:
     return told[0]
 
 
+@pytest.mark.long
 def test_a_killed_one_starts_again_with_its_messages_at_the_same_address(own: Broker) -> None:
     topic, before = make_topic(own, new_name()), own.servers
     produce(own, topic, ["before"])
@@ -89,6 +90,7 @@ def test_a_paused_one_does_not_answer_until_it_is_resumed(own: Broker) -> None:
     wait_until(lambda: reaches(client_of(own)), "It does not answer")
 
 
+@pytest.mark.long
 def test_a_paused_one_can_be_stopped_and_another_takes_over_its_folder(own: Broker) -> None:
     topic = make_topic(own, new_name())
     produce(own, topic, ["before"])

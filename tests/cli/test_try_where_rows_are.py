@@ -162,6 +162,7 @@ def append(place: Place, *keys: str) -> None:
     write_deltalake(str(place.root / "lake"), pa.Table.from_pylist(rows), mode="append")
 
 
+@pytest.mark.long
 def test_the_first_rows_of_a_table_are_those_of_its_first_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:

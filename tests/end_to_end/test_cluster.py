@@ -260,6 +260,7 @@ def test_a_master_that_does_not_answer_ends_a_run_and_a_retry_can_help(
     assert "The master spark://127.0.0.1:9 does not answer" in said
 
 
+@pytest.mark.long
 def test_a_folder_for_event_logs_that_is_not_there_is_named_with_what_to_do(
     tmp_path: Path, store: Mapping[str, str]
 ) -> None:

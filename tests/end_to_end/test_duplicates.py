@@ -64,6 +64,7 @@ def assert_every_reference_is_in_bronze(place: Place) -> None:
     assert all((r["repeats"] is None) == (r["reason"] != "duplicate") for r in rejects)
 
 
+@pytest.mark.long
 def test_an_id_of_bytes_is_told_in_hex_and_rejects_can_be_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -155,9 +155,8 @@ LANDED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "mode", ["update", *[pytest.param(mode, marks=pytest.mark.long) for mode in MODES[1:]]]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
 def test_windows_that_fail_are_verdicts_and_the_others_go_on(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:
@@ -178,11 +177,10 @@ def test_windows_that_fail_are_verdicts_and_the_others_go_on(
     check(spark, place, rows)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("when", "point"),
     [
-        ("before", "recomputed windows"),
+        pytest.param("before", "recomputed windows", marks=pytest.mark.long),
         ("after", "recomputed windows"),
         pytest.param("before", "windows of the stream", marks=pytest.mark.long),
         pytest.param("after", "windows of the stream", marks=pytest.mark.long),

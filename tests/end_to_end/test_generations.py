@@ -334,6 +334,7 @@ def test_a_lost_query_of_a_table_that_changed_too_is_built_again_by_the_contract
     goes_on(spark, place)
 
 
+@pytest.mark.long
 def test_a_batch_that_was_left_never_runs_a_migrated_table_by_its_former_definition(
     spark: SparkSession, three_runs: ThreeRuns
 ) -> None:

@@ -46,7 +46,7 @@ POINTS = [
     ("upkeep recorded", 1),
     ("pipeline released after a rewind", 1),
 ]
-SHORT = [("table of a pipeline taken back", 2, "after"), ("gold of another generation", 1, "after")]
+SHORT = [("table of a pipeline taken back", 2, "after")]
 
 
 def cases() -> Iterator[Any]:
@@ -178,7 +178,8 @@ def test_ended_anywhere_it_is_finished_by_a_repetition_or_taken_back(
         assert told(place) == story.before
 
 
-@pytest.mark.parametrize("ran_on", [False, pytest.param(True, marks=LONG)])
+@LONG
+@pytest.mark.parametrize("ran_on", [False, True])
 def test_taken_back_it_is_as_before_the_rewind(
     spark: SparkSession, story: Story, ran_on: bool
 ) -> None:

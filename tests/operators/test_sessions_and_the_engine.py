@@ -132,6 +132,7 @@ def kept(days: int) -> dict[str, Any]:
     return clicks(keep=f"{days} days", tables=tables)
 
 
+@pytest.mark.long
 def test_a_session_that_is_longer_than_keep_stays_whole_and_is_corrected(
     spark: SparkSession, tmp_path: Path
 ) -> None:

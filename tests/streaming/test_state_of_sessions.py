@@ -49,7 +49,8 @@ def checkpoint(place: Place) -> Path:
     return Path(place.places.query_checkpoint("visits", 1))
 
 
-@pytest.mark.parametrize("store", ["memory", pytest.param("rocksdb", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("store", ["memory", "rocksdb"])
 def test_state_of_sessions_is_judged_read_and_compacted_and_runs_go_on_as_without(
     spark: SparkSession, tmp_path: Path, store: str
 ) -> None:

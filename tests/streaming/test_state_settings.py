@@ -180,6 +180,7 @@ def test_a_checkpoint_of_the_engines_defaults_gets_its_snapshot_with_the_next_ru
     assert query.emitted == query.expected()
 
 
+@pytest.mark.long
 def test_a_local_folder_of_rocksdb_may_be_lost_in_a_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:

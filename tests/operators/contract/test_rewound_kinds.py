@@ -30,13 +30,9 @@ from tidemark.runs.contract.recorded import seeds_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# One at every run, the others with the long tests: what differs between them is their migration's,
-# which has short tests of each.
-IN_SPARK = [
-    pytest.param(kind, id=name, marks=() if name == "windows-update" else pytest.mark.long)
-    for name, kind in KINDS.items()
-]
-in_spark = pytest.mark.parametrize("kind", IN_SPARK)
+# What differs between them is their migration's, which has short tests of each; windows are rewound
+# at every run by `end_to_end/test_rewinds.py`.
+in_spark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 RUNS = 4
 # When a batch was planned and a file was written.
 _TIMES = ("_batch_time", "_source_modified")
@@ -47,8 +43,9 @@ def _known_to_spark() -> None:
     importlib.import_module("tests.operators.contract.streamed_stretches")
 
 
+@pytest.mark.long
 @in_spark
-@pytest.mark.parametrize("seed", [7, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [7, 8])
 def test_rewound_to_any_run_and_run_again_it_is_as_one_that_never_went_on(
     spark: SparkSession, tmp_path: Path, kind: Kind, seed: int
 ) -> None:

@@ -180,6 +180,7 @@ def test_what_is_unread_is_what_the_next_run_reads(spark: SparkSession, world: W
     assert isinstance(look(run_of(world)), NothingNew)
 
 
+@pytest.mark.parametrize("kind", kinds("kafka"), indirect=True)
 @pytest.mark.parametrize("point", EACH_POINT)
 def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing_twice(
     spark: SparkSession, kind: str, tmp_path: Path, point: tuple[str, str]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 
 from tests.kit.killed import killed
@@ -27,6 +28,7 @@ def append(place: Place, *keys: str) -> None:
         write_deltalake(place.root / "events", rows, mode="append")
 
 
+@pytest.mark.long
 def test_rows_of_a_new_table_are_no_repeats_of_themselves_where_versions_were_lost(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_topic_made_anew_with_fewer_or_more_messages_is_told_and_read_from_its
     is_right(spark, place)
 
 
+@pytest.mark.long
 def test_of_a_planned_batch_whose_topic_was_made_anew_nothing_is_read_from_the_other(
     spark: SparkSession, broker: Broker, place: Place
 ) -> None:
@@ -343,6 +344,7 @@ def test_of_a_pattern_a_topic_that_goes_is_told_and_one_that_comes_is_read_from_
         run_of(place).source.check(run_of(place).ingest_checkpoint())
 
 
+@pytest.mark.long
 def test_an_acceptance_that_was_killed_is_repeated(
     spark: SparkSession, broker: Broker, place: Place
 ) -> None:

@@ -71,6 +71,7 @@ def test_what_compaction_took_after_bronze_had_it_is_still_repeated_and_what_it_
     is_right(spark, place)
 
 
+@pytest.mark.long
 def test_latest_is_where_the_first_run_began_and_not_where_the_next_one_does(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_first_run_from_latest_that_finds_nothing_has_begun(
     assert accepted(place) == [(2, "c")]
 
 
+@pytest.mark.long
 def test_ranges_that_end_with_markers_or_aborted_messages_end_and_are_counted(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

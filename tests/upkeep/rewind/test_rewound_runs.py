@@ -56,6 +56,7 @@ def rewound(spark: SparkSession, folder: Path, kind: Kind, sink: str, to: int) -
     return query.table()
 
 
+@pytest.mark.long
 def test_a_rewound_query_writes_to_its_delta_table_what_an_undisturbed_one_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
