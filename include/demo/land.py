@@ -1,4 +1,4 @@
-"""What the demo lands, both samples in two parts, and which Dags run on it."""
+"""What the demo lands: both samples, in two parts."""
 
 from __future__ import annotations
 
@@ -20,20 +20,14 @@ FIRST_NEWEST = datetime(2026, 3, 1, 12, 9, tzinfo=UTC)
 SECOND_NEWEST = datetime(2026, 3, 1, 12, 14, tzinfo=UTC)
 
 
-# Their Dags run on each part; visits are made of the access log's files once all are there.
-SAMPLED = ("access_log", "ad_impressions")
-VISITS = "site_visits"
-
-
 @dataclass(frozen=True)
 class Part:
-    """A part of both samples: which files, which rows to generate beside them, and which Dags run.
+    """A part of both samples: which files, and which rows to generate beside them.
 
     Its runs stand for a time on the schedule: so long before the demo's last run.
     """
 
     number: int
-    dags: tuple[str, ...]
     access_log: range
     triggers: tuple[int, ...]
     rows: int
@@ -44,12 +38,11 @@ class Part:
 
 PARTS = (
     Part(
-        *(1, SAMPLED, range(10), (1, 2), 20_000, FIRST_NEWEST, timedelta(minutes=60)),
+        *(1, range(10), (1, 2), 20_000, FIRST_NEWEST, timedelta(minutes=60)),
         before_the_last=timedelta(minutes=70),
     ),
     Part(
-        *(2, (*SAMPLED, VISITS), range(10, 20), (3,), 5_000),
-        *(SECOND_NEWEST, SECOND_NEWEST - FIRST_NEWEST),
+        *(2, range(10, 20), (3,), 5_000, SECOND_NEWEST, SECOND_NEWEST - FIRST_NEWEST),
         before_the_last=timedelta(minutes=60),
     ),
 )
@@ -107,11 +100,10 @@ def _told(made: dict[str, Any]) -> str:
 def without_schedule(pipelines: Path, target: Path) -> None:
     """Copies of the pipeline files for the demo, which says itself when a run starts."""
     target.mkdir(parents=True, exist_ok=True)
-    for name in (*SAMPLED, VISITS):
+    for name in ("access_log", "ad_impressions"):
         lines = (pipelines / f"{name}.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if not line.startswith("schedule:")]
         (target / f"{name}.yaml").write_text("".join(kept), encoding="utf-8")
-    shutil.copytree(pipelines / "folds", target / "folds", dirs_exist_ok=True)
 
 
 def write_settings(file: Path, root: Path, pipelines: Path) -> None:

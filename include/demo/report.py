@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 
+import duckdb
 from deltalake import DeltaTable
-from pyarrow.types import is_integer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -18,7 +18,6 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.runs.results.result import RunResult
-from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 TOP_ROWS = 5
 _LONGEST_EXAMPLE = 90
@@ -37,14 +36,15 @@ def print_runs(console: Console, title: str, runs: Sequence[tuple[DagRun, RunRes
 
 
 def print_gold(console: Console, pipeline: Pipeline, root: str) -> None:
-    """The largest rows of each of the pipeline's tables, by its first column that is a number."""
+    """The largest windows of each of the pipeline's tables, by its first measure."""
     for name, table in pipeline.tables.items():
-        gold = Places(root, pipeline.name).gold(name)
-        columns = [*table.group_by, *table.columns_told, "status"]
-        order = _first_number(gold, table.columns_told)
+        measures = list(table.columns_told)
+        columns = [*table.group_by, *measures, "status"]
+        order = measures[0] if measures else "window_start"
         ties = ", ".join(f'"{column}"' for column in ("window_start", *table.group_by))
+        gold = Places(root, pipeline.name).gold(name)
         rows = _windows(gold, columns, f'ORDER BY "{order}" DESC, {ties}')
-        title = f"{pipeline.name}/{name}: {len(rows):,} rows, the {TOP_ROWS} with most {order}"
+        title = f"{pipeline.name}/{name}: {len(rows):,} windows, the {TOP_ROWS} largest"
         print_rows(console, title, ["window (UTC)", *columns], rows[:TOP_ROWS])
 
 
@@ -76,13 +76,6 @@ def print_rejects(console: Console, pipelines: Sequence[str], root: str) -> None
             console.print(f"[bold]{pipeline}[/]: no row was rejected\n")
 
 
-def _first_number(gold: str, columns: Iterable[str]) -> str:
-    types = DeltaTable(gold).to_pyarrow_dataset().schema
-    # A fold's `number` is part of its rows' key.
-    counted = (name for name in columns if name != "number" and is_integer(types.field(name).type))
-    return next(counted, "rows")
-
-
 def _windows(gold: str, columns: Sequence[str], clauses: str) -> list[tuple[Any, ...]]:
     names = ", ".join(f'"{column}"' for column in columns)
     rows = query_table(gold, f"SELECT window_start, window_end, {names} FROM t {clauses}")
@@ -91,7 +84,8 @@ def _windows(gold: str, columns: Sequence[str], clauses: str) -> list[tuple[Any,
 
 def query_table(table: str, sql: str) -> list[tuple[Any, ...]]:
     """DuckDB's answer over one Delta table, which the query calls `t`."""
-    with duckdb_in_utc() as connection:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", DeltaTable(table).to_pyarrow_dataset())
         return connection.execute(sql).fetchall()
 

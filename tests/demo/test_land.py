@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.land import (
-    FIRST_NEWEST,
-    PARTS,
-    SAMPLED,
-    SAMPLES,
-    SECOND_NEWEST,
-    VISITS,
-    land,
-    without_schedule,
-)
+from demo.land import FIRST_NEWEST, PARTS, SAMPLES, SECOND_NEWEST, land, without_schedule
+from tests.kit.shipped import FILES
 from tidemark.pipeline.load import load_pipeline, load_pipelines
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -60,7 +52,7 @@ def test_what_is_told_of_a_part_is_what_was_generated(tmp_path: Path) -> None:
 def test_the_demos_pipelines_are_the_users_without_a_schedule(tmp_path: Path) -> None:
     without_schedule(PIPELINES, tmp_path)
     copies, invalid = load_pipelines(tmp_path)
-    originals = [load_pipeline(PIPELINES / f"{name}.yaml") for name in (*SAMPLED, VISITS)]
+    originals = [load_pipeline(file) for file in FILES]
     assert invalid == []
     assert all(pipeline.schedule for pipeline in originals)
     assert copies == [p.model_copy(update={"schedule": None}) for p in originals]

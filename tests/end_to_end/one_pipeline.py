@@ -17,7 +17,7 @@ def one_pipeline(folder: Path) -> dict[str, str]:
     that names them, and nothing else of the platform's."""
     pipelines, settings = folder / "pipelines", folder / "settings.yaml"
     without_schedule(REPOSITORY / "include" / "pipelines", pipelines)
-    for file in pipelines.glob("*.yaml"):
+    for file in pipelines.iterdir():
         if file.stem != DAG:
             file.unlink()
     write_settings(settings, folder / "root", pipelines)
