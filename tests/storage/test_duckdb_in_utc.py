@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 
 import duckdb
 import pyarrow as pa
@@ -25,16 +26,24 @@ def test_tables_names_and_settings_of_a_block_go_with_it() -> None:
                 connection.execute(f"SELECT * FROM {name}")
 
 
-def test_a_forked_process_asks_a_database_of_its_own() -> None:
-    with duckdb_in_utc() as connection:
-        connection.execute("CREATE OR REPLACE TABLE of_all AS SELECT 1")
-        child = os.fork()
-        if not child:
-            with duckdb_in_utc() as forked:
-                found = forked.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
-            os._exit(0 if found == [(0,)] else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        connection.execute("DROP TABLE of_all")
+FORKED = """
+import os, sys
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+with duckdb_in_utc() as connection:
+    connection.execute("CREATE TABLE of_all AS SELECT * FROM range(5000000)")
+    connection.execute("SELECT count(DISTINCT range) FROM of_all").fetchall()
+child = os.fork()
+with duckdb_in_utc() as connection:
+    found = connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
+if not child:
+    sys.exit(found != [(0,)])
+sys.exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
+def test_a_forked_process_has_a_database_of_its_own_and_ends() -> None:
+    ended = subprocess.run([sys.executable, "-c", FORKED], timeout=60, check=False)
+    assert ended.returncode == 0
 
 
 def test_an_error_that_ends_a_database_ends_it_for_one_block_alone() -> None:

@@ -18,7 +18,7 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
     database, in memory, stays for the process: to open one takes longer than most questions here.
     """
     try:
-        with _database(os.getpid()).cursor() as connection:
+        with _database().cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except (duckdb.FatalException, duckdb.InternalException):
@@ -28,6 +28,9 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @cache
-def _database(process: int) -> duckdb.DuckDBPyConnection:
-    """Each process has one: what threads hold does not survive a fork."""
+def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
+
+
+# A forked process has none of its threads, and would wait for them when it ends.
+os.register_at_fork(before=_database.cache_clear)
