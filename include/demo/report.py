@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 
-import duckdb
 from deltalake import DeltaTable
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,6 +17,7 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.runs.results.result import RunResult
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 TOP_ROWS = 5
 _LONGEST_EXAMPLE = 90
@@ -84,8 +84,7 @@ def _windows(gold: str, columns: Sequence[str], clauses: str) -> list[tuple[Any,
 
 def query_table(table: str, sql: str) -> list[tuple[Any, ...]]:
     """DuckDB's answer over one Delta table, which the query calls `t`."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("t", DeltaTable(table).to_pyarrow_dataset())
         return connection.execute(sql).fetchall()
 

@@ -38,7 +38,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from broker.broker import Broker
 
@@ -380,9 +380,13 @@ def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[Message]:
                 ended += 1
 
 
-# A partition of a topic that was just made may not have its leader yet.
+def _has_no_leader_yet(error: BaseException) -> bool:
+    """As a partition of a topic that was just made may say for a moment."""
+    return isinstance(error, KafkaException) and error.args[0].name() == "NOT_LEADER_FOR_PARTITION"
+
+
 @retry(
-    retry=retry_if_exception_type(KafkaException),
+    retry=retry_if_exception(_has_no_leader_yet),
     stop=stop_after_delay(10),
     wait=wait_fixed(0.2),
     reraise=True,

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tests.pipeline.test_checks import ROW, TRANSLATED
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.quality.conditions import kinds_of
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,8 +158,7 @@ def test_a_condition_is_refused_or_duckdb_answers_as_spark(spark: SparkSession) 
     for start in range(0, len(texts), AT_ONCE):
         answers |= answers_of_spark(frame, texts[start : start + AT_ONCE])
     differ = []
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_in_utc() as connection:
         connection.register("gold", pa.Table.from_pylist(found, ARROW))
         for text, sql in asked.items():
             told_of = answers_of_duckdb(connection, sql)

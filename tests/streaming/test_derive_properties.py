@@ -106,7 +106,7 @@ def _comparable(values: Any) -> list[str]:
     return [repr(value) for value in values]
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(
     expressions=st.lists(EXPRESSION, min_size=1, max_size=3),
     rows=st.lists(ROW, min_size=4, max_size=6),

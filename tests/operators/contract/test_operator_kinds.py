@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 LONG = pytest.mark.long
 POINTS = ("windows of the stream", "recomputed windows", "gold")
 
-# Windows, sessions and recomputed tables run and are killed in more ways elsewhere, and what only
-# this suite has is like sessions: here they run with the long tests.
+# Windows, sessions and recomputed tables run and are killed in more ways elsewhere: here they run
+# with the long tests.
 IN_SHORT = ("joins-left", "folds")
 IN_SPARK = [
     pytest.param(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # What differs between them is their migration's, which has short tests of each; windows are rewound
 # at every run by `end_to_end/test_rewinds.py`.
-in_spark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 RUNS = 4
 # When a batch was planned and a file was written.
 _TIMES = ("_batch_time", "_source_modified")
@@ -44,7 +44,7 @@ def _known_to_spark() -> None:
 
 
 @pytest.mark.long
-@in_spark
+@each_kind
 @pytest.mark.parametrize("seed", [7, 8])
 def test_rewound_to_any_run_and_run_again_it_is_as_one_that_never_went_on(
     spark: SparkSession, tmp_path: Path, kind: Kind, seed: int

@@ -64,6 +64,8 @@ class DeltaSlice(Slice):
                     return
         except (FileMissing, FileNotFoundError) as error:
             raise PartUnreadable(self.part, "The file is gone") from error
+        # pyarrow's two errors: of a file that is no Parquet, and of Parquet that it cannot read,
+        # such as another compression.
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             if isinstance(error, OSError) and error.errno in NOT_THE_PART:
                 raise
