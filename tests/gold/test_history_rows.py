@@ -11,10 +11,14 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.kit.windows import at, millis
+from tests.operators.contract.joins import join_table
 from tidemark.errors import MigrationRefused
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
+from tidemark.operators.folds.folds import Folds
+from tidemark.operators.joins.joins import Joins
+from tidemark.operators.operator import Operator
 from tidemark.operators.windows.windows import Windows
-from tidemark.pipeline.model import Window, WindowTable
+from tidemark.pipeline.model import FoldTable, Window, WindowTable
 from tidemark.storage.delta.notes import EmittedNote, as_metadata
 
 LENGTH = timedelta(minutes=10)
@@ -35,6 +39,18 @@ SCHEMA = pa.schema(
         ("batch", pa.int64()),
     ]
 )
+JOINED = Joins(
+    "at", join_table("left").model_copy(update={"group_by": ("key",), "measures": {"total": "x"}})
+)
+FOLDED = Folds(
+    "at",
+    FoldTable.model_validate(
+        {
+            "fold": {"python": "f.py:F", "timeout": "6 minutes", "emits": {"total": "long"}},
+            "group_by": ("key",),
+        }
+    ),
+)
 
 
 def commit(folder: Path, key: str, total: int | None, rows: int, cause: str, **more: Any) -> None:
@@ -50,9 +66,14 @@ def commit(folder: Path, key: str, total: int | None, rows: int, cause: str, **m
         "batch": more.get("batch"),
     }
     note = EmittedNote(query="q", batch=more.get("batch", 0), close_ms=more.get("close_ms"))
+    schema = SCHEMA
+    for name in ("matches", "number"):
+        if name in more:
+            row[name] = more[name]
+            schema = schema.append(pa.field(name, pa.int64()))
     write_deltalake(
         str(folder),
-        pa.Table.from_pylist([row], SCHEMA),
+        pa.Table.from_pylist([row], schema),
         mode="append",
         configuration={"delta.enableChangeDataFeed": "true"},
         commit_properties=CommitProperties(custom_metadata=as_metadata(note)),
@@ -67,8 +88,10 @@ def history(folder: Path, packed: bool) -> DeltaTable:
     return DeltaTable(str(folder))
 
 
-def totals(table: DeltaTable) -> dict[str, tuple[int, str, int, str]]:
-    found = rows_of_history(table, OPERATOR, millis(at(11))).to_pylist()
+def totals(
+    table: DeltaTable, operator: Operator = OPERATOR
+) -> dict[str, tuple[int, str, int, str]]:
+    found = rows_of_history(table, operator, millis(at(11))).to_pylist()
     return {r["key"]: (r["total"], r["status"], r["revision"], r["updated_by"]) for r in found}
 
 
@@ -99,6 +122,47 @@ def test_a_backfill_that_took_rows_away_is_the_last_or_nobody_knows(tmp_path: Pa
     assert totals(history(tmp_path, packed=False))["a"][0] == 4
     with pytest.raises(MigrationRefused, match="of 1 windows nobody can tell any more"):
         totals(history(tmp_path, packed=True))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("first_is_larger", [False, True])
+def test_a_first_match_adds_no_row_and_is_the_later_value(
+    tmp_path: Path, packed: bool, first_is_larger: bool
+) -> None:
+    """Of a left join: its measures say nothing of what was before what."""
+    before, after = (9, 1) if first_is_larger else (1, 9)
+    commit(tmp_path, "a", before, 3, "late", matches=0)
+    commit(tmp_path, "a", after, 3, "late", matches=1)
+    assert totals(history(tmp_path, packed), JOINED)["a"][0] == after
+
+
+def test_of_two_values_that_nothing_puts_in_order_nobody_knows_the_last(tmp_path: Path) -> None:
+    commit(tmp_path, "a", 5, 5, "late")
+    commit(tmp_path, "a", 4, 5, "late")
+    assert totals(history(tmp_path, packed=False))["a"][0] == 4
+    with pytest.raises(MigrationRefused, match="of 1 windows nobody can tell any more"):
+        totals(history(tmp_path, packed=True))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_an_output_the_batch_tells_the_last_value_whatever_rows_it_counts(
+    tmp_path: Path, packed: bool
+) -> None:
+    """A late row makes another third row: of the same number of rows. One can also go and come."""
+    commit(tmp_path, "again", 1, 3, "late", batch=1, number=1)
+    commit(tmp_path, "again", 2, 3, "late", batch=2, number=1)
+    commit(tmp_path, "streamed", 1, 3, "late", batch=1, number=1)
+    commit(tmp_path, "streamed", 2, 3, "stream", batch=2, number=1)
+    commit(tmp_path, "within", 1, 3, "late", batch=3, number=1)
+    commit(tmp_path, "within", 2, 3, "backfill", batch=3, number=1)
+    commit(tmp_path, "came", None, 0, "late", batch=1, number=1)
+    commit(tmp_path, "came", 2, 3, "late", batch=2, number=1)
+    commit(tmp_path, "went", 1, 3, "stream", batch=0, number=1)
+    commit(tmp_path, "went", None, 0, "late", batch=2, number=1)
+    found = totals(history(tmp_path, packed), FOLDED)
+    assert {key: values[0] for key, values in found.items()} == {
+        "again": 2, "streamed": 2, "within": 2, "came": 2,
+    }  # fmt: skip
 
 
 def test_rows_that_start_later_are_left_out(tmp_path: Path) -> None:

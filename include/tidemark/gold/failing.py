@@ -21,8 +21,9 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from tidemark.gold.row_values import dates_predicate, time_literal
+from tidemark.gold.said_last import said_last
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, SEAL
+from tidemark.operators.repaired import FAILED
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -116,26 +117,15 @@ def failing_known(
         CREATE TEMP TABLE failing_known AS SELECT {columns} FROM failing_rows f
         WHERE cause <> '{FAILED}' AND {_not_gone_since(operator, "history_of_gone")}
         QUALIFY row_number() OVER (
-            PARTITION BY {identity} ORDER BY {_said_last(operator, "f")} DESC) = 1
+            PARTITION BY {identity} ORDER BY {said_last(operator, "f")} DESC) = 1
         """
     )
-
-
-def _said_last(operator: Operator, relation: str) -> str:
-    """What tells the last word on a row: that over the most rows, as a window's only grow. Where
-    one fails again over other rows, that after the newest batch, and there what was computed from
-    bronze."""
-    if not operator.fails_again:
-        return f'{relation}."rows"'
-    causes = ", ".join(f"'{cause}'" for cause in (LATE, CLOSED, SEAL, BACKFILL))
-    within = f"coalesce(list_position([{causes}], {relation}.cause), 0)"
-    return f"(coalesce({relation}.batch, -1), {within})"
 
 
 def _not_gone_since(operator: Operator, history: str) -> str:
     """The condition that a row `f` that fails has no row of the relation `history` which says that
     it is gone; where it can fail again, that it is since."""
-    since = f"{_said_last(operator, 'h')} > {_said_last(operator, 'f')}"
+    since = f"{said_last(operator, 'h')} > {said_last(operator, 'f')}"
     when = since if operator.fails_again else "true"
     return f"""NOT EXISTS (
         FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when})"""
@@ -218,7 +208,7 @@ def _told(
     connection.execute(
         f"""
         CREATE TEMP TABLE told AS
-        SELECT {identity}, last("{FAILURE}" ORDER BY {_said_last(operator, "f")}) AS "{FAILURE}"
+        SELECT {identity}, last("{FAILURE}" ORDER BY {said_last(operator, "f")}) AS "{FAILURE}"
         FROM failing f WHERE {condition} GROUP BY {identity}
         """,
         values,

@@ -9,6 +9,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.errors import MigrationRefused
 from tidemark.gold.row_values import latest, time_literal
+from tidemark.gold.said_last import said_last
 from tidemark.operators.operator import Operator, listed
 from tidemark.operators.repaired import BACKFILL, MIGRATION, NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
@@ -57,7 +58,8 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
 
     Maintenance packs files, and with the former ones their commits' feed goes. Then the rows tell:
     the stream's by their batch, before what was computed again; of that the one with more input
-    rows is later, but where a backfill may have taken some away, or the row went.
+    rows is later, but where a backfill may have taken some away, or the row went. Where a row can
+    fail again, each tells the batch after which it was said.
     """
     started = f"window_start < {time_literal(before_ms)}"
     same = listed(operator.identity)
@@ -74,28 +76,40 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
             SELECT *, cause NOT IN ('stream', '{MIGRATION}') AS _again FROM found WHERE {started}
             """
         )
+        said = said_last(operator, "r")
+        values = listed((*operator.values, FAILURE), "r")
+        unknown = "count(DISTINCT _value) FILTER (_last = 1) > 1"
+        if not operator.fails_again:
+            unknown += f""" OR count(*) > 1 AND bool_or(cause = '{BACKFILL}' OR "rows" = 0)"""
         ((unordered,),) = connection.execute(
             f"""
             SELECT count(*) FROM (
-                FROM ranked SELECT {same} WHERE _again AND cause NOT IN ({others}) GROUP BY {same}
-                HAVING count(*) > 1 AND bool_or(cause = '{BACKFILL}' OR "rows" = 0)
+                FROM (
+                    FROM ranked r SELECT *, ({values}) AS _value,
+                        rank() OVER (PARTITION BY {same} ORDER BY {said} DESC) AS _last
+                    WHERE _again AND cause NOT IN ({others})
+                ) SELECT {same} GROUP BY {same} HAVING {unknown}
             )
             """
         ).fetchall()
         if unordered:
             raise MigrationRefused(
                 f"Gold is gone, and of {unordered:,} windows nobody can tell any more which of the "
-                f"values in {changes.table_uri} was the last: a backfill is among them, and the "
-                "commits that would tell were removed by maintenance. Bronze has no rows of "
+                f"values in {changes.table_uri} was the last: one went, a backfill is among "
+                "them, or two are of as many rows, and the commits that would tell were removed by "
+                "maintenance. Bronze has no rows of "
                 f"windows before {instant_text(before_ms)} any more (`keep`). Nothing was written. "
                 "Restore gold from a backup; or move that history away too, and these windows are "
                 "gone."
             )
+        order = f"_again, batch NULLS FIRST, {said}"
+        if operator.fails_again:
+            order = f"batch NULLS FIRST, _again, {said}"
         rows = connection.sql(
             f"""
             SELECT * EXCLUDE (_again), row_number() OVER (
-                PARTITION BY {same} ORDER BY _again, batch NULLS FIRST, "rows") AS {VERSION}
-            FROM ranked
+                PARTITION BY {same} ORDER BY {order}) AS {VERSION}
+            FROM ranked r
             """
         ).to_arrow_table()
         return pa.table(rows)

@@ -86,6 +86,9 @@ class Operator(ABC):
     # Can the query emit nothing of what it closes? Then all that closes is held against bronze
     # (`ending`), and no open row ever stands in gold.
     checks_closing: ClassVar[bool] = False
+    # What of a row only grows as input rows come: of two of its values the later one has more. Not
+    # so where it `fails_again`.
+    grows: ClassVar[tuple[str, ...]] = ("rows",)
     # Can what fails its query be left out of it?
     sets_aside: ClassVar[bool] = True
 
@@ -209,6 +212,11 @@ class Operator(ABC):
         taken any more (`keep`)."""
         return frozen_ms
 
+    def kept_from_ms(self, first_ms: int) -> int:
+        """Bronze keeps input rows from then on, so that of rows that start at `first_ms` or later
+        none is cut by what it drops."""
+        return first_ms
+
     @abstractmethod
     def newest_end_ms(self, bronze: DeltaTable) -> int:
         """The latest end of a row that bronze's rows make; rounded up."""
@@ -266,9 +274,9 @@ class Operator(ABC):
     def covered(self, closed: pa.Table) -> Covered | None:
         """What computing these again (`Touched.closed`) covers; None where rows never go."""
 
-    @abstractmethod
     def covered_ending(self, first_end: datetime, last_end: datetime) -> Covered | None:
-        """The same of all rows with first_end <= end <= last_end."""
+        """The same of all rows with first_end <= end <= last_end, where `ending` lists none."""
+        return None
 
     @abstractmethod
     def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:

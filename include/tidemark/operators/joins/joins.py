@@ -35,6 +35,7 @@ from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
 from tidemark.pipeline.model import JoinTable, Pipeline, Table
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.distinct_rows import distinct_rows
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -56,6 +57,8 @@ class Joins(Windows):
 
     checks_emitted: ClassVar[bool] = True
     checks_closing: ClassVar[bool] = True
+    # The first match of a row that matched nothing adds none to `rows`.
+    grows: ClassVar[tuple[str, ...]] = ("rows", MATCHES)
 
     @classmethod
     def of(cls, pipeline: Pipeline, table: Table) -> Self:
@@ -142,7 +145,7 @@ class Joins(Windows):
         first = instant_of(max(before_ms - reach // _MILLISECOND, 0))
         given_up = windows_starting(self._in(bronze), first, instant_of(batch.watermark_ms))
         both = pa.concat_tables([touched, self._located(given_up).cast(touched.schema)])
-        return both.group_by(both.column_names).aggregate([])
+        return distinct_rows(both)
 
     def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
         return self._located(windows_given(self._in(bronze, condition), rows))
