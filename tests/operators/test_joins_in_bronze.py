@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -117,6 +117,19 @@ def test_new_rows_touch_every_closed_window_that_they_change(
     assert touched.items() <= now.items()
     assert {one for one in changed if now[one][0] <= closed_to} <= touched.keys()
     assert all(told[0] <= closed_to for told in touched.values())
+
+
+def test_new_rows_touch_windows_that_start_before_1970() -> None:
+    table = join_table("left", length=15, slide=5)
+    before, new = (
+        [{**row(0, "a", right), "at": datetime.fromtimestamp(60 * minute, UTC)} for right in sides]
+        for minute, sides in ((4, [False]), (3, [False, True]))
+    )
+    batch = BatchRead(1, 2, 2, 0, 0, {input_name(OTHER): (2, 2)})
+    with both_bronzes(before, new) as (bronze, place, other):
+        found = operator_of(table, other).touched(bronze, place, [batch], None, 20 * 60_000)
+    starts = sorted(one[0].timestamp() for one in located(table, found.closed))
+    assert starts == [-600, -300, 0]
 
 
 @few

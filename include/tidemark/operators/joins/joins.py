@@ -142,7 +142,7 @@ class Joins(Windows):
         if self.table.join.type == "inner":
             return touched
         reach = self.reach + self.table.window.length + _MILLISECOND
-        first = instant_of(max(before_ms - reach // _MILLISECOND, 0))
+        first = instant_of(before_ms - reach // _MILLISECOND)
         given_up = windows_starting(self._in(bronze), first, instant_of(batch.watermark_ms))
         both = pa.concat_tables([touched, self._located(given_up).cast(touched.schema)])
         return distinct_rows(both)

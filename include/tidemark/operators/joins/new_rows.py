@@ -61,13 +61,15 @@ def find_touched(
                 )
                 """
             ).fetchall()
-            frozen = (frozen_before_ms or 0) * 1_000
-            counted = "SELECT 0, 0" if not frozen else _frozen(joined, frontier, frozen)
+            counted, kept = "SELECT 0, 0", "true"
+            if frozen_before_ms is not None:
+                counted = _frozen(joined, frontier, frozen_before_ms * 1_000)
+                kept = f"_start >= {frozen_before_ms * 1_000}"
             ((left_frozen, right_frozen),) = connection.execute(counted).fetchall()
             found = connection.sql(
                 f"""
                 SELECT DISTINCT make_timestamptz(_start) AS window_start{joined.listed_keys()}
-                FROM touching WHERE {closed} AND _start >= {frozen}
+                FROM touching WHERE {closed} AND {kept}
                 """
             ).to_arrow_table()
         windows.append(pa.table(found))

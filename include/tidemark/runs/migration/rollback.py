@@ -135,7 +135,8 @@ def _missing(
             if other is None:
                 yield f"there is no {place.uri} any more"
                 continue
-            if epoch_ms(operator.first_open_start(before.close_ms)) < given_up:
+            first_open = epoch_ms(operator.first_open_start(before.close_ms))
+            if given_up is not None and first_open < given_up:
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
             yield from _rewound(place, read)

@@ -216,7 +216,8 @@ def _cannot_begin(
         operator = operator_of(pipeline, back.table)
         given_up = given_up_ms(Warehouse.of(pipeline.name, settings), back.table, operator)
         close = back.transactions.get(CLOSE, 0)
-        if close and epoch_ms(operator.first_open_start(close)) < given_up:
+        first_open = epoch_ms(operator.first_open_start(close))
+        if close and given_up is not None and first_open < given_up:
             yield (
                 f"Windows of {back.table} that were open then begin before "
                 f"{instant_text(given_up)}, and it has noted that it needs no row of the other "
