@@ -22,6 +22,7 @@ from tidemark.operators.repaired import APART
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
+from tidemark.storage.distinct_rows import distinct_rows
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -36,7 +37,7 @@ def apart_rows(changes: DeltaTable, operator: Operator, generation: int, after_m
     rows = found.to_table(
         columns=names, filter=noted & (ds.field("window_end") > instant_of(after_ms))
     )
-    return pa.table(rows.group_by(names).aggregate([]).select(names))
+    return distinct_rows(pa.table(rows))
 
 
 def to_note(found: pa.Table, noted: pa.Table, operator: Operator, closed_ms: int) -> pa.Table:
