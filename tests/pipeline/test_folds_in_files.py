@@ -59,6 +59,8 @@ def test_a_pipeline_with_a_fold_is_read_back_from_its_contract_with_its_code(
         ({"python": "folds/thirds.py"}, {}, "is not FILE:Class"),
         ({"python": f"{FILE}:Third"}, {}, "has no class `Third`"),
         ({"timeout": "6"}, {}, "fold.timeout"),
+        ({"timeout": "200 years"}, {}, "fold.timeout"),
+        ({"timeout": "3651 days"}, {}, "is longer than 3650 days"),
         ({"order_by": ["amuont"]}, {}, "Did you mean `amount`?"),
         ({"emits": {"what": "text"}}, {}, "`text` is not a type here"),
         ({"emits": {"what": "map<string,int>"}}, {}, "is no type that a fold can put out"),

@@ -459,6 +459,7 @@ def test_what_is_emitted_once_can_be_recomputed(load: Load, good: str, window: s
     [
         ("{session: 0 s}", ["tables.page_10m.window.session: `0 s`: must be longer than zero."]),
         ("{session: 5}", ["tables.page_10m.window.session: `5`: is not a duration; write"]),
+        ("{session: 3651 d}", ["window.session: `3651 d`: is longer than 3650 days."]),
         ("{session: 5 m, slide: 1 m}", ["window.slide: is not a known key; allowed: session."]),
         (
             "{sesion: 5 m}",

@@ -70,32 +70,34 @@ def table_frozen_before_ms(
     frozen = operator.frozen_before_ms(frozen, bronze)
     if operator.checks_closing and close_ms is not None:
         frozen = min(frozen, epoch_ms(operator.first_open_start(close_ms)))
-    return max(frozen, given_up_ms(warehouse, name, operator))
+    given_up = given_up_ms(warehouse, name, operator)
+    return frozen if given_up is None else max(frozen, given_up)
 
 
-def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int:
+def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int | None:
     """Rows of a table that start before this may lack rows of other pipelines: their table has
-    noted that it needs these no more. 0 where it needs all."""
-    found = [0]
+    noted that it needs these no more. None where it needs all."""
+    found = []
     for pipeline, name in other_pipelines(operator).items():
         noted = noted_reader(_of(warehouse, pipeline), warehouse.places.pipeline, table)
         if noted is not None and noted.from_ms is not None:
             found.append(epoch_ms(operator.complete_from(name, instant_of(noted.from_ms))))
-    return max(found)
+    return max(found, default=None)
 
 
 def note_needed(pipeline: Pipeline, warehouse: Warehouse) -> None:
     """Note beside the bronzes of others from when on the tables that join need their rows, by what
     is published: what is open and what is not frozen. Safe to repeat."""
     frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
-    if frozen is None:
+    if frozen is None or frozen <= 0:
+        # No row is older: times begin with 1970.
         return
     for table in pipeline.tables:
         operator = operator_of(pipeline, table)
         for other, name in other_pipelines(operator).items():
             closed = gold_state(warehouse.gold(table).existing()).close_ms
-            first = min(instant_of(max(frozen, 0)), operator.first_open_start(closed))
-            needed = max(epoch_ms(operator.seeded_of(name, first)), 0)
+            first = min(instant_of(frozen), operator.first_open_start(closed))
+            needed = epoch_ms(operator.seeded_of(name, first))
             reader = OtherReader(pipeline=pipeline.name, table=table, from_ms=needed)
             warehouse.fence()
             note_reader(_of(warehouse, other), reader)
@@ -128,8 +130,9 @@ def first_kept_date(
     needed = [frozen_ms - horizon // _MILLISECOND]
     for name, closed in close_ms.items():
         operator = operator_of(pipeline, name)
-        needed.append(operator.first_needed_ms(closed, bronze))
-        needed.append(operator.frozen_before_ms(frozen_ms, bronze))
+        first = operator.first_needed_ms(closed, bronze)
+        first = min(first, operator.frozen_before_ms(frozen_ms, bronze))
+        needed.append(operator.kept_from_ms(first))
     # A horizon may reach back further than there are dates.
     first = max(min(needed), _FIRST_MS)
     return instant_of(first).date()

@@ -132,7 +132,9 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
     without that anybody judged them."""
     held = warehouse.bronze.existing()
     first = min(
-        table.operator.first_needed_ms(gold_state(table.gold.table).close_ms, held)
+        table.operator.kept_from_ms(
+            table.operator.first_needed_ms(gold_state(table.gold.table).close_ms, held)
+        )
         for table in found_tables(pipeline, warehouse)
         if table.gold.table is not None
     )

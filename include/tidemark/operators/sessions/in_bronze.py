@@ -10,6 +10,7 @@ dates are read outwards from where it is looked for, until nothing reaches over 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -67,6 +68,26 @@ class SessionsIn:
         parts = self.bronze.partitions()
         return sorted({date.fromisoformat(part["_event_date"]) for part in parts})
 
+    def dates_within(self, stretches: pa.Table) -> list[date]:
+        """Those of them on which these lie, from `window_start` to `window_end`."""
+        days = day_spans(stretches)
+        return [day for day in self.dates() if any(one <= day <= two for one, two in days)]
+
+
+def day_spans(stretches: pa.Table) -> list[tuple[date, date]]:
+    """The dates from `window_start` to `window_end` of each, the first and the last: as few spans
+    as there can be, oldest first."""
+    starts: list[Any] = stretches.column("window_start").to_pylist()
+    ends: list[Any] = stretches.column("window_end").to_pylist()
+    spans: list[tuple[date, date]] = []
+    days = {(start.date(), end.date()) for start, end in zip(starts, ends, strict=True)}
+    for first, last in sorted(days):
+        if spans and first <= spans[-1][1] + _DAY:
+            spans[-1] = spans[-1][0], max(spans[-1][1], last)
+        else:
+            spans.append((first, last))
+    return spans
+
 
 def sessions_of(rows: SessionsIn, points: pa.Table) -> pa.Table:
     """The whole sessions that rows of bronze are in: keys, `window_start`, `window_end`, `rows`.
@@ -101,31 +122,38 @@ def _read_outwards(connection: duckdb.DuckDBPyConnection, rows: SessionsIn) -> N
     )
     connection.execute(f"CREATE TEMP TABLE sessions AS {_sessions(rows)}")
     held, read, further = rows.dates(), set[date](), 0
-    needed = _around(connection, rows, "SELECT _t AS _low, _t AS _high FROM points")
-    while lacking := needed.intersection(held) - read:
+    needed = _around(connection, rows, "SELECT _t AS _low, _t AS _high FROM points", held)
+    while lacking := needed - read:
         days = {day for day in held if any(abs(day - one) <= further * _DAY for one in lacking)}
         _load(connection, rows, days - read)
         read |= days
         connection.execute(f"CREATE OR REPLACE TEMP TABLE sessions AS {_sessions(rows)}")
         asked = "SELECT _start AS _low, _last AS _high FROM sessions WHERE _asked"
-        needed = _around(connection, rows, asked)
+        needed = _around(connection, rows, asked, held)
         # Each time further: a session of a year is read in a few steps.
         further = 2 * further + 1
 
 
-def _around(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, spans: str) -> set[date]:
-    """The dates of the rows that lie at most a gap before or after these spans."""
+def _around(
+    connection: duckdb.DuckDBPyConnection, rows: SessionsIn, spans: str, held: Sequence[date]
+) -> set[date]:
+    """The dates of those held that have rows at most a gap before or after these spans."""
     found = connection.execute(
         f"""
-        SELECT DISTINCT make_timestamptz(_low - {rows.gap})::DATE, make_timestamptz(_low)::DATE
-        FROM ({spans}) UNION
-        SELECT DISTINCT make_timestamptz(_high)::DATE, make_timestamptz(_high + {rows.gap})::DATE
-        FROM ({spans})
+        SELECT DISTINCT {_day_sql(f"_low - {rows.gap}")}, {_day_sql("_low")} FROM ({spans}) UNION
+        SELECT DISTINCT {_day_sql("_high")}, {_day_sql(f"_high + {rows.gap}")} FROM ({spans})
         """
     ).fetchall()
-    return {
-        first + number * _DAY for first, last in found for number in range((last - first).days + 1)
-    }
+    return {day for day in held if any(first <= _number(day) <= last for first, last in found)}
+
+
+def _day_sql(microseconds: str) -> str:
+    """The number of a day since 1970: a gap reaches over the years that there are."""
+    return f"datediff('day', DATE '1970-01-01', make_timestamptz({microseconds})::DATE)"
+
+
+def _number(day: date) -> int:
+    return (day - _EPOCH.date()).days
 
 
 def _load(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, days: set[date]) -> None:
@@ -236,7 +264,7 @@ def outputs_unlike(
     """Of the stretches `found`, as bronze gives them, those of which an output is known that is not
     of them: it starts elsewhere, or counts other rows than the stretch has up to its end. So also
     where something is known beside the verdict on a stretch, the output of that number."""
-    listed = ", ".join(f"DATE '{day}'" for day in _dates_of(rows, found))
+    listed = ", ".join(f"DATE '{day}'" for day in rows.dates_within(found))
     with duckdb_in_utc() as connection:
         connection.register("known", known)
         connection.register("found", found)
@@ -273,15 +301,3 @@ def outputs_unlike(
             """
         ).to_arrow_table()
     return pa.table(unlike).cast(found.schema)
-
-
-def _dates_of(rows: SessionsIn, found: pa.Table) -> list[date]:
-    """Those of bronze on which these stretches lie."""
-    starts: list[Any] = found.column("window_start").to_pylist()
-    ends: list[Any] = found.column("window_end").to_pylist()
-    covered = {
-        start.date() + number * _DAY
-        for start, end in zip(starts, ends, strict=True)
-        for number in range((end.date() - start.date()).days + 1)
-    }
-    return [day for day in rows.dates() if day in covered]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from tidemark.operators.operator import Covered, Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.in_bronze import (
     SessionsIn,
+    day_spans,
     first_start_of_those_ending,
     sessions_of,
     times_between,
@@ -114,6 +115,11 @@ class Sessions(Operator):
         """Also what has begun before `keep` is not frozen as long as a row can touch it."""
         return self.first_needed_ms(frozen_ms, bronze)
 
+    def kept_from_ms(self, first_ms: int) -> int:
+        """What is left of a session that is cut starts less than a gap after what was dropped, and
+        so before that time: there it is frozen."""
+        return first_ms - self._gap_ms
+
     def newest_end_ms(self, bronze: DeltaTable) -> int:
         days = self._in(bronze).dates()
         if not days:
@@ -144,10 +150,6 @@ class Sessions(Operator):
         started = f"EXISTS (SELECT 1 FROM touched t WHERE {self.starts_in('k', 't')})"
         return Covered(started, closed, _dates_of(closed))
 
-    def covered_ending(self, first_end: datetime, last_end: datetime) -> None:
-        """None: the check of what closes finds what is known there and ends elsewhere."""
-        return
-
     def starts_in(self, known: str, row: str) -> str:
         return self._in_a_session(f"{known}.window_start", known, row)
 
@@ -165,7 +167,9 @@ class Sessions(Operator):
     def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
         if not closed.num_rows:
             return 0
-        return self._count_in(dataset_of(bronze, self._event_dates(closed)), closed, condition)
+        days = ", ".join(f"DATE '{day}'" for day in self._in(bronze).dates_within(closed))
+        held = dataset_of(bronze, f"_event_date IN ({days})" if days else "false")
+        return self._count_in(held, closed, condition)
 
     def ends(self, closed: pa.Table) -> pa.Array[Any]:
         ends: pa.Array[Any] = closed.column("window_end").combine_chunks()
@@ -249,13 +253,6 @@ class Sessions(Operator):
             ).fetchall()
         return int(number)
 
-    def _event_dates(self, closed: pa.Table) -> str:
-        days: set[date] = set()
-        for start, end in spans(closed):
-            last = (end - self.gap).date()
-            days |= {start.date() + timedelta(n) for n in range((last - start.date()).days + 1)}
-        return f"_event_date IN ({_listed(days)})"
-
 
 # Later than any end; what takes it to another zone stays within the years that there are.
 _NEVER = instant_of(NEVER_MS) - timedelta(days=2)
@@ -274,12 +271,5 @@ def spans(sessions: pa.Table) -> Iterator[tuple[datetime, datetime]]:
 
 def _dates_of(closed: pa.Table) -> str:
     """The dates on which a session that one of these holds can start."""
-    days: set[date] = set()
-    for start, end in spans(closed):
-        first, last = start.date(), end.date()
-        days |= {first + timedelta(n) for n in range((last - first).days + 1)}
-    return f"window_date IN ({_listed(days)})" if days else "false"
-
-
-def _listed(days: set[date]) -> str:
-    return ", ".join(f"DATE '{day}'" for day in sorted(days))
+    days = [f"window_date BETWEEN DATE '{one}' AND DATE '{two}'" for one, two in day_spans(closed)]
+    return f"({' OR '.join(days)})" if days else "false"

@@ -79,15 +79,16 @@ def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms:
         return frozen
     kept = min(frozen, former.first_needed_ms(close_ms, bronze))
     needed = operator.first_needed_ms(close_ms, bronze)
-    if instant_of(needed).date() < instant_of(kept).date():
+    first_kept = instant_of(former.kept_from_ms(kept)).date()
+    if instant_of(operator.kept_from_ms(needed)).date() < first_kept:
         raise MigrationRefused(
             f"Windows that are still open begin at {instant_text(needed)} by the changed file, and "
-            f"bronze has rows from {instant_of(kept).date()} on only (`keep`): they would lack "
+            f"bronze has rows from {first_kept} on only (`keep`): they would lack "
             "some. Nothing was written. Let runs close windows up to a later time first, or put "
             "the former window back."
         )
     given_up = given_up_ms(run.warehouse, name, operator)
-    if epoch_ms(operator.first_open_start(close_ms)) < given_up:
+    if given_up is not None and epoch_ms(operator.first_open_start(close_ms)) < given_up:
         raise MigrationRefused(
             f"Windows that are still open begin before {instant_text(given_up)} by the changed "
             f"file, and {name} has noted that it needs no row of the other bronze which these may "
