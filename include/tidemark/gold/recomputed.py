@@ -57,7 +57,8 @@ def differing_rows(
         if operator.checks_emitted:
             # What failed and merged since goes too, though gold never had it.
             failing_known(connection, changes, operator, state.generation)
-            before = f"{before} UNION ALL BY NAME FROM failing_known"
+            mended = f"EXISTS (FROM gold g WHERE {same_row(operator, 'g', 'f')})"
+            before = f"{before} UNION ALL BY NAME FROM failing_known f WHERE NOT {mended}"
         connection.execute(
             f"""
             CREATE TEMP TABLE known AS SELECT {listed([*columns, FAILURE])} FROM latest UNION ALL
