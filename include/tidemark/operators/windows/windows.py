@@ -101,9 +101,6 @@ class Windows(Operator):
     def covered(self, closed: pa.Table) -> Covered | None:
         return None
 
-    def covered_ending(self, first_end: datetime, last_end: datetime) -> None:
-        return None
-
     def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
         return counts.count_of_windows(bronze, self.event_time, self.table, closed, condition)
 

@@ -129,8 +129,10 @@ def _repair_ending(
     operator, aside = plan.operator, left_out.ending_in(after_ms, up_to_ms)
     ending = operator.ending(left_out.bronze, *ends)
     if ending is not None:
+        covered = operator.covered(ending)
         windows = _computed(spark, plan, ending, ending.slice(0, 0), up_to_ms)
     else:
+        covered = operator.covered_ending(*ends)
         streamed = streamed_operator(operator, left_out.windows)
         windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
         if aside.num_rows:
@@ -138,7 +140,7 @@ def _repair_ending(
                 [windows, _computed(spark, plan, aside.slice(0, 0), aside, up_to_ms)]
             )
     in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.counts_rows else None
-    return _append_differing(plan, windows, operator.covered_ending(*ends), cause, in_bronze)
+    return _append_differing(plan, windows, covered, cause, in_bronze)
 
 
 def _note_apart(plan: Repair, changes: DeltaTable, apart: pa.Table | None) -> None:
