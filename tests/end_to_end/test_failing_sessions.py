@@ -136,6 +136,36 @@ def test_sessions_that_fail_are_verdicts_and_the_others_go_on(
 
 
 @pytest.mark.long
+def test_a_session_that_was_set_aside_and_grew_past_a_seal_is_told_when_it_closes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Set aside it ended at 8; the seal passed 10, when it ended at 13."""
+    place, rows = place_of(tmp_path), list[Row]()
+    for number, new in enumerate(
+        [
+            [row(1, "b")],
+            [row(1, "a"), row(2, "a", amount=0), row(3, "b")],
+            [row(7, "a")],
+            [],
+            [row(100, "z")],
+        ]
+    ):
+        if new:
+            land(place, f"{number}.json", new)
+        rows += new
+        # A run without a row seals up to an hour and ten minutes before.
+        at = DAY if new else DAY + timedelta(hours=1, minutes=20)
+        succeed(spark, place, f"run-{number}", scheduled=at)
+        check(place, rows)
+    assert check(place, rows) == 1
+    check_all(spark, place, rows)
+    told = place.changes().num_rows
+    land(place, "last.json", [row(101, "z")])
+    succeed(spark, place, "last")
+    assert place.changes().num_rows == told
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sessions_that_fail_are_verdicts(
     spark: SparkSession, tmp_path: Path, seed: int

@@ -22,7 +22,7 @@ from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import latest, open_dates, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import SEAL
+from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
@@ -118,7 +118,9 @@ def _unlike_bronze(
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
         _pending(connection, changes, state, operator)
-        looked_at = _looked_at(connection, left_out, gold, at)
+        failing_known(connection, changes, operator, state.generation)
+        aside = _aside(connection, left_out, changes, at)
+        looked_at = _looked_at(connection, operator, gold, aside, at)
         connection.register("touched_rows", touched)
         connection.register("given", operator.as_in(bronze, looked_at))
         connection.register("closing", _closing(left_out, at, touched))
@@ -136,7 +138,6 @@ def _unlike_bronze(
         found = pa.table(connection.sql("FROM candidates").to_arrow_table())
         if not found.num_rows:
             return found
-        failing_known(connection, changes, operator, state.generation)
         _known(connection, gold, operator, found)
         known = pa.table(connection.sql("FROM known").to_arrow_table())
         if (unlike := operator.unlike(bronze, known, found)) is not None:
@@ -171,17 +172,55 @@ def _pending(
     connection.execute(latest(operator))
 
 
-def _looked_at(
-    connection: duckdb.DuckDBPyConnection, left_out: LeftOut, gold: DeltaTable, at: Frontiers
+def _aside(
+    connection: duckdb.DuckDBPyConnection, left_out: LeftOut, changes: DeltaTable, at: Frontiers
 ) -> pa.Table:
-    """What is held against bronze: what waits for its publish, what is open in gold, and what
-    closes now of the windows that the stream leaves out."""
+    """What closes now of the rows that the stream leaves out, by where they ended when they were
+    set aside; and those of which nothing was said since: they have grown past that end, and what
+    a former run closed, by a seal maybe, was between both."""
     operator = left_out.operator
+    ended = left_out.ending_in(0, at.after_ms)
+    closes = f"window_end > {time_literal(at.before_ms)}"
+    connection.register("ended", ended)
+    unsaid = _not_in(connection, "ended", "failing_known", operator)
+    if unsaid.num_rows:
+        others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
+        connection.register("unsaid", unsaid)
+        connection.register("history", dataset_of(changes, f"cause NOT IN ({others})"))
+        unsaid = _not_in(connection, "unsaid", "history", operator, f"h.cause NOT IN ({others})")
+    connection.register("never_said", unsaid)
+    found = connection.sql(f"SELECT * FROM ended WHERE {closes} UNION FROM never_said")
+    return pa.table(found.to_arrow_table()).cast(ended.schema)
+
+
+def _not_in(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    history: str,
+    operator: Operator,
+    condition: str = "true",
+) -> pa.Table:
+    same = f"{same_row(operator, 'r', 'h')} AND {condition}"
+    found = connection.sql(
+        f"SELECT * FROM {rows} r WHERE NOT EXISTS (FROM {history} h WHERE {same})"
+    )
+    return pa.table(found.to_arrow_table())
+
+
+def _looked_at(
+    connection: duckdb.DuckDBPyConnection,
+    operator: Operator,
+    gold: DeltaTable,
+    aside: pa.Table,
+    at: Frontiers,
+) -> pa.Table:
+    """What is held against bronze: what waits for its publish, what is open in gold, and of the
+    windows that the stream leaves out, those of `_aside`."""
     identity = listed(operator.identity)
     opened = f"window_end > {time_literal(at.before_ms)}"
     days = open_dates(gold, at.before_ms)
     connection.register("open_gold", dataset_of(gold, days))
-    connection.register("aside", left_out.ending_in(at.before_ms, at.after_ms))
+    connection.register("aside", aside)
     # What a killed run sealed may be open again: a publish passes over it then.
     after = time_literal(at.after_ms)
     shown = f"cause <> '{SEAL}' OR window_end <= {after}" if operator.checks_closing else "true"
@@ -207,7 +246,9 @@ def _known(
         CREATE TEMP TABLE known AS
         SELECT {names} FROM latest WHERE "rows" > 0
         UNION ALL SELECT {names} FROM (
-            SELECT {names} FROM gold UNION ALL SELECT {names} FROM failing_known
+            SELECT {names} FROM gold
+            UNION ALL SELECT {names} FROM failing_known f
+            WHERE NOT EXISTS (FROM gold h WHERE {same_row(operator, "h", "f")})
         ) g WHERE NOT EXISTS (SELECT 1 FROM latest l WHERE {same_row(operator, "g", "l")})
         """
     )
