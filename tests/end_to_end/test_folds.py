@@ -61,13 +61,17 @@ class FoldPlace(Place):
         return instant_of(gold_state(DeltaTable(self.places.gold("thirds"))).close_ms)
 
 
-def place_at(root: Path, source: str = SOURCE, timeout: str = "6 minutes") -> FoldPlace:
+def place_at(
+    root: Path, source: str = SOURCE, timeout: str = "6 minutes", **table: Any
+) -> FoldPlace:
     fold = {
         "python": f"{FILE}:Thirds",
         "timeout": timeout,
         "emits": {"what": "string", "mixed": "long", "since": "timestamp"},
     }
-    place = FoldPlace(root, clicks(tables={"thirds": {"fold": fold, "group_by": ["key"]}}))
+    tables = {"thirds": {"fold": fold, "group_by": ["key"], **table}}
+    watermark = {"delay": "10 minutes", "seal_after_idle": "1 hour"}
+    place = FoldPlace(root, clicks(tables=tables, watermark=watermark))
     place.write_class(source)
     return place
 
@@ -307,6 +311,27 @@ def test_an_episode_that_fails_is_a_verdict_without_outputs_and_the_others_go_on
     assert audit(spark, place).outcome == "equal"
     status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert "1 windows of thirds fail" in status.next_step
+
+
+@pytest.mark.parametrize("how", ["recompute", pytest.param("seal", marks=pytest.mark.long)])
+def test_outputs_of_before_go_with_the_verdict_of_what_closes_without_the_stream(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    table = {"stream": "recompute"} if how == "recompute" else {}
+    place = place_at(tmp_path, FAILS, **table)
+    place.land("1.json", as_json([event(minute) for minute in (1, 2, 3)] + ticks(13)))
+    succeed(spark, place, "first", scheduled=DAY)
+    assert {which[1:] for which in place.known()} == {("a", 1)}
+    # The row that fails is in time: of that output, it comes later.
+    more = ticks(100) if how == "recompute" else []
+    place.land("2.json", as_json([event(4, "a", 0), *more]))
+    succeed(spark, place, "second", scheduled=DAY)
+    if how == "seal":
+        assert {which[1:] for which in place.known()} == {("a", 1)}
+        succeed(spark, place, "sealed", scheduled=DAY + timedelta(days=2))
+    assert [which for which in place.known() if which[1] == "a"] == []
+    found = audit(spark, place)
+    assert (found.outcome, found.tables["thirds"].found.failing) == ("equal", 1)
 
 
 @pytest.mark.long
