@@ -397,10 +397,15 @@ def test_the_other_pipelines_upkeep_knows_who_reads_its_bronze(
     reader = OtherReader(pipeline=place.name, table=TABLE)
     assert other_readers(partner.warehouse) == (reader,)
     partner.append([of(50)])
-    (found,) = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
-    assert found.who == f"the query of {reader.name}"
-    assert found.first <= partner.warehouse.bronze.existing().version()
-    assert found.waiting is not None
+    query, repair = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    assert query.who == f"the query of {reader.name}"
+    assert repair.who == f"the repair of late rows of {reader.name}"
+    for found in (query, repair):
+        assert found.first <= partner.warehouse.bronze.existing().version()
+        assert found.waiting is not None
+    # A publish that moves no frontier may leave gold behind: no run has to mend that.
+    assert query.advice is not None
+    assert repair.advice is None
 
 
 @LONG

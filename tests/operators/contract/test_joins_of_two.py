@@ -105,7 +105,7 @@ def test_upkeep_over_there_keeps_what_a_first_batch_that_did_not_end_has_planned
     partner = PartnerPlace(place.root, name=OTHER)
     longer = replace(place, kind=of_join(join_table("left", before=3)))
     migrated(spark, longer)
-    (found,) = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    found, *_ = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
     assert found.waiting is None
 
     def reached(name: str, at: str, given: tuple[object, ...]) -> None:
@@ -115,11 +115,30 @@ def test_upkeep_over_there_keeps_what_a_first_batch_that_did_not_end_has_planned
     monkeypatch.setattr(commit_point, "on_reach", reached)
     assert run_warm(spark, longer, "killed").error is not None
     monkeypatch.setattr(commit_point, "on_reach", None)
-    (found,) = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    found, *_ = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
     assert found.waiting is not None
     succeed(spark, longer, "again")
-    (found,) = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    found, *_ = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
     assert found.waiting is None
+
+
+@pytest.mark.long
+def test_upkeep_over_there_keeps_what_a_first_run_that_is_held_has_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, rows = a_place(tmp_path), [event(1), of(2)]
+    place.land_rows("1.json", rows)
+    succeed(spark, place, "held", hold=True)
+    partner = PartnerPlace(tmp_path, name=OTHER)
+    read = partner.warehouse.bronze.existing().version()
+    query, repair = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    assert (query.first, query.waiting) == (read + 1, None)
+    assert repair.first == read
+    assert repair.waiting is not None
+    assert repair.advice is not None
+    landed(spark, place, rows, "published", event(40), of(41))
+    query, repair = readers(partner.pipeline, partner.settings)[partner.warehouse.bronze.uri]
+    assert (query.waiting, repair.waiting) == (None, None)
 
 
 def test_upkeep_over_there_keeps_no_log_for_a_table_that_has_read_nothing(

@@ -82,18 +82,26 @@ def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[Ta
         checkpoint = Checkpoint.of_query(theirs, reader.table, state.generation)
         last = checkpoint.last_batch("commits")
         versions = {} if last is None else checkpoint.delta_versions(last)
-        read, published = versions.get(str(bronze.metadata().id)), state.inputs[name] + 1
-        first = published if read is None else min(published, read)
-        if not first:
+        read, published = versions.get(str(bronze.metadata().id)), state.inputs[name]
+        note = f"{warehouse.places.other_readers}/{reader.pipeline}.{reader.table}.json"
+        advice = f"Run {reader.pipeline}, to its end. If that table is no more, remove {note}."
+        if read is not None:
+            first = read
+        elif published < 0:
             # It has read nothing: it will begin with the files that are there then.
             first = bronze.version() + 1
-        note = f"{warehouse.places.other_readers}/{reader.pipeline}.{reader.table}.json"
-        yield TableReader(
-            f"the query of {reader.name}",
-            first,
-            _query_waits(warehouse.bronze, first, checkpoint),
-            f"Run {reader.pipeline}, to its end. If that table is no more, remove {note}.",
-        )
+        else:
+            first = published + 1
+        waiting = _query_waits(warehouse.bronze, first, checkpoint)
+        yield TableReader(f"the query of {reader.name}", first, waiting, advice)
+        repair = f"the repair of late rows of {reader.name}"
+        if published >= 0:
+            waiting = _waiting(warehouse.bronze, published + 1)
+            yield TableReader(repair, published + 1, waiting)
+        elif read is not None:
+            # Of its first batch it reads the table again as that found it, until it is published.
+            waiting = _planned_at(checkpoint) or _waiting(warehouse.bronze, read)
+            yield TableReader(repair, max(read - 1, 0), waiting, advice)
 
 
 def _of_rejects(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableReader]:
