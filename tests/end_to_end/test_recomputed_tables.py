@@ -205,10 +205,20 @@ def test_what_a_held_and_a_killed_run_closed_is_spark_s_to_do_until_it_is_publis
     with killed("before", "gold"):
         assert run_warm(spark, place, "killed").error is not None
     assert isinstance(look(place.run("look")), SparkNeeded)
-    succeed(spark, place, "published")
     # A repeat finds the same rows, and appends none.
     assert place.changes().num_rows == appended
+    # Of a window that both have computed: the frontier is the same, and yet it is another line.
+    place.land("5.json", [event(11, 31, "a", 7)])
+    succeed(spark, place, "published")
     is_right(spark, place)
+    lines = place.table(place.places.ledger).to_pylist()
+    computed: dict[str, dict[str, int]] = {"held": {}, "killed": {}, "published": {}}
+    for line in lines:
+        if line["kind"] == "closed" and line["run"] in computed:
+            computed[line["run"]][line["table"]] = line["published"]
+    assert computed["killed"] == {}
+    for table, rows in computed["held"].items():
+        assert computed["published"][table] == rows + (2 if table.startswith("windows") else 1)
 
 
 @pytest.mark.long

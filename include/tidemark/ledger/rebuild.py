@@ -29,7 +29,7 @@ from tidemark.ledger.lines import stream_line, with_offsets
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Equation, Operator, listed
-from tidemark.operators.other_inputs import others_published, reading
+from tidemark.operators.other_inputs import others_published, position, reading
 from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
@@ -161,15 +161,16 @@ def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: st
 
 def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     """What was appended of each cause by each run; what bronze held then is not known any more."""
-    inputs = operator_of(source.pipeline, name).inputs
-    gold = gold_state(source.warehouse.gold(name).existing(), inputs)
+    operator = operator_of(source.pipeline, name)
+    gold = gold_state(source.warehouse.gold(name).existing(), operator.inputs)
     changes = source.warehouse.changes(name, gold.generation).existing()
     checkpoint = source.checkpoint(source.warehouse.places.query_checkpoint(name, gold.generation))
     query = str(checkpoint.query_id())
+    closed = gold.close_ms + position(operator, source.warehouse, gold.inputs)
     positions = {
         LATE: sum(gold.inputs.values()),
-        CLOSED: gold.close_ms,
-        SEAL: gold.close_ms,
+        CLOSED: closed,
+        SEAL: closed,
         BACKFILL: changes.version(),
         MIGRATION: source.seeds.get(name, -1),
     }

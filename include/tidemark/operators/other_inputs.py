@@ -9,6 +9,7 @@ from tidemark.errors import SourceNotFound
 from tidemark.operators.batches_read import OtherInput
 from tidemark.operators.operator import BRONZE, InputTable, Operator
 from tidemark.storage.delta.appended import first_append
+from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -90,6 +91,14 @@ def settled(place: TablePlace, version: int) -> int:
             break
         version = after
     return max(version, 0)
+
+
+def position(operator: Operator, warehouse: Warehouse, versions: Mapping[str, int]) -> int:
+    """The newest versions with rows of all its inputs, at or below these, in sum: what grows with
+    each input's rows, and with nothing else that is committed."""
+    places = {BRONZE: warehouse.bronze, **other_places(operator, warehouse)}
+    newest = (last_append(place.existing(), versions[name]) for name, place in places.items())
+    return sum(version or 0 for version in newest)
 
 
 def others_published(

@@ -40,6 +40,7 @@ class Repaired:
 
     `sealed_to_ms` is the seal frontier in milliseconds, 0 where nothing was to be sealed;
     `closed_to_ms` that up to which what closed was computed, where the stream emits none of it;
+    `computed_at` is the position of the inputs that what ends was computed from (`other_inputs`);
     `checked_to` tells the versions of the inputs that what the stream emitted was held against, 0
     where the kind of operator asks for none.
     """
@@ -49,10 +50,12 @@ class Repaired:
     sealed_to_ms: int = 0
     checked_to: int = 0
     closed_to_ms: int = 0
+    computed_at: int = 0
 
     @property
     def positions(self) -> dict[str, int]:
-        """What each cause's computation rests on, for the ledger.
+        """What each cause's computation rests on, for the ledger: of what ends, the frontier and
+        the inputs, as a run that was not published may have computed it over fewer rows.
 
         Of the batches only those that windows are repaired for: after a kill the next run's
         fence of bronze is read as a batch of no rows, and the repair repeats.
@@ -61,7 +64,8 @@ class Repaired:
             counts.batch.last for counts in self.batches if counts.closed_groups or counts.set_aside
         )
         last = max(*late, self.checked_to, 0)
-        return {LATE: last, CLOSED: self.closed_to_ms, SEAL: self.sealed_to_ms}
+        closed, sealed = (to + self.computed_at for to in (self.closed_to_ms, self.sealed_to_ms))
+        return {LATE: last, CLOSED: closed, SEAL: sealed}
 
     def late(self, name: str) -> int:
         """The sum of one of the batches' counts."""

@@ -29,7 +29,7 @@ from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to
 from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
-from tidemark.operators.other_inputs import ReadAt, reading
+from tidemark.operators.other_inputs import ReadAt, position, reading
 from tidemark.operators.repaired import APART, CLOSED, LATE, SEAL, Recomputed, Repaired
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import instant_of
@@ -81,6 +81,13 @@ class Repair:
             emits=not self.operator.recomputes,
         )
 
+    @property
+    def position(self) -> int:
+        """That of its inputs, as they are read here."""
+        operator = operator_of(self.pipeline, self.table_name)
+        others = {name: version for name, (version, _) in self.others.items()}
+        return position(operator, self.tables, {BRONZE: self.bronze_version, **others})
+
     def bronze(self) -> DeltaTable:
         return self.tables.bronze.at_version(self.bronze_version)
 
@@ -101,14 +108,17 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     _note_apart(plan, changes, found.apart)
     if found.rows.num_rows or found.alone.num_rows:
         done.append(_repair_late(spark, plan, found.rows, found.alone))
-    closed_to = 0 if at.emits else at.reached_ms
+    closed_to, computed_at = (0 if at.emits else at.reached_ms), 0
     for cause, after_ms, up_to_ms in (
         (CLOSED, at.before_ms, closed_to),
         (SEAL, at.reached_ms, at.seal_ms),
     ):
         if up_to_ms > after_ms:
             done.append(_repair_ending(spark, plan, left_out, cause, after_ms, up_to_ms))
-    return Repaired(found.batches, tuple(done), plan.seal_ms, plan.checked_to, closed_to)
+            computed_at = plan.position
+    return Repaired(
+        found.batches, tuple(done), plan.seal_ms, plan.checked_to, closed_to, computed_at
+    )
 
 
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
