@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -272,6 +276,59 @@ def test_a_class_sees_the_same_values_of_every_type_in_the_engine_and_from_bronz
         assert part in shown[0]
     assert audit(spark, place).outcome == "equal"
     assert {row["cause"] for row in place.changes("thirds").to_pylist()} == {"stream"}
+
+
+KEYS = {
+    "some_bytes": "cast(key as binary)",
+    "a_date": "date'2026-03-29'",
+    "a_decimal": "cast(0.10 as decimal(6,2))",
+    # When clocks of some zones are turned.
+    "a_time": "timestamp'2026-03-29 01:30:00.000001Z'",
+}
+
+
+def keyed_place(root: Path) -> FoldPlace:
+    """A table by keys of other types, beside the same by the text that one of these is made of."""
+    place = place_at(root)
+    tables = place.content["tables"]
+    keyed = {**tables["thirds"], "group_by": list(KEYS)}
+    source = {**place.content["source"], "derive": KEYS}
+    content = {**place.content, "source": source, "tables": {**tables, "keyed": keyed}}
+    return replace(place, content=content)
+
+
+def test_keys_of_every_type_are_those_of_bronze_also_where_a_timer_or_a_repair_tells_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = keyed_place(tmp_path)
+    ran(
+        spark, place, [[event(22), *ticks(34)], [event(21), event(23, "b")], [event(27)], ticks(80)]
+    )
+    rows = place.gold("keyed").to_pylist()
+    assert {
+        (row["window_start"], row["some_bytes"].decode(), row["number"]): (
+            row["window_end"], row["what"], row["mixed"], row["since"], row["rows"],
+        )
+        for row in rows
+    } == place.known()  # fmt: skip
+    told = {tuple(row[name] for name in ("a_date", "a_decimal", "a_time")) for row in rows}
+    instant = datetime(2026, 3, 29, 1, 30, 0, 1, tzinfo=UTC)
+    assert told == {(date(2026, 3, 29), Decimal("0.10"), instant)}
+    assert {"apart", "late"} <= {row["cause"] for row in place.changes("keyed").to_pylist()}
+    assert audit(spark, place).outcome == "equal"
+
+
+@pytest.mark.long
+def test_so_they_are_on_a_machine_of_another_zone() -> None:
+    """The test above once more, in a process that is started there."""
+    name = test_keys_of_every_type_are_those_of_bronze_also_where_a_timer_or_a_repair_tells_them
+    asked = [f"{__file__}::{name.__name__}", "-p", "no:xdist", "-p", "no:cacheprovider", "-q"]
+    environment = {**os.environ, "TZ": "Europe/Vienna"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *asked], env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stdout[-3_000:]
+    assert "1 passed" in ended.stdout
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ def find_broken_folds(
     none."""
     if "fold" not in table:
         return
-    yield from _inexact_keys(document, path, keys, scope)
+    yield from _unfit_keys(document, path, keys, scope)
     order_by = list(section(table, "fold").get("order_by") or ())
     yield from _misspelled(document, (*path, "group_by"), keys, scope)
     yield from _misspelled(document, (*path, "fold", "order_by"), order_by, scope)
@@ -49,16 +49,17 @@ def find_broken_folds(
         taken[names.folded(name)] = f"the emitted column `{name}`"
 
 
-def _inexact_keys(
+def _unfit_keys(
     document: Document, path: KeyPath, keys: list[str], scope: Scope
 ) -> Iterator[Problem]:
-    """Of a derived name only Spark knows which number it is."""
+    """Of a derived name only Spark knows which type it is."""
     for place, key in enumerate(keys):
         known = known_name(key, scope)
         if known and known.type and not known.derived:
-            parts = known.type.find_all(type(known.type))
-            if any(part.is_type("float", "double") for part in parts):
+            if known.type.is_type("float", "double"):
                 yield document.problem((*path, "group_by", place), inexact(), value=key)
+            if known.type.is_type("array", "map", "struct"):
+                yield document.problem((*path, "group_by", place), nested(), value=key)
 
 
 def _misspelled(
@@ -76,8 +77,17 @@ def _misspelled(
 def inexact() -> str:
     """What is said of a key that is a float."""
     return (
-        "is a float or a double, or holds one: NaN, and 0.0 and -0.0, are one key to one who "
-        "groups and two to another; group by a decimal, or by what is `derive`d from it"
+        "is a float or a double: NaN, and 0.0 and -0.0, are one key to one who groups and two to "
+        "another; group by a decimal, or by what is `derive`d from it"
+    )
+
+
+def nested() -> str:
+    """What is said of a key that has parts: PySpark hands its names to its workers in small
+    letters, and that of an array fails there (`Conf.get` of pyspark/worker_util.py, and seen)."""
+    return (
+        "is an array, a map or a struct: Spark cannot keep a fold's state by these; group by its "
+        "parts, or by a text that is `derive`d from it, as by `to_json`"
     )
 
 

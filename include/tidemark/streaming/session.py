@@ -45,6 +45,9 @@ FIXED = {
     "spark.sql.extensions": DELTA_CLASS,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    # A fold's timer gives a worker its key's instants without a zone, in that of the process
+    # (`TimestampType.fromInternal` of pyspark/sql/types.py, and seen).
+    "spark.executorEnv.TZ": "UTC",
     # An overflow or a bad cast is an error, never a wrong number.
     "spark.sql.ansi.enabled": "true",
     # The stream's update mode is followed by a batch without data that frees state.

@@ -15,6 +15,7 @@ _NAMES = "pipeline files are checked with Spark's own rule for names and types"
 
 FIXED: Mapping[str, str] = {
     "spark.sql.session.timezone": _TIME,
+    "spark.executorenv.tz": _TIME,
     "spark.sql.streaming.checkpointlocation": _PLACES,
     "spark.sql.streaming.forcedeletetempcheckpointlocation": _PLACES,
     "spark.databricks.delta.write.txnappid": _REPLAY,

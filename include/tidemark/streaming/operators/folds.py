@@ -30,7 +30,7 @@ from tidemark.operators.folds.values import read_rows
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.sessions import spans
-from tidemark.pipeline.fold_rules import NUMBER, inexact
+from tidemark.pipeline.fold_rules import NUMBER, inexact, nested
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import FoldTable
 from tidemark.storage.delta.history import FAILURE
@@ -62,13 +62,14 @@ class StreamedFolds(StreamedOperator):
         return StateOf(named=(("stateVarName", VARIABLE),)) if side is None else None
 
     def columns(self, inputs: Inputs) -> T.StructType:
-        """Told without a plan; PipelineInvalid where the class is no fold, or a key is a float."""
+        """Told without a plan; PipelineInvalid where the class is no fold, or a key is of a type
+        that none can be."""
         load_fold(self.table.fold.python, self.table.code)
         keys = [inputs[BRONZE].schema[key] for key in self.table.group_by]
         for key in keys:
-            if _holds_float(key.dataType):
+            if why := _why_no_key(key.dataType):
                 raise PipelineInvalid(
-                    f"A key of the fold {self.table.fold.python}, `{key.name}`, {inexact()}"
+                    f"A key of the fold {self.table.fold.python}, `{key.name}`, {why}"
                 )
         emitted = [
             T.StructField(name, T.DataType.fromDDL(kind))
@@ -160,12 +161,12 @@ class StreamedFolds(StreamedOperator):
         return outputs.withColumns(times)
 
 
-def _holds_float(kind: T.DataType) -> bool:
-    if isinstance(kind, T.StructType):
-        return any(_holds_float(field.dataType) for field in kind.fields)
-    if isinstance(kind, T.ArrayType):
-        return _holds_float(kind.elementType)
-    return isinstance(kind, T.FloatType | T.DoubleType)
+def _why_no_key(kind: T.DataType) -> str | None:
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return inexact()
+    if isinstance(kind, T.StructType | T.ArrayType | T.MapType):
+        return nested()
+    return None
 
 
 def _key_folded(
