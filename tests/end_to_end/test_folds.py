@@ -297,6 +297,7 @@ def keyed_place(root: Path) -> FoldPlace:
     return replace(place, content=content)
 
 
+@pytest.mark.long
 def test_keys_of_every_type_are_those_of_bronze_also_where_a_timer_or_a_repair_tells_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -17,7 +17,8 @@ from tidemark.gold.failing import NONE_FAILING, failing_known, failing_now, set_
 from tidemark.gold.recomputed import differing_rows
 from tidemark.gold.state import gold_state
 from tidemark.operators.folds.folds import Folds
-from tidemark.pipeline.model import FoldTable
+from tidemark.operators.sessions.sessions import Sessions
+from tidemark.pipeline.model import FoldTable, SessionTable
 from tidemark.storage.delta.history import FAILURE, changes_between
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -58,27 +59,49 @@ def test_a_window_whose_other_values_stay_as_they_are_leaves_gold_too(tmp_path: 
     assert table.gold("key") == []
 
 
+def differing(table: Windows, *rows: Row) -> int:
+    """How many of these, computed from bronze, go to `changes`."""
+    schema = pa.schema([field for field in table.changes_schema() if field.name in rows[0]])
+    return differing_rows(
+        table.gold_table(),
+        DeltaTable(table.changes_uri),
+        gold_state(table.gold_table()),
+        table.operator,
+        pa.Table.from_pylist(list(rows), schema),
+        None,
+    ).num_rows
+
+
 def test_what_is_computed_again_and_fails_is_appended_once(tmp_path: Path) -> None:
     table = Windows(tmp_path)
     table.change(window(at(10), key="a", total=1))
     table.publish_at(at(11))
-
-    def differing(*rows: Row) -> int:
-        schema = pa.schema([field for field in table.changes_schema() if field.name in rows[0]])
-        return differing_rows(
-            table.gold_table(),
-            DeltaTable(table.changes_uri),
-            gold_state(table.gold_table()),
-            table.operator,
-            pa.Table.from_pylist(list(rows), schema),
-            None,
-        ).num_rows
-
-    assert differing(failing()) == 1
+    assert differing(table, failing()) == 1
     table.change(failing(), cause="late")
-    assert differing(failing()) == 0
+    assert differing(table, failing()) == 0
     # The same values, and no failure any more.
-    assert differing(window(at(10), key="a", total=None, **{FAILURE: None})) == 1
+    assert differing(table, window(at(10), key="a", total=None, **{FAILURE: None})) == 1
+
+
+class OfSessions(Windows):
+    """Of a kind whose emitted rows are held against bronze: what fails is known there too."""
+
+    @property
+    def operator(self) -> Any:
+        content = {"window": {"session": "10 minutes"}, "group_by": ["key"]}
+        return Sessions("at", SessionTable.model_validate({**content, "measures": {"total": "x"}}))
+
+
+def test_one_that_failed_and_is_mended_goes_once_when_it_is_late_again(tmp_path: Path) -> None:
+    table = OfSessions(tmp_path)
+    table.change(failing(rows=2), cause="late", batch=None)
+    table.publish_at(at(11))
+    assert differing(table, failing(rows=2)) == 0
+    mended = {"key": "a", FAILURE: None}
+    table.change(window(at(10), 3, total=5, **mended), cause="late", batch=None)
+    table.publish_at(at(11))
+    assert differing(table, window(at(10), 3, total=5, **mended)) == 0
+    assert differing(table, window(at(10), 4, total=7, **mended)) == 1
 
 
 def test_what_the_stream_leaves_out_is_told_by_window_and_first_batch(tmp_path: Path) -> None:

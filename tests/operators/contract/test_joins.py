@@ -13,7 +13,15 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kit.running import run_warm, succeed
-from tests.operators.contract.joins import OTHER, PartnerPlace, Row, join_table, joins, sides
+from tests.operators.contract.joins import (
+    OTHER,
+    PARTNER,
+    PartnerPlace,
+    Row,
+    join_table,
+    joins,
+    sides,
+)
 from tests.operators.contract.kinds import (
     DAY,
     KINDS,
@@ -21,11 +29,13 @@ from tests.operators.contract.kinds import (
     TABLE,
     Kind,
     KindPlace,
+    Known,
     event,
     joined_landings,
     of,
     place_of,
 )
+from tests.streaming.audits import audit
 from tidemark import commit_point
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
@@ -406,6 +416,40 @@ def test_the_other_pipelines_upkeep_knows_who_reads_its_bronze(
     # A publish that moves no frontier may leave gold behind: no run has to mend that.
     assert query.advice is not None
     assert repair.advice is None
+
+
+@LONG
+def test_a_column_that_the_other_bronze_lacks_yet_is_one_clear_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other pipeline's file has it, and no run of that pipeline since."""
+    table = join_table("left").model_copy(
+        update={"measures": {"amount": "sum(amount)", "cost": f"sum({OTHER}.tax)"}}
+    )
+    place = place_of(tmp_path, Kind("joins", table, joins(table)))
+    place.land_rows("1.json", [event(1), of(2)])
+    monkeypatch.setitem(PARTNER["source"]["columns"], "tax", "long")
+    error = run_warm(spark, place, "first").error
+    assert error is not None
+    assert "The bronze of orders has no column 'tax' yet" in error.message
+    assert error.retry_can_help
+    assert place.bronze().num_rows == 1
+
+
+@LONG
+def test_a_join_may_read_no_column_of_the_other_side(spark: SparkSession, tmp_path: Path) -> None:
+    measures = {"amount": "sum(amount)", "cost": "cast(null as long)"}
+    table = join_table("left").model_copy(update={"measures": measures})
+
+    def model(rows: Sequence[Row]) -> Known:
+        every = joins(table)(rows)
+        return {row: (end, amount, None, *more) for row, (end, amount, _, *more) in every.items()}
+
+    place, rows = place_of(tmp_path, Kind("joins", table, model)), list[Row]()
+    landed(spark, place, rows, "first", event(1), of(2), event(3, "b"))
+    landed(spark, place, rows, "second", event(40), of(41), of(4, "b"))
+    landed(spark, place, rows, "third", event(80), of(81), event(2))
+    assert audit(spark, place).outcome == "equal"
 
 
 @LONG

@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kit.late_model import EPOCH
 from tests.kit.running import run_warm, succeed
-from tests.operators.contract.joins import sides
+from tests.operators.contract.joins import join_table, joins, sides
 from tests.operators.contract.kinds import (
     DAY,
     KINDS,
@@ -30,6 +31,7 @@ from tests.operators.contract.kinds import (
     as_json,
     event,
     landings_of,
+    of,
     place_of,
 )
 from tests.streaming.audits import audit, backfill_warm
@@ -266,6 +268,38 @@ def check_gold(place: KindPlace, rows: Sequence[Row]) -> None:
     status = {row["status"] for row in place.gold(TABLE).to_pylist()
               if row["window_end"] <= instant_of(frontier)}  # fmt: skip
     assert status <= {"final", "corrected"}
+
+
+SLIDING_JOIN = join_table("left", before=1, length=15, slide=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(KINDS[name] for name in ("sliding", "sessions-append", "folds", "joins-inner")),
+        Kind("joins-sliding", SLIDING_JOIN, joins(SLIDING_JOIN)),
+    ],
+    ids=lambda kind: kind.name,
+)
+def test_rows_of_the_first_instant_of_1970_and_late_ones_beside_it(
+    spark: SparkSession, tmp_path: Path, kind: Kind
+) -> None:
+    """What is 0 is a time there, and no lack of one; sliding windows start before."""
+
+    def early(rows: Sequence[Row]) -> list[Row]:
+        left, right = sides(rows)
+        some = [*left, *right] if kind.joins else left
+        return [{**row, "at": EPOCH + (row["at"] - DAY)} for row in some]
+
+    place = place_of(tmp_path, kind)
+    run_all(spark, place, [early(rows) for rows in (
+        [event(0), of(0), event(3), event(0, "b")],
+        [event(40), of(41), event(1, "b")],
+        [event(0), of(0), of(2), event(80), of(81)],
+        [event(2), of(3, "b"), event(81), of(82)],
+    )])  # fmt: skip
+    assert audit(spark, place).outcome == "equal"
 
 
 def run_all(spark: SparkSession, place: KindPlace, landed: Sequence[Sequence[Row]]) -> list[Row]:

@@ -7,7 +7,7 @@ nothing it is null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.errors import SourceNotFound
 from tidemark.operators.joins.joins import Joins
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.row_range import RowRange
@@ -56,12 +57,14 @@ class StreamedJoins(StreamedOperator):
 
     def right_columns(self, known: Iterable[str]) -> list[str]:
         """The same of the other pipeline's."""
-        of_other = [parts for parts in self._read() if self._is_of_other(parts)]
-        asked = {*self.table.join.on.values(), *(parts[1] for parts in of_other if parts[1:])}
+        asked = {*self.table.join.on.values(), *(one[1] for one in self._read_of_other())}
         return [name for name in known if any(same_column(one, name) for one in asked)]
 
     def _read(self) -> list[tuple[str, ...]]:
         return [parts for sql in self.table.measures.values() for parts in names_read(sql) if parts]
+
+    def _read_of_other(self) -> list[tuple[str, ...]]:
+        return [one for one in self._read() if self._is_of_other(one) and one[1:]]
 
     def _is_of_other(self, parts: tuple[str, ...]) -> bool:
         return same_column(parts[0], self.table.join.other)
@@ -121,7 +124,9 @@ class StreamedJoins(StreamedOperator):
         return rows.select("_event_time", *map(_quoted, self.left_columns(rows.columns)))
 
     def _right(self, rows: DataFrame) -> DataFrame:
-        """Its time, what it is joined on, and all columns that measures read as one struct."""
+        """Its time, what it is joined on, and all columns that measures read as one struct.
+        SourceNotFound where its bronze lacks one of these yet."""
+        self._check_there(rows.columns)
         ons = [
             _quoted(name).alias(f"_other_on_{number}")
             for number, name in enumerate(self.table.join.on.values())
@@ -132,6 +137,19 @@ class StreamedJoins(StreamedOperator):
             *ons,
             F.struct(*columns).alias(self.table.join.other),
         )
+
+    def _check_there(self, known: Sequence[str]) -> None:
+        asked = dict.fromkeys(
+            (*self.table.join.on.values(), *(one[1] for one in self._read_of_other()))
+        )
+        lacking = [one for one in asked if not any(same_column(one, name) for name in known)]
+        if lacking:
+            other = self.table.join.other
+            raise SourceNotFound(
+                f"The bronze of {other} has no column {', '.join(map(repr, lacking))} yet, which a "
+                "table reads that joins with it: the next run of that pipeline adds what its file "
+                f"has. What is in bronze stays. Run {other} first, then this one again."
+            )
 
     def _joined(self, left: DataFrame, right: DataFrame) -> DataFrame:
         within = self.table.join.within
