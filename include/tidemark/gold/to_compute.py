@@ -177,8 +177,11 @@ def _aside(
 ) -> pa.Table:
     """What closes now of the rows that the stream leaves out, by where they ended when they were
     set aside; and those of which nothing was said since: they have grown past that end, and what
-    a former run closed, by a seal maybe, was between both."""
+    a former run closed, by a seal maybe, was between both. Not so where all that closes is held
+    against bronze anyway."""
     operator = left_out.operator
+    if operator.checks_closing:
+        return left_out.ending_in(at.before_ms, at.after_ms)
     ended = left_out.ending_in(0, at.after_ms)
     closes = f"window_end > {time_literal(at.before_ms)}"
     connection.register("ended", ended)
