@@ -33,6 +33,17 @@ def test_no_row_is_lost_however_the_table_is_chunked(
         assert sorted(map(tuple, frame.collect()), key=str) == sorted(expected, key=str)
 
 
+def test_a_table_without_rows_keeps_the_types_of_its_columns(spark: SparkSession) -> None:
+    times = pa.timestamp("us", "UTC")
+    kinds = {"a": pa.list_(times), "b": pa.struct([("K", pa.string()), ("t", times)]), "c": times}
+    rows = pa.schema(list(kinds.items())).empty_table()
+    found = frame_of(spark, rows)
+    assert found.schema.simpleString() == (
+        "struct<a:array<timestamp>,b:struct<K:string,t:timestamp>,c:timestamp>"
+    )
+    assert found.collect() == []
+
+
 def test_the_engine_stops_at_two_empty_chunks(spark: SparkSession) -> None:
     """Where this fails the engine was mended, and `frame_of` may go."""
     rows = pa.concat_tables([ROWS, NONE, NONE, ROWS])

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
     """All of the rows, in Spark's types of theirs or in those of `schema`."""
+    if not rows.num_rows:
+        # Of no row PySpark makes no column whose type has parts (ArrowInvalid).
+        return spark.createDataFrame([], schema or from_arrow_schema(rows.schema))
     whole = rows.combine_chunks()
     return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema)

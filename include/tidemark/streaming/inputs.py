@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import ReadAt, other_pipeline, other_places
@@ -72,9 +73,7 @@ def clocked_stream(
         rows = rows.where(F.col("_event_date") >= F.lit(since.date()))
         rows = rows.where(F.col("_event_time") >= F.lit(since))
     rows = rows.select("_event_time", *[F.col(f"`{name}`") for name in columns])
-    nothing = [
-        F.col("nothing").cast(field.dataType).alias(field.name) for field in rows.schema.fields[1:]
-    ]
+    nothing = [_nothing(field.dataType).alias(field.name) for field in rows.schema.fields[1:]]
     ticks = reader.load(spark_uri(clock.place.uri)).select(
         F.col("clock").alias("_event_time"), F.col("run").alias("_clock"), *nothing
     )
@@ -83,6 +82,14 @@ def clocked_stream(
         clock.observed, F.count("_clock").alias("clocks")
     )
     return seen.where(F.col("_clock").isNull()).drop("_clock")
+
+
+def _nothing(kind: DataType) -> Column:
+    """A clock row's null as a value of this type. Text is no cast to a type that has parts."""
+    nothing = F.col("nothing")
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return F.from_json(nothing, kind.json())
+    return nothing.cast(kind)
 
 
 def event_times(inputs: Inputs) -> DataFrame:
