@@ -659,10 +659,19 @@ def test_two_versions_of_a_module_of_one_name_live_beside_each_other() -> None:
     assert results == [6, 0]
 
 
-def test_a_derived_key_that_spark_finds_to_be_a_double_is_refused() -> None:
-    columns = T.StructType([T.StructField("key", T.ArrayType(T.DoubleType()))])
-    bronze: Any = SimpleNamespace(schema=columns)
-    with pytest.raises(PipelineInvalid, match="`key`, is a float or a double, or holds one"):
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (T.DoubleType(), "is a float or a double"),
+        (T.ArrayType(T.StringType()), "is an array, a map or a struct"),
+        (T.StructType([T.StructField("K", T.StringType())]), "is an array, a map or a struct"),
+    ],
+)
+def test_a_derived_key_of_which_spark_finds_that_it_can_be_none_is_refused(
+    kind: T.DataType, said: str
+) -> None:
+    bronze: Any = SimpleNamespace(schema=T.StructType([T.StructField("key", kind)]))
+    with pytest.raises(PipelineInvalid, match=f"`key`, {said}"):
         StreamedFolds(Folds("at", folds())).columns({"bronze": bronze})
 
 
