@@ -108,14 +108,11 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
     _note_apart(plan, changes, found.apart)
     if found.rows.num_rows or found.alone.num_rows:
         done.append(_repair_late(spark, plan, found.rows, found.alone))
-    closed_to, computed_at = (0 if at.emits else at.reached_ms), 0
-    for cause, after_ms, up_to_ms in (
-        (CLOSED, at.before_ms, closed_to),
-        (SEAL, at.reached_ms, at.seal_ms),
-    ):
-        if up_to_ms > after_ms:
-            done.append(_repair_ending(spark, plan, left_out, cause, after_ms, up_to_ms))
-            computed_at = plan.position
+    closed_to = 0 if at.emits else at.reached_ms
+    ends = (CLOSED, at.before_ms, closed_to), (SEAL, at.reached_ms, at.seal_ms)
+    ending = [(cause, after_ms, to_ms) for cause, after_ms, to_ms in ends if to_ms > after_ms]
+    done += [_repair_ending(spark, plan, left_out, *one) for one in ending]
+    computed_at = plan.position if ending else 0
     return Repaired(
         found.batches, tuple(done), plan.seal_ms, plan.checked_to, closed_to, computed_at
     )
