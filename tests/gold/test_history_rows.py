@@ -116,12 +116,25 @@ def test_the_last_value_of_each_window_counts(tmp_path: Path, packed: bool) -> N
     }
 
 
-def test_a_backfill_that_took_rows_away_is_the_last_or_nobody_knows(tmp_path: Path) -> None:
-    commit(tmp_path, "a", 5, 5, "late")
-    commit(tmp_path, "a", 4, 4, "backfill")
-    assert totals(history(tmp_path, packed=False))["a"][0] == 4
+@pytest.mark.parametrize(
+    ("operator", "before", "after"),
+    [
+        pytest.param(OPERATOR, (5, "late", {}), (4, "backfill", {}), id="a backfill took rows"),
+        pytest.param(OPERATOR, (5, "late", {}), (5, "late", {}), id="as many rows"),
+        # Of folds, from before what was computed told its batch.
+        pytest.param(FOLDED, (3, "stream", {"batch": 3}), (3, "late", {}), id="without a batch"),
+        pytest.param(FOLDED, (3, "stream", {"batch": 3}), (0, "late", {}), id="gone without one"),
+    ],
+)
+def test_with_the_commits_that_tell_the_last_value_goes_who_knew_it(
+    tmp_path: Path, operator: Operator, before: Any, after: Any
+) -> None:
+    for total, (rows, cause, more) in enumerate((before, after), 1):
+        commit(tmp_path, "a", total, rows, cause, **more, number=1)
+    known = totals(history(tmp_path, packed=False), operator)
+    assert [total for total, *_ in known.values()] == ([2] if after[0] else [])
     with pytest.raises(MigrationRefused, match="of 1 windows nobody can tell any more"):
-        totals(history(tmp_path, packed=True))
+        totals(history(tmp_path, packed=True), operator)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -134,14 +147,6 @@ def test_a_first_match_adds_no_row_and_is_the_later_value(
     commit(tmp_path, "a", before, 3, "late", matches=0)
     commit(tmp_path, "a", after, 3, "late", matches=1)
     assert totals(history(tmp_path, packed), JOINED)["a"][0] == after
-
-
-def test_of_two_values_that_nothing_puts_in_order_nobody_knows_the_last(tmp_path: Path) -> None:
-    commit(tmp_path, "a", 5, 5, "late")
-    commit(tmp_path, "a", 4, 5, "late")
-    assert totals(history(tmp_path, packed=False))["a"][0] == 4
-    with pytest.raises(MigrationRefused, match="of 1 windows nobody can tell any more"):
-        totals(history(tmp_path, packed=True))
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -78,16 +78,20 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
         )
         said = said_last(operator, "r")
         values = listed((*operator.values, FAILURE), "r")
-        unknown = "count(DISTINCT _value) FILTER (_last = 1) > 1"
-        if not operator.fails_again:
-            unknown += f""" OR count(*) > 1 AND bool_or(cause = '{BACKFILL}' OR "rows" = 0)"""
+        unknown = "count(DISTINCT _value) FILTER (_again AND _last = 1) > 1"
+        if operator.fails_again:
+            # From before what was computed told the batch after which it was.
+            unknown += " OR count(*) > 1 AND bool_or(_again AND batch IS NULL)"
+        else:
+            taken = f"""cause = '{BACKFILL}' OR "rows" = 0"""
+            unknown += f" OR count(*) FILTER (_again) > 1 AND bool_or(_again AND ({taken}))"
         ((unordered,),) = connection.execute(
             f"""
             SELECT count(*) FROM (
                 FROM (
                     FROM ranked r SELECT *, ({values}) AS _value,
-                        rank() OVER (PARTITION BY {same} ORDER BY {said} DESC) AS _last
-                    WHERE _again AND cause NOT IN ({others})
+                        rank() OVER (PARTITION BY {same}, _again ORDER BY {said} DESC) AS _last
+                    WHERE cause NOT IN ({others})
                 ) SELECT {same} GROUP BY {same} HAVING {unknown}
             )
             """
@@ -96,11 +100,10 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
             raise MigrationRefused(
                 f"Gold is gone, and of {unordered:,} windows nobody can tell any more which of the "
                 f"values in {changes.table_uri} was the last: one went, a backfill is among "
-                "them, or two are of as many rows, and the commits that would tell were removed by "
-                "maintenance. Bronze has no rows of "
-                f"windows before {instant_text(before_ms)} any more (`keep`). Nothing was written. "
-                "Restore gold from a backup; or move that history away too, and these windows are "
-                "gone."
+                "them, two are of as many rows, or one does not tell its batch; and the commits "
+                "that would tell were removed by maintenance. Bronze has no rows of windows before "
+                f"{instant_text(before_ms)} any more (`keep`). Nothing was written. Restore gold "
+                "from a backup; or move that history away too, and these windows are gone."
             )
         order = f"_again, batch NULLS FIRST, {said}"
         if operator.fails_again:
