@@ -85,6 +85,15 @@ def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int | N
     return max(found, default=None)
 
 
+def open_and_given_up_ms(
+    warehouse: Warehouse, table: str, operator: Operator, close_ms: int
+) -> int | None:
+    """The same where a row that is open by this frontier starts before it; else None."""
+    given_up = given_up_ms(warehouse, table, operator)
+    first_open = epoch_ms(operator.first_open_start(close_ms))
+    return given_up if given_up is not None and first_open < given_up else None
+
+
 def note_needed(pipeline: Pipeline, warehouse: Warehouse) -> None:
     """Note beside the bronzes of others from when on the tables that join need their rows, by what
     is published: what is open and what is not frozen. Safe to repeat."""

@@ -15,12 +15,12 @@ from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import (
     frozen_rows_before_ms,
-    given_up_ms,
+    open_and_given_up_ms,
     table_frozen_before_ms,
 )
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.operator import Operator
-from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
+from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.runs.generations import generations
 from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.former import former_generation
@@ -87,8 +87,8 @@ def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms:
             "some. Nothing was written. Let runs close windows up to a later time first, or put "
             "the former window back."
         )
-    given_up = given_up_ms(run.warehouse, name, operator)
-    if given_up is not None and epoch_ms(operator.first_open_start(close_ms)) < given_up:
+    given_up = open_and_given_up_ms(run.warehouse, name, operator, close_ms)
+    if given_up is not None:
         raise MigrationRefused(
             f"Windows that are still open begin before {instant_text(given_up)} by the changed "
             f"file, and {name} has noted that it needs no row of the other bronze which these may "

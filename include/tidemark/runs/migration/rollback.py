@@ -20,12 +20,12 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
-from tidemark.gold.retention import frozen_before_ms, given_up_ms
+from tidemark.gold.retention import frozen_before_ms, open_and_given_up_ms
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import MIGRATION
-from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
+from tidemark.pipeline.instants import instant_of, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.found import started_operator
 from tidemark.runs.generations import ABANDONED, ROLLBACK, abandoned
@@ -129,14 +129,13 @@ def _missing(
         first = min(checkpoint.delta_version(last), before.bronze + 1)
         yield from _rewound(warehouse.bronze, checkpoint.delta_version(last))
         yield from _unread_files(warehouse.bronze, first)
-        given_up = given_up_ms(warehouse, table, operator)
+        given_up = open_and_given_up_ms(warehouse, table, operator, before.close_ms)
         for name, place in other_places(operator, warehouse).items():
             other = place.open()
             if other is None:
                 yield f"there is no {place.uri} any more"
                 continue
-            first_open = epoch_ms(operator.first_open_start(before.close_ms))
-            if given_up is not None and first_open < given_up:
+            if given_up is not None:
                 yield f"rows of {place.uri} that its open windows need may be gone (`keep`)"
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
             yield from _rewound(place, read)

@@ -13,9 +13,9 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import MigrationRefused, RewindRefused
 from tidemark.gold.other_readers import other_readers
 from tidemark.gold.plan import CLOSE
-from tidemark.gold.retention import given_up_ms
+from tidemark.gold.retention import open_and_given_up_ms
 from tidemark.operators.kinds import operator_of
-from tidemark.pipeline.instants import epoch_ms, instant_text
+from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.found import found_tables
@@ -214,10 +214,9 @@ def _cannot_begin(
         except MigrationRefused as error:
             yield str(error)
         operator = operator_of(pipeline, back.table)
-        given_up = given_up_ms(Warehouse.of(pipeline.name, settings), back.table, operator)
-        close = back.transactions.get(CLOSE, 0)
-        first_open = epoch_ms(operator.first_open_start(close))
-        if close and given_up is not None and first_open < given_up:
+        warehouse, close = Warehouse.of(pipeline.name, settings), back.transactions.get(CLOSE, 0)
+        given_up = open_and_given_up_ms(warehouse, back.table, operator, close)
+        if close and given_up is not None:
             yield (
                 f"Windows of {back.table} that were open then begin before "
                 f"{instant_text(given_up)}, and it has noted that it needs no row of the other "
