@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kit.running import Place, clicks, succeed
+from tests.kit.running import Place, clicks, sorted_rows, succeed
 from tests.operators.contract.joins import join_table, joins
 from tests.operators.contract.kinds import (
     DAY,
@@ -86,6 +86,45 @@ def test_windows_and_sessions_by_them_are_as_those_by_text(
     assert shown(place, "by_keys") == shown(place, "by_text")
     assert len(shown(place, "by_keys")) > before
     assert audit(spark, place).outcome == "equal"
+
+
+# `key`, and a derived column, as Spark finds them; DuckDB has them by their own names.
+OTHER_CASES = ["Key", "GRÖSSE"]
+MODES = [
+    ({"length": "10 minutes"}, {"output_mode": "update"}),
+    ({"length": "10 minutes"}, {"output_mode": "append", "stream": "recompute"}),
+    ({"session": "6 minutes"}, {"output_mode": "append"}),
+]
+
+
+def by_names(root: Path, names: list[str], window: dict[str, str], more: dict[str, str]) -> Place:
+    measures = {"events": "count(*)", "amount": "max(amount)", "inverse": "sum(100 / amount)"}
+    table = {"window": window, "measures": measures, "group_by": names, **more}
+    content = clicks(tables={TABLE: table})
+    content["watermark"] = {"delay": "10 minutes", "seal_after_idle": "1 hour"}
+    content["source"] = {**content["source"], "derive": {"grösse": "concat('x', key)"}}
+    return Place(root, content)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("window", "more"), MODES, ids=str)
+def test_keys_in_another_case_of_letters_are_the_same_columns(
+    spark: SparkSession, tmp_path: Path, window: dict[str, str], more: dict[str, str]
+) -> None:
+    asked = by_names(tmp_path / "asked", OTHER_CASES, window, more)
+    plain = by_names(tmp_path / "plain", ["key", "grösse"], window, more)
+    for place in (asked, plain):
+        for number, rows in enumerate(LANDED):
+            place.land(f"{number}.json", as_json(rows))
+            succeed(spark, place, f"run-{number}", scheduled=DAY)
+        # A run without a batch, and one that seals.
+        succeed(spark, place, "again", scheduled=DAY)
+        succeed(spark, place, "sealed", scheduled=DAY + timedelta(days=2))
+        assert audit(spark, place).outcome == "equal"
+    without = ["updated_by"]
+    found = sorted_rows(asked.gold(TABLE), without)
+    assert found == sorted_rows(plain.gold(TABLE), without)
+    assert set(OTHER_CASES) < set(asked.gold(TABLE).column_names)
 
 
 @dataclass

@@ -12,7 +12,7 @@ stops to be one with its first match.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -21,10 +21,10 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.operators.keys import column_named, selected
 from tidemark.operators.windows.in_duckdb import each_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import JoinTable
-from tidemark.pipeline.names import same_column
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
@@ -94,14 +94,17 @@ class JoinIn:
 
     def left_columns(self) -> str:
         """Its keys, what it is joined on, and its time `_at`."""
-        pairs = zip(self.table.join.on.keys(), self.ons, strict=True)
-        ons = ", ".join(f'"{name}" AS {on}' for name, on in pairs)
-        return f'{ons}, "{self.left.event_time}" AS _at{self.listed_keys()}'
+        schema, on = schema_of(self.left.bronze), self.table.join.on.keys()
+        keys = selected(schema, self.keys)
+        return ", ".join([self._on(schema, on), f'"{self.left.event_time}" AS _at', *keys])
 
     def right_columns(self) -> str:
-        pairs = zip(self.table.join.on.values(), self.ons, strict=True)
-        ons = ", ".join(f'"{name}" AS {on}' for name, on in pairs)
-        return f'{ons}, "{self.right.event_time}" AS _at'
+        schema, on = schema_of(self.right.bronze), self.table.join.on.values()
+        return f'{self._on(schema, on)}, "{self.right.event_time}" AS _at'
+
+    def _on(self, schema: pa.Schema, names: Iterable[str]) -> str:
+        held = [column_named(schema, name).name for name in names]
+        return ", ".join(f'"{name}" AS {on}' for name, on in zip(held, self.ons, strict=True))
 
     def matches(self, left: str, right: str) -> str:
         """The condition that rows of two relations match."""
@@ -119,18 +122,12 @@ class JoinIn:
         schema = schema_of(self.left.bronze)
         fields = [
             pa.field("window_start", pa.timestamp("us", "UTC")),
-            *(_key_field(schema, key) for key in self.keys),
+            *(column_named(schema, key).with_name(key).with_nullable(True) for key in self.keys),
             pa.field("window_end", pa.timestamp("us", "UTC")),
             pa.field("matches", pa.int64()),
             pa.field("rows", pa.int64()),
         ]
         return pa.schema(fields).empty_table()
-
-
-def _key_field(schema: pa.Schema, key: str) -> pa.Field[Any]:
-    """A key as the table's file calls it: Spark and DuckDB find a column in any letter case."""
-    (found,) = (field for field in schema if same_column(field.name, key))
-    return found.with_name(key).with_nullable(True)
 
 
 def windows_given(joined: JoinIn, asked: pa.Table) -> pa.Table:

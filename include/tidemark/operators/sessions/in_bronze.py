@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.operators.keys import column_named, selected
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import GappedTable
 from tidemark.storage.delta.dataset import dataset_of
@@ -53,6 +54,10 @@ class SessionsIn:
         before = f"{relation}." if relation else ""
         return ", ".join(f'{before}"{key}"' for key in self.keys)
 
+    def selected_keys(self) -> str:
+        """The same where they are read from bronze."""
+        return ", ".join(selected(schema_of(self.bronze), self.keys))
+
     def same_key(self, one: str, other: str) -> str:
         return " AND ".join(
             f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"' for key in self.keys
@@ -60,7 +65,8 @@ class SessionsIn:
 
     def no_points(self) -> pa.Table:
         """None of the rows that `sessions_of` is asked for."""
-        keys = [schema_of(self.bronze).field(key) for key in self.keys]
+        held = schema_of(self.bronze)
+        keys = [column_named(held, key).with_name(key) for key in self.keys]
         return pa.schema([*keys, pa.field("_t", pa.int64())]).empty_table()
 
     def dates(self) -> list[date]:
@@ -164,7 +170,7 @@ def _load(connection: duckdb.DuckDBPyConnection, rows: SessionsIn, days: set[dat
         f"""
         INSERT INTO found
         SELECT {rows.listed_keys("b")}, b._t, count(*) FROM (
-            SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
+            SELECT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
             WHERE {rows.condition}
         ) b SEMI JOIN points p ON {rows.same_key("b", "p")} GROUP BY ALL
         """
@@ -222,13 +228,14 @@ def _first_start(rows: SessionsIn, days: list[date], end: datetime) -> datetime 
         connection.execute(
             f"""
             CREATE TEMP TABLE points AS
-            SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze LIMIT 0
+            SELECT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze LIMIT 0
             """
         )
         connection.execute(
             f"""
             CREATE TEMP TABLE found AS
-            SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t, 1 AS _rows FROM bronze
+            SELECT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t, 1 AS _rows
+            FROM bronze
             WHERE {rows.condition} AND epoch_us("{rows.event_time}") <= {up_to}
             """
         )
@@ -246,7 +253,7 @@ def times_between(rows: SessionsIn, first_us: int, last_us: int) -> pa.Table:
         connection.register("bronze", dataset_of(rows.bronze, where if days else None))
         found = connection.sql(
             f"""
-            SELECT DISTINCT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
+            SELECT DISTINCT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM bronze
             WHERE {rows.condition} AND {"true" if days else "false"}
                 AND epoch_us("{rows.event_time}") BETWEEN {first_us} AND {last_us}
             """
@@ -275,7 +282,7 @@ def outputs_unlike(
             WITH times AS (
                 SELECT f.window_start, {rows.listed_keys("f")}, b._t, count(*) AS _rows
                 FROM found f JOIN (
-                    SELECT {rows.listed_keys()}, make_timestamptz(epoch_us("{rows.event_time}"))
+                    SELECT {rows.selected_keys()}, make_timestamptz(epoch_us("{rows.event_time}"))
                         AS _t FROM bronze WHERE {rows.condition} AND {where}
                 ) b ON {rows.same_key("b", "f")} AND b._t BETWEEN f.window_start AND f.window_end
                 GROUP BY ALL

@@ -76,7 +76,7 @@ def _near(rows: SessionsIn, number: int, batch: BatchRead, closed_ms: int) -> st
     return f"""
         CREATE TEMP TABLE near_{number} AS
         SELECT {number} AS _batch, {rows.listed_keys()}, _t, _t <= {late} AS _late
-        FROM (SELECT {rows.listed_keys()}, epoch_us("{rows.event_time}") AS _t FROM batch)
+        FROM (SELECT {rows.selected_keys()}, epoch_us("{rows.event_time}") AS _t FROM batch)
         WHERE _t <= {closed}
     """
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
+from tidemark.operators.keys import selected
 from tidemark.operators.operator import Covered, Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.in_bronze import (
@@ -240,7 +241,7 @@ class Sessions(Operator):
         )
 
     def _count_in(self, rows: Dataset, sessions: pa.Table, condition: str) -> int:
-        keys = ", ".join(f'"{key}"' for key in self.table.group_by)
+        keys = ", ".join(selected(rows.schema, self.table.group_by))
         with duckdb_in_utc() as connection:
             connection.register("bronze", rows)
             connection.register("sessions", sessions)

@@ -10,10 +10,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
+from tidemark.operators.keys import selected
 from tidemark.operators.windows.in_duckdb import each_start, last_start, window_starts
 from tidemark.pipeline.instants import epoch_us
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 _TICK = timedelta(microseconds=1)
@@ -45,7 +47,7 @@ def count_in_windows(
 ) -> int:
     """The assignments of these rows to those of the windows that end after a frontier."""
     length = table.window.length // _TICK
-    keys = "".join(f', "{key}"' for key in table.group_by)
+    keys = "".join(f", {key}" for key in selected(rows.schema, table.group_by))
     same = "".join(f' AND a."{key}" IS NOT DISTINCT FROM w."{key}"' for key in table.group_by)
     with duckdb_in_utc() as connection:
         connection.register("bronze", rows)
@@ -102,13 +104,14 @@ def windows_of_range(
 ) -> pa.Table:
     """The windows with a row that end in the same range (`window_start` and keys)."""
     length = table.window.length // _TICK
-    keys = "".join(f', "{key}"' for key in table.group_by)
+    listed = "".join(f', "{key}"' for key in table.group_by)
+    keys = "".join(f", {key}" for key in selected(schema_of(bronze), table.group_by))
     opened = (first_end - table.window.length).date(), last_end.date()
     with duckdb_in_utc() as connection:
         connection.register("bronze", _between(bronze, *opened))
         found = connection.sql(
             f"""
-            SELECT DISTINCT make_timestamptz(_start) AS window_start {keys} FROM (
+            SELECT DISTINCT make_timestamptz(_start) AS window_start {listed} FROM (
                 SELECT {each_start(event_time, table.window)} AS _start {keys} FROM bronze
             ) WHERE _start + {length} BETWEEN {epoch_us(first_end)} AND {epoch_us(last_end)}
             """

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
+from tidemark.operators.keys import selected
 from tidemark.operators.touched import BatchCounts, BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import last_start, window_count
 from tidemark.pipeline.model import WindowTable
@@ -45,7 +46,8 @@ def find_late_rows(
             rows = appended_rows(bronze, place, batch.first, batch.last)
             connection.register("batch", rows)
             frontier = max(batch.late_ms, closed_ms)
-            connection.execute(_late_groups(number, event_time, table, frontier))
+            keys = "".join(f", {key}" for key in selected(rows.schema, table.group_by))
+            connection.execute(_late_groups(number, event_time, table, frontier, keys))
             (counted,) = connection.execute(_counts(event_time, table, batch.late_ms)).fetchall()
             (groups,) = connection.execute(
                 _group_counts(number, table, batch.late_ms, frozen_before_ms)
@@ -55,8 +57,9 @@ def find_late_rows(
     return Touched(tuple(counts), windows)
 
 
-def _assignments(event_time: str, table: WindowTable, late_ms: int) -> str:
-    """Each row's newest window, how many it is in, and from which of them on it is late.
+def _assignments(event_time: str, table: WindowTable, late_ms: int, keys: str = "") -> str:
+    """Each row's newest window, how many it is in, and from which of them on it is late; and the
+    keys that are selected.
 
     Counted from the newest, so the late ones are the last ones.
     """
@@ -64,7 +67,6 @@ def _assignments(event_time: str, table: WindowTable, late_ms: int) -> str:
     newest = last_start(event_time, table.window)
     # The newest window that is late starts here, or before.
     late_start = late_ms * 1_000 - length
-    keys = "".join(f', "{key}"' for key in table.group_by)
     return f"""
         SELECT *, greatest(_windows - _first_late, 0) AS _late FROM (
             SELECT {newest} AS _newest, {window_count(event_time, table.window)} AS _windows,
@@ -85,14 +87,16 @@ def _counts(event_time: str, table: WindowTable, late_ms: int) -> str:
     """
 
 
-def _late_groups(number: int, event_time: str, table: WindowTable, late_ms: int) -> str:
+def _late_groups(
+    number: int, event_time: str, table: WindowTable, late_ms: int, selected_keys: str
+) -> str:
     slide = table.window.slide // _MICROSECOND
     keys = "".join(f', "{key}"' for key in table.group_by)
     return f"""
         CREATE TEMP TABLE late_{number} AS
         SELECT _start {keys}, count(*) AS _assigned FROM (
             SELECT _newest - unnest(range(_first_late, _windows)) * {slide} AS _start {keys}
-            FROM ({_assignments(event_time, table, late_ms)}) WHERE _late > 0
+            FROM ({_assignments(event_time, table, late_ms, selected_keys)}) WHERE _late > 0
         ) GROUP BY ALL
     """
 
