@@ -62,16 +62,23 @@ def table_frozen_before_ms(
     close_ms: int | None = None,
 ) -> int | None:
     """The same for the rows of a table, by its kind, and by what other pipelines may have dropped
-    of what it joins. Where what closes is held against bronze, rows that are open by the frontier
-    `close_ms` are not frozen, however old."""
+    of what it joins. Rows that are open by the frontier `close_ms` are not frozen, however old."""
     frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
     if frozen is None:
         return None
     frozen = operator.frozen_before_ms(frozen, bronze)
-    if operator.checks_closing and close_ms is not None:
-        frozen = min(frozen, epoch_ms(operator.first_open_start(close_ms)))
+    if close_ms is not None:
+        frozen = min(frozen, _first_open_ms(operator, close_ms, bronze))
     given_up = given_up_ms(warehouse, name, operator)
     return frozen if given_up is None else max(frozen, given_up)
+
+
+def _first_open_ms(operator: Operator, close_ms: int, bronze: DeltaTable) -> int:
+    """The start of the first row that is open at a frontier; by bronze where a row has no bound,
+    but where nothing open stands in gold and all that closes is computed anew."""
+    if operator.checks_emitted and not operator.checks_closing:
+        return operator.first_needed_ms(close_ms, bronze)
+    return epoch_ms(operator.first_open_start(close_ms))
 
 
 def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int | None:
@@ -137,14 +144,23 @@ def first_kept_date(
     unique = pipeline.source.unique
     horizon = unique.within if unique else timedelta(0)
     needed = [frozen_ms - horizon // _MILLISECOND]
-    for name, closed in close_ms.items():
-        operator = operator_of(pipeline, name)
-        first = operator.first_needed_ms(closed, bronze)
-        first = min(first, operator.frozen_before_ms(frozen_ms, bronze))
-        needed.append(operator.kept_from_ms(first))
-    # A horizon may reach back further than there are dates.
-    first = max(min(needed), _FIRST_MS)
-    return instant_of(first).date()
+    needed += [
+        needed_from_ms(operator_of(pipeline, name), frozen_ms, closed, bronze)
+        for name, closed in close_ms.items()
+    ]
+    return date_of(min(needed))
+
+
+def needed_from_ms(operator: Operator, frozen_ms: int, close_ms: int, bronze: DeltaTable) -> int:
+    """Input rows of before this are in no row of a table that is open by its published frontier, or
+    not frozen, where input rows older than `frozen_ms` are not taken any more."""
+    first = operator.first_needed_ms(close_ms, bronze)
+    return operator.kept_from_ms(min(first, operator.frozen_before_ms(frozen_ms, bronze)))
+
+
+def date_of(milliseconds: int) -> date:
+    """The date, in UTC; the first one where a horizon reaches back further than there are dates."""
+    return instant_of(max(milliseconds, _FIRST_MS)).date()
 
 
 def drop_expired_dates(pipeline: Pipeline, warehouse: Warehouse) -> tuple[date, ...]:

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset, dataset
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import MigrationRefused
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import (
+    date_of,
+    frozen_before_ms,
     frozen_rows_before_ms,
+    needed_from_ms,
     open_and_given_up_ms,
     table_frozen_before_ms,
 )
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.operator import Operator
-from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.instants import instant_text
 from tidemark.runs.generations import generations
 from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.former import former_generation
@@ -74,13 +78,15 @@ def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldSt
 def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms: int) -> int | None:
     bronze = run.warehouse.bronze.existing()
     frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze)
-    if frozen is None or not close_ms:
+    too_old = frozen_before_ms(run.pipeline, Checkpoint.of_ingest(run.warehouse))
+    if frozen is None or too_old is None or not close_ms:
         # Nothing tells what was closed: then bronze is not asked for what it may have dropped.
         return frozen
-    kept = min(frozen, former.first_needed_ms(close_ms, bronze))
+    # What the former rows needed tells what was dropped: by the next ones, what is left of a longer
+    # row would seem to begin there.
+    first_kept = date_of(needed_from_ms(former, too_old, close_ms, bronze))
     needed = operator.first_needed_ms(close_ms, bronze)
-    first_kept = instant_of(former.kept_from_ms(kept)).date()
-    if instant_of(operator.kept_from_ms(needed)).date() < first_kept:
+    if date_of(operator.kept_from_ms(needed)) < first_kept:
         raise MigrationRefused(
             f"Windows that are still open begin at {instant_text(needed)} by the changed file, and "
             f"bronze has rows from {first_kept} on only (`keep`): they would lack "

@@ -20,7 +20,12 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
-from tidemark.gold.retention import frozen_before_ms, open_and_given_up_ms
+from tidemark.gold.retention import (
+    date_of,
+    frozen_before_ms,
+    needed_from_ms,
+    open_and_given_up_ms,
+)
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_places
@@ -129,6 +134,11 @@ def _missing(
         first = min(checkpoint.delta_version(last), before.bronze + 1)
         yield from _rewound(warehouse.bronze, checkpoint.delta_version(last))
         yield from _unread_files(warehouse.bronze, first)
+        frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+        if frozen is not None:
+            bronze = warehouse.bronze.existing()
+            needed_ms = needed_from_ms(operator, frozen, before.close_ms, bronze)
+            yield from _needed_and_dropped(warehouse.bronze, before.bronze, date_of(needed_ms))
         given_up = open_and_given_up_ms(warehouse, table, operator, before.close_ms)
         for name, place in other_places(operator, warehouse).items():
             other = place.open()
@@ -140,11 +150,15 @@ def _missing(
             read = checkpoint.delta_versions(last).get(str(other.metadata().id), 0)
             yield from _rewound(place, read)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
-            frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
             needed = operator.seeded_of(name, first_start).date()
-            if any(day >= needed for day in _dropped(place, before.inputs[name] + 1)):
-                yield f"dates of {place.uri} from {needed} on were dropped since (`keep`)"
+            yield from _needed_and_dropped(place, before.inputs[name], needed)
+
+
+def _needed_and_dropped(place: TablePlace, read: int, needed: date) -> Iterator[str]:
+    """Has retention dropped dates of a bronze, after this version, that are still needed?"""
+    if any(day >= needed for day in _dropped(place, read + 1)):
+        yield f"dates of {place.uri} from {needed} on were dropped since (`keep`)"
 
 
 def _rewound(place: TablePlace, read: int) -> Iterator[str]:

@@ -52,9 +52,12 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
     bronze = run.warehouse.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, run, name)
-    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, run.operator(name), bronze)
+    operator = run.operator(name)
+    frozen = table_frozen_before_ms(
+        run.pipeline, run.warehouse, name, operator, bronze, state.close_ms
+    )
     windows = audited_range(
-        run.operator(name), request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
+        operator, request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
     )
     return TableAudit(
         gold=state.version,

@@ -105,7 +105,9 @@ def plan_backfill(
     gold = run.warehouse.gold(name).existing()
     state = gold_state(gold, run.operator(name).inputs)
     operator, bronze_now = run.operator(name), run.warehouse.bronze.existing()
-    frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze_now)
+    frozen = table_frozen_before_ms(
+        run.pipeline, run.warehouse, name, operator, bronze_now, state.close_ms
+    )
     windows = backfill_range(operator, start, end, state.close_ms, frozen)
     changes = run.warehouse.changes(name, state.generation).existing()
     pending = pending_changes(changes, state.changes)
@@ -154,7 +156,7 @@ def _failing_that_went(
     changes = run.warehouse.changes(name, state.generation).existing()
     operator = _reading(run, name, state)
     held = run.warehouse.bronze.at_version(bronze.version)
-    rows = failing_windows(gold, changes, operator, state.generation)
+    rows = failing_windows(gold, changes, operator, state)
     closed = windows.of(rows).select(list(operator.located))
     each = {
         str(one.to_pylist()): one for one in map(closed.slice, range(closed.num_rows), repeat(1))
