@@ -31,7 +31,7 @@ def failing(minute: int = 0, key: str | None = "a", rows: int = 1) -> Row:
 
 def now(table: Windows) -> Any:
     changes = DeltaTable(table.changes_uri)
-    return failing_now(table.gold_table(), changes, table.operator, 1)
+    return failing_now(table.gold_table(), changes, table.operator, gold_state(table.gold_table()))
 
 
 def test_a_window_that_fails_leaves_gold_and_comes_back_when_it_is_mended(tmp_path: Path) -> None:
@@ -69,6 +69,7 @@ def differing(table: Windows, *rows: Row) -> int:
         table.operator,
         pa.Table.from_pylist(list(rows), schema),
         None,
+        millis(at(11)),
     ).num_rows
 
 
@@ -133,7 +134,11 @@ def test_a_failing_window_that_went_or_is_frozen_fails_no_more(tmp_path: Path) -
     table.publish_at(at(11))
     assert now(table).windows == 2
     frozen = failing_now(
-        table.gold_table(), DeltaTable(table.changes_uri), table.operator, 1, millis(at(10, 10))
+        table.gold_table(),
+        DeltaTable(table.changes_uri),
+        table.operator,
+        gold_state(table.gold_table()),
+        millis(at(10, 10)),
     )
     assert frozen.windows == 1
     table.change(window(at(10), 0, key="a", total=None), cause="backfill")
@@ -170,7 +175,7 @@ def said_of(table: Episodes) -> tuple[str, ...]:
 
 def known_of(table: Episodes) -> list[Any]:
     with duckdb_in_utc() as connection:
-        failing_known(connection, DeltaTable(table.changes_uri), table.operator, 1)
+        failing_known(connection, DeltaTable(table.changes_uri), table.operator, 1, millis(at(11)))
         return connection.execute(f'SELECT "rows", {FAILURE} FROM failing_known').fetchall()
 
 
@@ -208,7 +213,24 @@ def test_what_a_repair_of_a_batch_s_run_says_comes_after_what_the_batch_emitted(
     table.change(verdict(0, None), cause="late", batch=4)
     assert (now(table), known_of(table)) == (NONE_FAILING, [])
     table.change(verdict(2, "sealed"), cause="seal", batch=4)
+    table.publish_at(at(11))
     assert (said_of(table), known_of(table)) == (("sealed",), [(2, "sealed")])
+
+
+def test_the_verdict_of_a_seal_counts_once_gold_is_closed_up_to_it(tmp_path: Path) -> None:
+    table = Episodes(tmp_path)
+    table.change(verdict(2, "sealed"), cause="seal", batch=0)
+    table.publish_at(at(10))
+    assert now(table) == NONE_FAILING
+    table.publish_at(at(10, 10))
+    assert said_of(table) == ("sealed",)
+    # And so does that it went by a seal, which tells up to where that closes.
+    gone = verdict(0, None) | {"window_end": at(12)}
+    table.change(gone, cause="seal", batch=1)
+    table.publish_at(at(11))
+    assert said_of(table) == ("sealed",)
+    table.publish_at(at(12))
+    assert now(table) == NONE_FAILING
 
 
 def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
@@ -221,16 +243,27 @@ def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
     write_deltalake(former, rows, configuration=feed, commit_properties=CommitProperties())
     changes = DeltaTable(former)
     assert set_aside(changes, table.operator, 1).num_rows == 0
-    assert failing_now(table.gold_table(), changes, table.operator, 1) == NONE_FAILING
+    assert (
+        failing_now(table.gold_table(), changes, table.operator, gold_state(table.gold_table()))
+        == NONE_FAILING
+    )
     assert changes_between(changes, -1, 0).column(FAILURE).to_pylist() == [None]
     # Nor once the column was added, whatever it is taken for where a file lacks it.
     changes.alter.add_columns([Field(FAILURE, PrimitiveType("string"))])
     changes = DeltaTable(former)
-    assert failing_now(table.gold_table(), changes, table.operator, 1) == NONE_FAILING
+    assert (
+        failing_now(table.gold_table(), changes, table.operator, gold_state(table.gold_table()))
+        == NONE_FAILING
+    )
     write_deltalake(
         changes,
         pa.Table.from_pylist([failing(10) | constant], table.changes_schema()),
         mode="append",
     )
-    assert failing_now(table.gold_table(), DeltaTable(former), table.operator, 1).windows == 1
+    assert (
+        failing_now(
+            table.gold_table(), DeltaTable(former), table.operator, gold_state(table.gold_table())
+        ).windows
+        == 1
+    )
     assert changes_between(DeltaTable(former), -1, 2).num_rows == 2

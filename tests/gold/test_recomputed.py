@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tests.kit.windows import Windows, at, window
+from tests.kit.windows import Windows, at, millis, window
 from tidemark.gold.recomputed import KnownRows, differing_rows, known_to_gold
 from tidemark.gold.state import gold_state
 
+ELEVEN = at(11)
 COLUMNS = ("window_start", "window_end", "key", "total", "rows", "_failure")
 
 
-def differing(windows: Windows, computed: pa.Table) -> list[tuple[object, ...]]:
+def differing(
+    windows: Windows, computed: pa.Table, closed_to: datetime = ELEVEN
+) -> list[tuple[object, ...]]:
     gold, changes = windows.gold_table(), DeltaTable(windows.changes_uri)
-    found = differing_rows(gold, changes, gold_state(gold), windows.operator, computed, None)
+    found = differing_rows(
+        gold, changes, gold_state(gold), windows.operator, computed, None, millis(closed_to)
+    )
     return [(row["key"], row["total"]) for row in found.to_pylist()]
 
 
@@ -41,6 +47,15 @@ def test_a_value_that_waits_in_changes_counts_before_that_in_gold(tmp_path: Path
     windows.change(window(at(10), key="a", total=5))
     assert differing(windows, computed_windows(windows, a=5)) == []
     assert differing(windows, computed_windows(windows, a=1)) == [("a", 1)]
+
+
+def test_what_an_unpublished_seal_closed_is_known_only_once_it_is_closed(tmp_path: Path) -> None:
+    windows = Windows(tmp_path)
+    windows.change(window(at(10), key="a", total=1))
+    windows.publish_at(at(9))
+    windows.change(window(at(10), key="a", total=5), cause="seal")
+    assert differing(windows, computed_windows(windows, a=5), at(10, 10)) == []
+    assert differing(windows, computed_windows(windows, a=5), at(10, 9)) == [("a", 5)]
 
 
 def test_where_no_window_was_computed_none_differs(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from tidemark.gold.row_values import dates_predicate, time_literal
+from tidemark.gold.plan import GoldState
+from tidemark.gold.row_values import dates_predicate, in_force, time_literal
 from tidemark.gold.said_last import said_last
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import FAILED
@@ -45,13 +46,14 @@ NONE_FAILING = Failing()
 
 def failing_rows(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
     """Every row that `changes` has of a generation with a failure; some of them are not the newest
-    of their windows. Identity, what else locates them, `rows`, `cause`, `batch`, `run` and FAILURE.
+    of their windows. Identity, what else locates them, `window_end`, `rows`, `cause`, `batch`,
+    `run` and FAILURE.
 
     Files are left out by their statistics, and those from before there was the column by their own
     columns.
     """
     schema = schema_of(changes)
-    names = [*operator.located, "rows", "cause", "batch", "run"]
+    names = list(dict.fromkeys((*operator.located, "window_end", "rows", "cause", "batch", "run")))
     if FAILURE not in schema.names:
         empty = schema.empty_table().select(names)
         return empty.append_column(FAILURE, pa.array([], pa.string()))
@@ -104,10 +106,15 @@ def _of_failing(changes: DeltaTable, operator: Operator, generation: int, sql: s
 
 
 def failing_known(
-    connection: duckdb.DuckDBPyConnection, changes: DeltaTable, operator: Operator, generation: int
+    connection: duckdb.DuckDBPyConnection,
+    changes: DeltaTable,
+    operator: Operator,
+    generation: int,
+    after_ms: int,
 ) -> None:
     """Make the table `failing_known`: of each row that a computation from bronze or the stream said
-    fails, and that is not gone since, what was said last: where it is, `rows`, FAILURE."""
+    fails, and that is not gone since, what was said last: where it is, `rows`, FAILURE. Only what
+    is in force once gold is closed up to this frontier."""
     connection.register("failing_rows", failing_rows(changes, operator, generation))
     connection.register("history_of_gone", dataset_of(changes, '"rows" = 0'))
     columns = listed([*operator.located, "rows", FAILURE])
@@ -115,20 +122,22 @@ def failing_known(
     connection.execute(
         f"""
         CREATE TEMP TABLE failing_known AS SELECT {columns} FROM failing_rows f
-        WHERE cause <> '{FAILED}' AND {_not_gone_since(operator, "history_of_gone")}
+        WHERE {_is_verdict(operator, "history_of_gone", after_ms)}
         QUALIFY row_number() OVER (
             PARTITION BY {identity} ORDER BY {said_last(operator, "f")} DESC) = 1
         """
     )
 
 
-def _not_gone_since(operator: Operator, history: str) -> str:
-    """The condition that a row `f` that fails has no row of the relation `history` which says that
-    it is gone; where it can fail again, that it is since."""
+def _is_verdict(operator: Operator, history: str, after_ms: int) -> str:
+    """The condition that a row `f` of `failing_rows` is a verdict, and that the relation `history`
+    has none which says that it is gone; where it can fail again, that it is since. By what is in
+    force at a frontier."""
     since = f"{said_last(operator, 'h')} > {said_last(operator, 'f')}"
     when = since if operator.fails_again else "true"
-    return f"""NOT EXISTS (
-        FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when})"""
+    return f"""f.cause <> '{FAILED}' AND {in_force(after_ms, "f")} AND NOT EXISTS (
+        FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when}
+            AND {in_force(after_ms, "h")})"""
 
 
 def other_rows(rows: pa.Table, without: pa.Table, operator: Operator) -> pa.Table:
@@ -160,11 +169,11 @@ def failing_of_run(
 
 
 def failing_windows(
-    gold: DeltaTable, changes: DeltaTable, operator: Operator, generation: int
+    gold: DeltaTable, changes: DeltaTable, operator: Operator, state: GoldState
 ) -> pa.Table:
     """The rows of `failing_rows` of windows that gold lacks because they fail, those that wait for
-    their publish among them; not of those that are gone since."""
-    rows = failing_rows(changes, operator, generation)
+    their publish among them, but for a seal's; not of those that are gone since."""
+    rows = failing_rows(changes, operator, state.generation)
     with duckdb_in_utc() as connection:
         connection.register("failing", rows)
         days = connection.execute("SELECT DISTINCT window_start::DATE FROM failing").fetchall()
@@ -175,9 +184,9 @@ def failing_windows(
         connection.register("history", dataset_of(changes, '"rows" = 0'))
         found = connection.sql(
             f"""
-            SELECT * FROM failing f WHERE cause <> '{FAILED}'
+            SELECT * FROM failing f
+            WHERE {_is_verdict(operator, "history", state.close_ms)}
             AND NOT EXISTS (FROM gold g WHERE {same_row(operator, "f", "g")})
-            AND {_not_gone_since(operator, "history")}
             """
         ).to_arrow_table()
     return pa.table(found).cast(rows.schema)
@@ -187,13 +196,13 @@ def failing_now(
     gold: DeltaTable,
     changes: DeltaTable,
     operator: Operator,
-    generation: int,
+    state: GoldState,
     frozen_before_ms: int | None = None,
 ) -> Failing:
     """The same in words, without frozen ones, which nothing mends."""
     kept = frozen_before_ms and f"window_start >= {time_literal(frozen_before_ms)}"
     with duckdb_in_utc() as connection:
-        connection.register("failing", failing_windows(gold, changes, operator, generation))
+        connection.register("failing", failing_windows(gold, changes, operator, state))
         return _told(connection, operator, kept or "true")
 
 

@@ -11,7 +11,7 @@ from pyarrow.dataset import Dataset
 from tidemark.commit_point import commit_point
 from tidemark.gold.failing import failing_known
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import dates_predicate, latest, same_value, time_literal
+from tidemark.gold.row_values import dates_predicate, in_force, latest, same_value, time_literal
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of
@@ -36,13 +36,17 @@ def differing_rows(
     operator: Operator,
     recomputed: pa.Table,
     covered: Covered | None,
+    after_ms: int,
+    gone_by_ms: int | None = None,
 ) -> pa.Table:
     """What `changes` has to say after a computation: the rows whose value is not the newest known
     one, and of the known rows that it covered those that are gone, with `rows` 0 and null measures.
     One that fails and stands nowhere differs.
 
-    The newest known value is that in `changes` after what was published, else gold's. Values
-    compare as in publish: doubles by a relative 1e-9, all else exactly.
+    The newest known value is that in `changes` after what was published, if a publish up to the
+    frontier `after_ms` takes it, else gold's. Values compare as in publish: doubles by a relative
+    1e-9, all else exactly. `gone_by_ms` is the frontier that a seal closes up to: rows that are
+    gone by that end there, so that a publish which passes over the seal keeps them.
     """
     if not recomputed.num_rows and covered is None:
         return recomputed
@@ -50,13 +54,13 @@ def differing_rows(
     with duckdb_in_utc() as connection:
         connection.register("recomputed", recomputed)
         connection.register("changes", pending)
-        connection.execute(latest(operator))
+        connection.execute(latest(operator, in_force(after_ms)))
         connection.register("gold", _of_same_dates(gold, recomputed, covered))
         columns = [name for name in recomputed.column_names if name != FAILURE]
         before = f"SELECT {listed(columns)}, NULL AS {FAILURE} FROM gold"
         if operator.checks_emitted:
             # What failed and merged since goes too, though gold never had it.
-            failing_known(connection, changes, operator, state.generation)
+            failing_known(connection, changes, operator, state.generation, after_ms)
             mended = f"EXISTS (FROM gold g WHERE {same_row(operator, 'g', 'f')})"
             before = f"{before} UNION ALL BY NAME FROM failing_known f WHERE NOT {mended}"
         connection.execute(
@@ -74,7 +78,7 @@ def differing_rows(
         """
         if covered is not None:
             connection.register("touched", covered.touched)
-            sql = f"{sql} UNION ALL {_gone(operator, recomputed.column_names, covered)}"
+            sql = f"{sql} UNION ALL {_gone(operator, recomputed.column_names, covered, gone_by_ms)}"
         rows = connection.sql(sql).to_arrow_table()
     return pa.table(rows.cast(recomputed.schema))
 
@@ -97,11 +101,11 @@ def known_to_gold(
     return KnownRows(held, closed_there)
 
 
-def _gone(operator: Operator, columns: list[str], covered: Covered) -> str:
-    kept = {*operator.identity, "window_end"}
-    values = ", ".join(
-        f'k."{name}"' if name in kept else ("0" if name == "rows" else "NULL") for name in columns
-    )
+def _gone(operator: Operator, columns: list[str], covered: Covered, gone_by_ms: int | None) -> str:
+    said = {name: f'k."{name}"' for name in (*operator.identity, "window_end")} | {"rows": "0"}
+    if gone_by_ms is not None:
+        said["window_end"] = time_literal(gone_by_ms)
+    values = ", ".join(said.get(name, "NULL") for name in columns)
     return f"""
         SELECT {values} FROM known k WHERE k."rows" > 0 AND ({covered.condition})
             AND NOT EXISTS (SELECT 1 FROM recomputed r WHERE {same_row(operator, "k", "r")})

@@ -87,7 +87,7 @@ def windows_to_write(
     """
     with duckdb_in_utc() as connection:
         connection.register("changes", changes)
-        connection.execute(latest(operator, _sealed_or_not_a_seal(plan)))
+        connection.execute(latest(operator, in_force(plan.close_after_ms)))
         connection.register("touched", _touched(connection, gold, operator, plan))
         connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
         connection.execute(_joined(operator, schema_of(gold)))
@@ -95,10 +95,15 @@ def windows_to_write(
         yield connection
 
 
-def _sealed_or_not_a_seal(plan: PublishPlan) -> str:
-    """What a killed run sealed is open again where the source is no longer idle: append mode
-    must not show it, and the others have the stream's own value."""
-    return f"cause <> '{SEAL}' OR window_end <= {time_literal(plan.close_after_ms)}"
+def in_force(after_ms: int, relation: str = "changes") -> str:
+    """The condition that a row of `changes` counts once gold is closed up to this frontier.
+
+    What a run sealed that was not published is open again where the source is no longer idle:
+    append mode must not show it, and the others have the stream's own value. The frontier that a
+    publish reaches decides, for what a repair takes for known as well: what the publish passes over
+    would be lost else."""
+    ended = f"{relation}.window_end <= {time_literal(after_ms)}"
+    return f"({relation}.cause <> '{SEAL}' OR {ended})"
 
 
 def latest(operator: Operator, condition: str = "true") -> str:
@@ -110,7 +115,7 @@ def latest(operator: Operator, condition: str = "true") -> str:
     others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
     return f"""
         CREATE TEMP TABLE latest AS SELECT * FROM changes
-        WHERE cause NOT IN ({others}) AND ({condition})
+        WHERE cause NOT IN ({others}) AND {condition}
         QUALIFY row_number() OVER (
             PARTITION BY {listed(operator.identity)} ORDER BY _commit_version DESC
         ) = 1

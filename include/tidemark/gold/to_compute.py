@@ -20,9 +20,9 @@ from tidemark.gold.apart import apart_rows, to_note
 from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import latest, open_dates, time_literal
+from tidemark.gold.row_values import in_force, latest, open_dates, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import NOT_OF_GOLD, SEAL
+from tidemark.operators.repaired import NOT_OF_GOLD
 from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
@@ -117,8 +117,8 @@ def _unlike_bronze(
     operator, bronze = left_out.operator, left_out.bronze
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
-        _pending(connection, changes, state, operator)
-        failing_known(connection, changes, operator, state.generation)
+        _pending(connection, changes, state, operator, at.after_ms)
+        failing_known(connection, changes, operator, state.generation, at.after_ms)
         aside = _aside(connection, left_out, changes, at)
         looked_at = _looked_at(connection, operator, gold, aside, at)
         connection.register("touched_rows", touched)
@@ -166,10 +166,12 @@ def _pending(
     changes: DeltaTable,
     state: GoldState,
     operator: Operator,
+    after_ms: int,
 ) -> None:
-    """The table `latest`: the newest value of each row in `changes` since the last publish."""
+    """The table `latest`: the newest value of each row in `changes` since the last publish, that
+    the next one takes."""
     connection.register("changes", changes_between(changes, state.changes, changes.version()))
-    connection.execute(latest(operator))
+    connection.execute(latest(operator, in_force(after_ms)))
 
 
 def _aside(
@@ -190,7 +192,9 @@ def _aside(
         others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
         connection.register("unsaid", unsaid)
         connection.register("history", dataset_of(changes, f"cause NOT IN ({others})"))
-        unsaid = _not_in(connection, "unsaid", "history", operator, f"h.cause NOT IN ({others})")
+        # What an unpublished seal said may have been passed over.
+        said = f"h.cause NOT IN ({others}) AND {in_force(at.before_ms, 'h')}"
+        unsaid = _not_in(connection, "unsaid", "history", operator, said)
     connection.register("never_said", unsaid)
     found = connection.sql(f"SELECT * FROM ended WHERE {closes} UNION FROM never_said")
     return pa.table(found.to_arrow_table()).cast(ended.schema)
@@ -217,20 +221,18 @@ def _looked_at(
     aside: pa.Table,
     at: Frontiers,
 ) -> pa.Table:
-    """What is held against bronze: what waits for its publish, what is open in gold, and of the
-    windows that the stream leaves out, those of `_aside`."""
+    """What is held against bronze: what waits for its publish, what is open in gold or closes as
+    failing, and of the windows that the stream leaves out, those of `_aside`."""
     identity = listed(operator.identity)
     opened = f"window_end > {time_literal(at.before_ms)}"
     days = open_dates(gold, at.before_ms)
     connection.register("open_gold", dataset_of(gold, days))
     connection.register("aside", aside)
-    # What a killed run sealed may be open again: a publish passes over it then.
-    after = time_literal(at.after_ms)
-    shown = f"cause <> '{SEAL}' OR window_end <= {after}" if operator.checks_closing else "true"
     found = connection.sql(
         f"""
-        SELECT {identity} FROM latest WHERE "rows" > 0 AND ({shown})
+        SELECT {identity} FROM latest WHERE "rows" > 0
         UNION SELECT {identity} FROM open_gold WHERE {opened}
+        UNION SELECT {identity} FROM failing_known WHERE {opened}
         UNION SELECT {identity} FROM aside
         """
     ).to_arrow_table()

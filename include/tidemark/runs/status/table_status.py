@@ -66,7 +66,7 @@ def table_status(
         unpublished=rows_appended(changes, state.changes),
         late_rows=sum(run.tables[name].late_rows for run in counted if name in run.tables),
         corrected_windows=sum(one.corrected_windows for one in results),
-        failing=failing_now(gold, changes, operator, state.generation, frozen_before_ms),
+        failing=failing_now(gold, changes, operator, state, frozen_before_ms),
     )
 
 

@@ -184,7 +184,14 @@ def _append_differing(
     changes = plan.tables.changes(plan.table_name, plan.gold.generation)
     gold = plan.tables.gold(plan.table_name)
     differing = differing_rows(
-        gold.existing(), changes.existing(), plan.gold, plan.operator, windows, covered
+        gold.existing(),
+        changes.existing(),
+        plan.gold,
+        plan.operator,
+        windows,
+        covered,
+        plan.at.after_ms,
+        plan.seal_ms if cause == SEAL else None,
     )
     known = known_to_gold(gold.existing(), plan.gold, plan.operator, differing)
     append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id, plan.batch)
