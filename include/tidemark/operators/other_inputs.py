@@ -95,10 +95,11 @@ def settled(place: TablePlace, version: int) -> int:
 
 def position(operator: Operator, warehouse: Warehouse, versions: Mapping[str, int]) -> int:
     """The newest versions with rows of all its inputs, at or below these, in sum: what grows with
-    each input's rows, and with nothing else that is committed."""
+    each input's rows, and with nothing else that is committed. Of a log that knows of none any
+    more, the version itself: it is no less."""
     places = {BRONZE: warehouse.bronze, **other_places(operator, warehouse)}
-    newest = (last_append(place.existing(), versions[name]) for name, place in places.items())
-    return sum(version or 0 for version in newest)
+    newest = {name: last_append(place.existing(), versions[name]) for name, place in places.items()}
+    return sum(max(versions[name], 0) if last is None else last for name, last in newest.items())
 
 
 def others_published(

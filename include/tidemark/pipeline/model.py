@@ -514,19 +514,6 @@ class WindowTable(Table):
         return length if length == slide else f"{length}, every {slide}"
 
 
-# State and what a late row touches grow with it; and times of the years that there are stay times.
-_LONGEST_RANGE = timedelta(days=3_650)
-
-
-def _bounded(length: timedelta) -> timedelta:
-    if length > _LONGEST_RANGE:
-        raise ValueError(f"is longer than {duration_text(_LONGEST_RANGE)}")
-    return length
-
-
-BoundedDuration = Annotated[PositiveDuration, AfterValidator(_bounded)]
-
-
 class GappedTable(Table, ABC):
     """A table over stretches of a key's rows: those that lie no further apart than a gap, whatever
     the length of all of them."""
@@ -540,7 +527,7 @@ class GappedTable(Table, ABC):
 class Session(_Model):
     """Rows of a key that lie no further apart than a gap, whatever the length of all of them."""
 
-    session: BoundedDuration = Field(
+    session: PositiveDuration = Field(
         description="The gap: rows of a key that lie at most this far apart are one session"
     )
 
@@ -581,6 +568,10 @@ class SessionTable(GappedTable):
         return f"sessions, gap {duration_text(self.window.session)}"
 
 
+# State and what a late row touches grow with it; and times of the years that there are stay times.
+LONGEST_RANGE = timedelta(days=3_650)
+
+
 class Range(_Model):
     """From how long before a row's time to how long after it the other row's time may lie."""
 
@@ -596,7 +587,8 @@ class Range(_Model):
     def _is_a_range(self) -> Self:
         if not self.before and not self.after:
             raise ValueError("must be longer than zero, before or after")
-        _bounded(max(self.before, self.after))
+        if max(self.before, self.after) > LONGEST_RANGE:
+            raise ValueError(f"is longer than {duration_text(LONGEST_RANGE)}")
         return self
 
     def __str__(self) -> str:
@@ -692,7 +684,7 @@ class Fold(_Model):
     python: Annotated[str, AfterValidator(_python_class)] = Field(
         description="FILE:Class; the file lies below the folder of the pipelines' files"
     )
-    timeout: BoundedDuration = Field(
+    timeout: PositiveDuration = Field(
         description="Rows of a key that lie at most this far apart are one episode; after it the "
         "state starts anew"
     )

@@ -6,17 +6,31 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from tidemark.pipeline.durations import duration_text
+from tidemark.pipeline.model import LONGEST_RANGE
 from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, duration, section
-from tidemark.pipeline.yaml_file import Document
+from tidemark.pipeline.yaml_file import Document, KeyPath
 
 
 def find_broken_times(document: Document, usable: Section) -> Iterator[Problem]:
-    """Durations that do not fit the watermark's delay; none where the delay itself is wrong."""
+    """Gaps that are too long; durations that do not fit the watermark's delay, none where the delay
+    itself is wrong."""
+    for name, table in section(usable, "tables").items():
+        yield from _gaps(document, ("tables", name), table)
     delay = duration(section(usable, "watermark"), "delay")
     if delay is not None:
         yield from _max_future(document, section(section(usable, "source"), "event_time"), delay)
         yield from _keep(document, usable, delay)
+
+
+def _gaps(document: Document, path: KeyPath, table: Section) -> Iterator[Problem]:
+    """A rule of files: what a table was made with before there was one stays readable."""
+    for part, key in (("window", "session"), ("fold", "timeout")):
+        gap = duration(section(table, part), key)
+        if gap is not None and gap > LONGEST_RANGE:
+            message = f"is longer than {duration_text(LONGEST_RANGE)}"
+            given = str(section(table, part)[key])
+            yield document.problem((*path, part, key), message, value=given)
 
 
 def _max_future(document: Document, event_time: Section, delay: timedelta) -> Iterator[Problem]:

@@ -114,8 +114,8 @@ def _why_unfinished(checkpoint: Checkpoint) -> str | None:
 
 def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
     """What a repair finds where no window is to be computed again; else why one is."""
-    sealed_to, closed_to = seal_ms(run, name, Outcome()), run.closed_ms(name, gold.generation)
-    closed_to = max(gold.close_ms, closed_to)
+    sealed_to, closed_ms = seal_ms(run, name, Outcome()), run.closed_ms(name, gold.generation)
+    closed_to = max(gold.close_ms, closed_ms)
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
     batches, operator = unpublished_batches(run, name, gold), run.reading(name, gold.generation)
@@ -132,7 +132,7 @@ def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
         changes,
         gold,
         batches,
-        Frontiers(gold.close_ms, closed_to, sealed_to, frozen, not operator.recomputes),
+        Frontiers(gold.close_ms, closed_ms, sealed_to, frozen, not operator.recomputes),
     )
     if found.alone.num_rows:
         return f"{found.alone.num_rows:,} windows that were set aside are to be computed again"
