@@ -143,6 +143,8 @@ def test_random_sessions_are_right_whatever_was_sealed_and_not_published(
 
     rows = landed_and_sealed(spark, place, draw, one, check)
     failing.check_all(spark, place, rows)
+    status = pipeline_status(place.pipeline, place.settings, DAY)
+    assert status.tables[0].failing.windows == failing.check(place, rows)
 
 
 def shown_of(rows: list[Row], closed_to: datetime) -> tuple[Known, int]:
