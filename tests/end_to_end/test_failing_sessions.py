@@ -37,8 +37,8 @@ GAP = timedelta(minutes=6)
 Session = tuple[datetime, str | None, datetime]
 
 
-def place_of(folder: Path) -> Place:
-    place = place_at(folder, "append")
+def place_of(folder: Path, mode: str = "append") -> Place:
+    place = place_at(folder, mode)
     (table,) = place.content["tables"].values()
     table["window"] = {"session": "6 minutes"}
     return place

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.end_to_end import test_failing_sessions as failing
-from tests.end_to_end.test_failing_measures import DAY, LARGEST, land, place_at, row
+from tests.end_to_end.test_failing_measures import DAY, LARGEST, land, row
 from tests.end_to_end.test_folds import FAILS, GAP, ticks
 from tests.end_to_end.test_folds import place_at as fold_at
 from tests.kit.killed import killed
@@ -129,9 +129,7 @@ def landed_and_sealed(
 def test_random_sessions_are_right_whatever_was_sealed_and_not_published(
     spark: SparkSession, tmp_path: Path, mode: str, seed: int
 ) -> None:
-    draw, place = Random(seed), place_at(tmp_path, mode)
-    (table,) = place.content["tables"].values()
-    table["window"] = {"session": "6 minutes"}
+    draw, place = Random(seed), failing.place_of(tmp_path, mode)
 
     def one(minute: float) -> Row:
         bad = draw.choice([{}, {}, {}, {"amount": 0}, {"size": 0}, {"size": LARGEST}])

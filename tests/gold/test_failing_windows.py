@@ -29,9 +29,10 @@ def failing(minute: int = 0, key: str | None = "a", rows: int = 1) -> Row:
     return window(at(10, minute), rows, key=key, total=None, **{FAILURE: "total: sum(x) failed"})
 
 
-def now(table: Windows) -> Any:
-    changes = DeltaTable(table.changes_uri)
-    return failing_now(table.gold_table(), changes, table.operator, gold_state(table.gold_table()))
+def now(table: Windows, changes: str = "", frozen_before_ms: int | None = None) -> Any:
+    """By the table's own `changes`, or those of another place."""
+    gold, history = table.gold_table(), DeltaTable(changes or table.changes_uri)
+    return failing_now(gold, history, table.operator, gold_state(gold), frozen_before_ms)
 
 
 def test_a_window_that_fails_leaves_gold_and_comes_back_when_it_is_mended(tmp_path: Path) -> None:
@@ -133,14 +134,7 @@ def test_a_failing_window_that_went_or_is_frozen_fails_no_more(tmp_path: Path) -
     table.change(failing(), failing(10), cause="late")
     table.publish_at(at(11))
     assert now(table).windows == 2
-    frozen = failing_now(
-        table.gold_table(),
-        DeltaTable(table.changes_uri),
-        table.operator,
-        gold_state(table.gold_table()),
-        millis(at(10, 10)),
-    )
-    assert frozen.windows == 1
+    assert now(table, frozen_before_ms=millis(at(10, 10))).windows == 1
     table.change(window(at(10), 0, key="a", total=None), cause="backfill")
     assert now(table).examples == ("2026-07-01T10:10:00Z key=a: total: sum(x) failed",)
 
@@ -243,27 +237,16 @@ def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
     write_deltalake(former, rows, configuration=feed, commit_properties=CommitProperties())
     changes = DeltaTable(former)
     assert set_aside(changes, table.operator, 1).num_rows == 0
-    assert (
-        failing_now(table.gold_table(), changes, table.operator, gold_state(table.gold_table()))
-        == NONE_FAILING
-    )
+    assert now(table, former) == NONE_FAILING
     assert changes_between(changes, -1, 0).column(FAILURE).to_pylist() == [None]
     # Nor once the column was added, whatever it is taken for where a file lacks it.
     changes.alter.add_columns([Field(FAILURE, PrimitiveType("string"))])
     changes = DeltaTable(former)
-    assert (
-        failing_now(table.gold_table(), changes, table.operator, gold_state(table.gold_table()))
-        == NONE_FAILING
-    )
+    assert now(table, former) == NONE_FAILING
     write_deltalake(
         changes,
         pa.Table.from_pylist([failing(10) | constant], table.changes_schema()),
         mode="append",
     )
-    assert (
-        failing_now(
-            table.gold_table(), DeltaTable(former), table.operator, gold_state(table.gold_table())
-        ).windows
-        == 1
-    )
+    assert now(table, former).windows == 1
     assert changes_between(DeltaTable(former), -1, 2).num_rows == 2

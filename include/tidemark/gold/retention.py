@@ -63,22 +63,14 @@ def table_frozen_before_ms(
 ) -> int | None:
     """The same for the rows of a table, by its kind, and by what other pipelines may have dropped
     of what it joins. Rows that are open by the frontier `close_ms` are not frozen, however old."""
-    frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
-    if frozen is None:
+    too_old = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+    if too_old is None:
         return None
-    frozen = operator.frozen_before_ms(frozen, bronze)
+    frozen: int | None = operator.frozen_before_ms(too_old, bronze)
     if close_ms is not None:
-        frozen = min(frozen, _first_open_ms(operator, close_ms, bronze))
-    given_up = given_up_ms(warehouse, name, operator)
-    return frozen if given_up is None else max(frozen, given_up)
-
-
-def _first_open_ms(operator: Operator, close_ms: int, bronze: DeltaTable) -> int:
-    """The start of the first row that is open at a frontier; by bronze where a row has no bound,
-    but where nothing open stands in gold and all that closes is computed anew."""
-    if operator.checks_emitted and not operator.checks_closing:
-        return operator.first_needed_ms(close_ms, bronze)
-    return epoch_ms(operator.first_open_start(close_ms))
+        frozen = frozen_rows_before_ms(operator, frozen, close_ms, bronze)
+    both = frozen, given_up_ms(warehouse, name, operator)
+    return max(found for found in both if found is not None)
 
 
 def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int | None:

@@ -76,10 +76,12 @@ def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldSt
 
 
 def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms: int) -> int | None:
+    too_old = frozen_before_ms(run.pipeline, Checkpoint.of_ingest(run.warehouse))
+    if too_old is None:
+        return None
     bronze = run.warehouse.bronze.existing()
     frozen = table_frozen_before_ms(run.pipeline, run.warehouse, name, operator, bronze)
-    too_old = frozen_before_ms(run.pipeline, Checkpoint.of_ingest(run.warehouse))
-    if frozen is None or too_old is None or not close_ms:
+    if not close_ms:
         # Nothing tells what was closed: then bronze is not asked for what it may have dropped.
         return frozen
     # What the former rows needed tells what was dropped: by the next ones, what is left of a longer
