@@ -72,6 +72,24 @@ def test_outputs_stay_where_the_verdict_on_their_episode_was_not_published(
 
 
 @pytest.mark.long
+def test_a_verdict_that_was_not_published_goes_where_its_episode_grew_and_puts_nothing_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nothing that the engine emits would have it held against bronze."""
+    start = FAILING.index("        return [{")
+    place = fold_at(tmp_path, FAILING[:start] + "        return []\n")
+    place.land("1.json", as_json([event(1), *ticks(13)]))
+    succeed(spark, place, "first", scheduled=DAY)
+    seal_unpublished(spark, place, 60, "held")
+    for number, more in enumerate([[event(5), *ticks(13.5)], ticks(100)]):
+        place.land(f"more-{number}.json", as_json(more))
+        succeed(spark, place, f"more-{number}", scheduled=DAY)
+    status = pipeline_status(place.pipeline, place.settings, DAY)
+    assert status.tables[0].failing.windows == 0
+    assert audit(spark, place).outcome == "equal"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["held", "killed"])
 def test_a_session_set_aside_that_an_unpublished_seal_closed_is_told_when_it_closes(
     spark: SparkSession, tmp_path: Path, how: str
