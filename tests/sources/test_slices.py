@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import os
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sources.packers import PACKERS
 from tidemark.errors import SourceChanging
 from tidemark.sources.files.slices import FileSlice, file_slices
 from tidemark.sources.source import PartUnreadable
@@ -73,29 +69,6 @@ def test_each_line_of_random_bytes_is_in_one_slice(
         assert read(slices_of(uri, most)) == lines_of(content)
 
 
-def deflated(data: bytes) -> bytes:
-    return zlib.compress(data)
-
-
-def by_arrow(codec: str) -> Callable[[bytes], bytes]:
-    def packed(data: bytes) -> bytes:
-        sink = pa.BufferOutputStream()
-        with pa.CompressedOutputStream(sink, codec) as stream:
-            stream.write(data)
-        return sink.getvalue().to_pybytes()
-
-    return packed
-
-
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".deflate": deflated,
-    ".zst": by_arrow("zstd"),
-    ".lz4": by_arrow("lz4"),
-}
-
-
 @pytest.mark.parametrize("ending", PACKERS)
 def test_a_packed_file_is_one_slice_with_the_lines_that_were_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
@@ -119,11 +92,6 @@ def test_a_packed_file_that_is_spoiled_cannot_be_read(
         read(slices_of(uri, 50))
     assert error.value.part == uri
     assert "cannot be read to its end" in error.value.cause
-
-
-def test_several_members_of_a_gzip_file_are_one_file(tmp_path: Path) -> None:
-    uri = landed(tmp_path, gzip.compress(b"a\nb") + gzip.compress(b"c\nd\n"), "a.gz")
-    assert read(slices_of(uri, 50)) == [b"a", b"bc", b"d"]
 
 
 @pytest.mark.parametrize("ending", [".snappy", ".xz", ".zip"])

@@ -11,10 +11,12 @@ import bz2
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 _CHUNK = 8 * 1024 * 1024
+# So much of a packed file is given to a decoder of streams at once.
+_PACKED_CHUNK = 64 * 1024
 # Ends of names whose packing nothing here reads.
 _NOT_READ = (".snappy", ".lzo", ".sz", ".xz", ".br", ".zip", ".7z", ".tar", ".tgz", ".z")
 _ARROW = {".zst": "zstd", ".lz4": "lz4"}
@@ -29,6 +31,14 @@ def is_packed(place: str) -> bool:
     return place.lower().endswith((*PACKED, *_NOT_READ))
 
 
+def plain_name(place: str) -> str:
+    """The file's name without the ends that say how it is packed."""
+    name = place.rpartition("/")[2]
+    while name.lower().endswith(PACKED):
+        name = name.rpartition(".")[0]
+    return name or "lines"
+
+
 def why_not_read(place: str) -> str | None:
     """What is said of a file whose packing is not read; None: it is read."""
     name = place.rpartition("/")[2].lower()
@@ -40,26 +50,29 @@ def why_not_read(place: str) -> str | None:
 
 
 def unpacked(place: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes in pieces. Raises one of FAULTS where they are not packed as the name says."""
+    """The bytes in pieces, of a packed file those of all its streams. Raises one of FAULTS where
+    they are not packed as the name says, the last stream is cut, or other bytes lie behind it."""
     name = place.lower()
     if not name.endswith(PACKED):
         return chunks
-    return _read(_opened(name, ChunkFile(chunks)))
-
-
-def _opened(name: str, packed: io.RawIOBase) -> BinaryIO:
-    buffered = io.BufferedReader(packed, _CHUNK)
-    if name.endswith(".gz"):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))
+    packed: Any = io.BufferedReader(ChunkFile(chunks), _CHUNK)
+    # Neither zlib nor Python's BZ2File, which takes what it cannot read behind a stream for
+    # nothing, reads several streams to their end.
     if name.endswith(".bz2"):
-        return cast(BinaryIO, bz2.BZ2File(buffered))
+        return _streams(packed, bz2.BZ2Decompressor, _out_of_bz2)
     if name.endswith(".deflate"):
-        return cast(BinaryIO, io.BufferedReader(_Inflated(cast(BinaryIO, buffered)), _CHUNK))
+        return _streams(packed, zlib.decompressobj, _out_of_zlib)
+    return _read(_opened(name, packed))
+
+
+def _opened(name: str, packed: Any) -> BinaryIO:
+    if name.endswith(".gz"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=packed))
     # Loaded where it is needed: a Dag file reads this module too.
     import pyarrow as pa
 
     codec: Any = next(codec for ending, codec in _ARROW.items() if name.endswith(ending))
-    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(buffered, "r"), codec))
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(packed, "r"), codec))
 
 
 def _read(file: BinaryIO) -> Iterator[bytes]:
@@ -78,29 +91,35 @@ class ChunkFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        self._rest = self._rest or next(self._chunks, b"")
+        # No bytes would be its end, and a piece may have none.
+        self._rest = self._rest or next(filter(None, self._chunks), b"")
         taken = self._rest[: len(buffer)]
         buffer[: len(taken)] = taken
         self._rest = self._rest[len(taken) :]
         return len(taken)
 
 
-class _Inflated(io.RawIOBase):
-    """Hadoop's `.deflate`: the format of zlib, which has no file class of its own."""
+def _streams(
+    packed: BinaryIO, begin: Callable[[], Any], out_of: Callable[[Any, bytes], Iterator[bytes]]
+) -> Iterator[bytes]:
+    """Streams behind each other, each to its end; what follows one begins the next."""
+    stream, rest = begin(), b""
+    while data := rest or packed.read(_PACKED_CHUNK):
+        if stream.eof:
+            stream = begin()
+        yield from out_of(stream, data)
+        rest = stream.unused_data
+    if not stream.eof:
+        raise EOFError("it ends before its end of stream")
 
-    def __init__(self, packed: BinaryIO) -> None:
-        self._packed = packed
-        self._zlib = zlib.decompressobj()
 
-    def readable(self) -> bool:
-        return True
+def _out_of_zlib(stream: Any, data: bytes) -> Iterator[bytes]:
+    while data and not stream.eof:
+        yield stream.decompress(data, _CHUNK)
+        data = stream.unconsumed_tail
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        while not self._zlib.eof:
-            data = self._zlib.unconsumed_tail or self._packed.read(64 * 1024)
-            if not data:
-                raise EOFError("it ends before its end of stream")
-            if out := self._zlib.decompress(data, len(buffer)):
-                buffer[: len(out)] = out
-                return len(out)
-        return 0
+
+def _out_of_bz2(stream: Any, data: bytes) -> Iterator[bytes]:
+    yield stream.decompress(data, _CHUNK)
+    while not (stream.eof or stream.needs_input):
+        yield stream.decompress(b"", _CHUNK)

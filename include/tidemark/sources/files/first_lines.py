@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from tidemark.errors import SampleUnusable
+from tidemark.sources.files.codecs import plain_name
 from tidemark.sources.files.lines import read_lines
 from tidemark.sources.source import FirstRows
 from tidemark.storage.files import Options
@@ -18,7 +19,7 @@ def copy_first_lines(places: Iterable[str], options: Options, most: int, folder:
     for number, place in enumerate(places):
         if taken == most:
             break
-        target = folder / f"{number:06}" / place.rpartition("/")[2].removesuffix(".gz")
+        target = folder / f"{number:06}" / plain_name(place)
         target.parent.mkdir(parents=True)
         try:
             copied = _copy(islice(read_lines(place, options), most - taken), target)
