@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
 from tests.end_to_end.pages import examples_under
+from tests.kit.clone import set_up_clone, typed
 from tests.kit.kafka import client_of, make_topic, new_name, produce
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.kit.shipped import FILES
@@ -48,26 +46,7 @@ BY_HOUR = """
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder in which the README's lines can be run as they are; set-up has been done."""
-    (tmp_path / "include" / "pipelines").mkdir(parents=True)
-    settings = REPOSITORY / "include" / "settings.yaml"
-    (tmp_path / "include" / "settings.yaml").write_text(settings.read_text())
-    (tmp_path / "Makefile").write_text("setup:\n")
-    (tmp_path / ".tidemark").mkdir()
-    (tmp_path / ".tidemark" / "env").touch()
-    return tmp_path
-
-
-def run_lines(clone: Path, lines: str) -> subprocess.CompletedProcess[str]:
-    kept = {n: v for n, v in os.environ.items() if not n.startswith("TIDEMARK_")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
-    (clone / "tmp").mkdir(exist_ok=True)
-    ended = subprocess.run(
-        ["sh", "-e", "-c", lines], cwd=clone, capture_output=True, text=True, check=False,
-        env=kept | {"PATH": path, "TMPDIR": str(clone / "tmp")}, timeout=300,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    return ended
+    return set_up_clone(tmp_path)
 
 
 def files_below(folder: Path) -> dict[str, int]:
@@ -80,19 +59,19 @@ def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Pa
     propose, try_it, run_it = examples_under(README, SECTION, "sh")
     shown = re.search(r"Among what it prints:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown
-    run_lines(clone, propose)
+    typed(clone, propose)
     pipeline = load_pipeline(clone / "include" / "pipelines" / "orders.yaml")
     assert pipeline.source.told == "landing/orders/*.json*"
 
     before = files_below(clone / "warehouse"), files_below(clone / "include")
-    tried = run_lines(clone, try_it)
+    tried = typed(clone, try_it)
     assert (files_below(clone / "warehouse"), files_below(clone / "include")) == before
     assert list((clone / "tmp").glob("tidemark-try-*")) == []
     printed = [line.rstrip() for line in tried.stdout.splitlines()]
     for line in shown[1].splitlines():
         assert line in printed, tried.stdout
 
-    run_lines(clone, run_it)
+    typed(clone, run_it)
     orders = clone / "warehouse" / "landing" / "orders" / "orders-1.json"
     with duckdb.connect() as connection:
         expected = connection.sql(BY_HOUR.format(orders)).fetchall()
@@ -117,7 +96,7 @@ def test_a_trial_whose_every_row_is_rejected_fails_and_can_be_kept(clone: Path) 
     place.land("1.json", ["no JSON", '{"key": 1}', *FIRST])
     place.write_file().rename(clone / "include" / "pipelines" / "clicks.yaml")
     before = files_below(clone / "warehouse")
-    tried = run_lines(clone, "tidemark try clicks --rows 2 --keep || echo code $?")
+    tried = typed(clone, "tidemark try clicks --rows 2 --keep || echo code $?")
     assert tried.stdout.splitlines()[-1] == "code 1"
     assert "Each of the 2 rows was rejected" in tried.stderr
     assert "  malformed: not exactly one JSON object\n    no JSON\n" in tried.stdout
@@ -145,7 +124,7 @@ def test_what_is_proposed_from_a_topic_and_from_a_table_can_be_tried_and_run(
     admin = AdminClient(client_of(broker))
     before = {one.group_id for one in admin.list_consumer_groups().result().valid}
     for name, source in (("a", f"kafka:events/{topic}"), ("b", "delta:warehouse/lake")):
-        said = run_lines(
+        said = typed(
             clone,
             f"export TIDEMARK_CONNECTIONS='{json.dumps(plain)}'\n"
             f"tidemark new {name} --from {source}\ntidemark try {name}\ntidemark run {name}",
