@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,8 +40,9 @@ def _without(*beginnings: str) -> Callable[[Environment], Environment]:
     return changed
 
 
-def _spark(name: str, value: str) -> Mapping[str, object]:
-    return {"spark": {name: value}}
+def _spark(name: str, value: str) -> Callable[[Environment], Environment]:
+    """With a setting of Spark that no pipeline may change."""
+    return lambda environment: {**environment, "TIDEMARK_SPARK": json.dumps({name: value})}
 
 
 AS_IT_IS = Variant("as it is")
@@ -51,10 +53,16 @@ TURN = (
     Variant("both compilers (C1 and C2)", environment=_without("-XX:TieredStopAtLevel")),
     Variant("the default collector (G1)", environment=_without("-XX:+UseSerialGC")),
     Variant("200 shuffle partitions", {"shuffle_partitions": 200}),
-    Variant("50 snapshot partitions", _spark("spark.databricks.delta.snapshotPartitions", "50")),
-    Variant("adaptive execution", _spark("spark.sql.adaptive.enabled", "true")),
-    Variant("user interface", _spark("spark.ui.enabled", "true")),
-    Variant("call sites of columns", _spark("spark.python.sql.dataFrameDebugging.enabled", "true")),
+    Variant(
+        "50 snapshot partitions",
+        environment=_spark("spark.databricks.delta.snapshotPartitions", "50"),
+    ),
+    Variant("adaptive execution", environment=_spark("spark.sql.adaptive.enabled", "true")),
+    Variant("user interface", environment=_spark("spark.ui.enabled", "true")),
+    Variant(
+        "call sites of columns",
+        environment=_spark("spark.python.sql.dataFrameDebugging.enabled", "true"),
+    ),
     AS_IT_IS,
 )
 

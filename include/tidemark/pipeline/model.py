@@ -36,7 +36,7 @@ from tidemark.pipeline.column_types import parse_type
 from tidemark.pipeline.durations import Duration, PositiveDuration, duration_text
 from tidemark.pipeline.fold_code import split_python
 from tidemark.pipeline.fold_types import emitted_type
-from tidemark.pipeline.settings import spark as spark_settings
+from tidemark.pipeline.settings.spark import as_text
 from tidemark.pipeline.settings.state import StateStore
 from tidemark.pipeline.source_files import split_files
 
@@ -85,20 +85,13 @@ def _schedule(text: str) -> str:
     return text
 
 
-def _spark_setting(name: str) -> str:
-    spark_settings.check_pipeline_setting(name)
-    return name
-
-
 ColumnName = Annotated[str, AfterValidator(_column_name)]
 KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
-SparkSettings = dict[
-    Annotated[str, AfterValidator(_spark_setting)],
-    Annotated[str, BeforeValidator(spark_settings.as_text)],
-]
+# Which of them a file may change is a rule of files (`rules.py`): a contract may hold others.
+SparkSettings = dict[str, Annotated[str, BeforeValidator(as_text)]]
 
 
 class _Model(BaseModel):

@@ -31,6 +31,7 @@ from tidemark.pipeline.join_rules import (
 from tidemark.pipeline.model import FoldTable, Pipeline, SessionTable, source_kind, table_kind
 from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
+from tidemark.pipeline.settings.spark import as_text, check_pipeline_setting
 from tidemark.pipeline.settings.state import PROVIDER, store_name
 from tidemark.pipeline.source_files import own_place
 from tidemark.pipeline.time_rules import find_broken_times
@@ -54,6 +55,7 @@ def find_broken_rules(
     problems += _event_time(document, source)
     problems += _unique(document, source, scope)
     problems += find_broken_times(document, usable)
+    problems += _spark_settings(document, usable)
     problems += _state_store(document, usable)
     problems += find_broken_joins(document, name, usable, scope, partners)
     for table_name, table in section(usable, "tables").items():
@@ -127,6 +129,14 @@ def _unique(document: Document, source: Section, scope: Scope) -> Iterator[Probl
     by = section(source, "unique").get("by")
     if isinstance(by, str):
         yield from _compared(document, ("source", "unique", "by"), by, scope)
+
+
+def _spark_settings(document: Document, usable: Section) -> Iterator[Problem]:
+    for name, value in section(section(usable, "advanced"), "spark").items():
+        try:
+            check_pipeline_setting(str(name), str(as_text(value)))
+        except ValueError as error:
+            yield document.problem(("advanced", "spark", name), str(error), at_key=True)
 
 
 def _state_store(document: Document, usable: Section) -> Iterator[Problem]:

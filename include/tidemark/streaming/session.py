@@ -14,13 +14,13 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.settings.masters import is_local_master
 from tidemark.pipeline.settings.settings import Settings, spark_conf
-from tidemark.pipeline.settings.spark import REDACTION, redacted_too
+from tidemark.pipeline.settings.spark import REDACTION, redacted_too, tuned
 from tidemark.pipeline.settings.state import PROVIDER, STATE_DEFAULTS, provider_class
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.streaming.cluster.class_path import DELTA_CLASS, check_driver
 from tidemark.streaming.cluster.lacking import java_causes, lacking, master_gone
 
-# Good for small scheduled runs; a pipeline may change these under `advanced.spark`.
+# Good for small scheduled runs; the settings may change these, and a pipeline some of them.
 DEFAULTS = STATE_DEFAULTS | {
     "spark.log.level": "WARN",
     "spark.ui.enabled": "false",
@@ -116,7 +116,7 @@ def _schemes(settings: Settings) -> set[str]:
 
 def session_conf(pipeline: Pipeline, settings: Settings) -> dict[str, str]:
     """Defaults, then settings, then the pipeline's own, then what must not change."""
-    conf = {**DEFAULTS, **spark_conf(settings), **pipeline.advanced.spark}
+    conf = {**DEFAULTS, **spark_conf(settings), **tuned(pipeline.advanced.spark)}
     if pipeline.advanced.shuffle_partitions is not None:
         conf["spark.sql.shuffle.partitions"] = str(pipeline.advanced.shuffle_partitions)
     if pipeline.advanced.state.store is not None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tidemark.pipeline.problems import nearest
+from tidemark.pipeline.settings.state import PROVIDER, STORE_CLASSES
+
 _TIME = "all times are UTC"
 _PLACES = "the platform places checkpoints itself, below the root"
 _REPLAY = "what a crashed batch wrote is known by it"
@@ -38,6 +41,63 @@ FIXED: Mapping[str, str] = {
     "spark.sql.streaming.unsupportedoperationcheck": "it keeps wrong results out",
     "spark.sql.legacy.timeparserpolicy": "a row must be judged the same in every run",
 }
+# What a pipeline's file may change: sizes, numbers and switches of its own queries. None names a
+# class, a place, a host or an option of a process, and none decides what a query comes to.
+TUNABLE = frozenset(
+    f"spark.{name}"
+    for name in (
+        "cores.max",
+        "databricks.delta.snapshotPartitions",
+        "executor.cores",
+        "executor.instances",
+        "executor.memory",
+        "executor.memoryOverhead",
+        "sql.adaptive.advisoryPartitionSizeInBytes",
+        "sql.adaptive.coalescePartitions.enabled",
+        "sql.adaptive.enabled",
+        "sql.adaptive.skewJoin.enabled",
+        "sql.autoBroadcastJoinThreshold",
+        "sql.broadcastTimeout",
+        "sql.codegen.hugeMethodLimit",
+        "sql.codegen.maxFields",
+        "sql.codegen.wholeStage",
+        "sql.execution.arrow.maxRecordsPerBatch",
+        "sql.files.maxPartitionBytes",
+        "sql.files.maxPartitionNum",
+        "sql.files.maxRecordsPerFile",
+        "sql.files.minPartitionNum",
+        "sql.files.openCostInBytes",
+        "sql.inMemoryColumnarStorage.batchSize",
+        "sql.join.preferSortMergeJoin",
+        "sql.objectHashAggregate.sortBased.fallbackThreshold",
+        "sql.parquet.compression.codec",
+        "sql.streaming.aggregation.stateFormatVersion",
+        "sql.streaming.fileSource.log.cleanupDelay",
+        "sql.streaming.minBatchesToRetain",
+        "sql.streaming.stateStore.compression.codec",
+        "sql.streaming.stateStore.encodingFormat",
+        "sql.streaming.stateStore.maintenanceInterval",
+        "sql.streaming.stateStore.minDeltasForSnapshot",
+        "sql.streaming.stateStore.providerClass",
+        "sql.streaming.stateStore.rocksdb.blockCacheSizeMB",
+        "sql.streaming.stateStore.rocksdb.blockSizeKB",
+        "sql.streaming.stateStore.rocksdb.boundedMemoryUsage",
+        "sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+        "sql.streaming.stateStore.rocksdb.compactOnCommit",
+        "sql.streaming.stateStore.rocksdb.compression",
+        "sql.streaming.stateStore.rocksdb.formatVersion",
+        "sql.streaming.stateStore.rocksdb.maxMemoryUsageMB",
+        "sql.streaming.stateStore.rocksdb.maxOpenFiles",
+        "sql.streaming.stateStore.rocksdb.maxWriteBufferNumber",
+        "sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows",
+        "sql.streaming.stateStore.rocksdb.writeBufferSizeMB",
+        "sql.streaming.stateStore.rowChecksum.enabled",
+        "sql.streaming.stateStore.unloadOnCommit",
+        "sql.streaming.statefulOperator.useStrictDistribution",
+    )
+)
+# A number with its unit, or a word: of a class's name, an address and a path none is one.
+_SIZE_OR_WORD = re.compile(r"-?\d+(\.\d+)?[A-Za-z]*|[A-Za-z_]\w*")
 # As Java and Python read it. The last is a login in a URL: names and values are held to it.
 _SECRET = (
     "(?i)secret|passw(or)?d|passphrase|token|credential|signature|connection[._-]?string|[._]sas[._]"
@@ -56,11 +116,44 @@ def check_spark_setting(name: str) -> None:
         raise ValueError(f"cannot be changed: {reason}")
 
 
-def check_pipeline_setting(name: str) -> None:
-    """As `check_spark_setting`, and no secret: files of pipelines are read by many."""
+def check_pipeline_setting(name: str, value: str) -> None:
+    """ValueError where a pipeline's file may not change this, or not to this value.
+
+    Whoever writes one is not trusted with the processes that all pipelines share: a setting may
+    load a class, start a program, send files elsewhere.
+    """
     check_spark_setting(name)
     if is_secret(name):
         raise ValueError("is a secret; secrets stand in the environment or in a connection")
+    if name not in TUNABLE:
+        near = nearest(name, TUNABLE, likeness=0.9)
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise ValueError(
+            f"is not among the settings that a pipeline may change{hint} (docs/trust.md lists "
+            f"them). Who operates the platform can set it for all pipelines, by a line of the "
+            f"settings: `spark: {{{name}: …}}`"
+        )
+    if name == PROVIDER:
+        if value not in STORE_CLASSES:
+            raise ValueError(
+                f"is a class that is not known here; known: {', '.join(STORE_CLASSES)}"
+            )
+    elif not _SIZE_OR_WORD.fullmatch(value):
+        raise ValueError("has a value that is neither a number with its unit nor a word")
+
+
+def tuned(asked: Mapping[str, str]) -> dict[str, str]:
+    """What a pipeline may change of what it asks for: the contract of a query may hold more, which
+    files could ask for once."""
+    return {name: value for name, value in asked.items() if _may_change(name, value)}
+
+
+def _may_change(name: str, value: str) -> bool:
+    try:
+        check_pipeline_setting(name, value)
+    except ValueError:
+        return False
+    return True
 
 
 def as_text(value: object) -> object:

@@ -17,6 +17,7 @@ _CLASSES: dict[StateStore, str] = {
     "memory": f"{_ENGINE}.HDFSBackedStateStoreProvider",
     "rocksdb": f"{_ENGINE}.RocksDBStateStoreProvider",
 }
+STORE_CLASSES = tuple(_CLASSES.values())
 _NAMES = {of: name for name, of in _CLASSES.items()}
 
 STATE_DEFAULTS = {
