@@ -25,6 +25,7 @@ from tidemark.checkpoint.reading.source_offsets import DeltaOffset, FileOffset, 
 from tidemark.errors import CheckpointUnreadable
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
+from tidemark.storage.json_text import number_of
 
 if TYPE_CHECKING:
     from tidemark.storage.warehouse import Warehouse
@@ -125,8 +126,8 @@ class Checkpoint(FilePlace):
         """The batches whose `offsets` or `commits` are kept, in order: the engine removes old
         ones. With an ending (`.compact`), those of files that end so."""
         names = [place.rpartition("/")[2] for place in self.files(log) if place.endswith(ending)]
-        numbers = [name.removesuffix(ending) for name in names]
-        return tuple(sorted(int(number) for number in numbers if number.isdecimal()))
+        numbers = (number_of(name.removesuffix(ending)) for name in names)
+        return tuple(sorted(number for number in numbers if number is not None))
 
     def delta_version(self, batch: int) -> int:
         """The version of the Delta table that the batch after this one begins with.

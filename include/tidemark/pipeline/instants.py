@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST = timedelta.max // timedelta(milliseconds=1)
 # What to write instead, in every error about a time that was given as text.
 _FORM = "write it as in 2026-07-01T12:00:00Z, or a date alone for its midnight in UTC"
 
@@ -14,7 +15,10 @@ def instant_text(milliseconds: int) -> str:
     """Milliseconds since 1970 as ISO 8601 in UTC; the engine's 0 means that there is none yet."""
     if milliseconds == 0:
         return "none yet"
-    instant = instant_of(milliseconds)
+    try:
+        instant = instant_of(milliseconds)
+    except OverflowError:
+        return f"{milliseconds:,} ms after 1970, in no year from 1 to 9999"
     exact = "milliseconds" if milliseconds % 1000 else "seconds"
     return instant.isoformat(timespec=exact).replace("+00:00", "Z")
 
@@ -48,6 +52,11 @@ def epoch_ms(instant: datetime) -> int:
 def epoch_us(instant: datetime) -> int:
     """Whole microseconds since 1970, UTC."""
     return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def length_of(milliseconds: int) -> timedelta:
+    """A length of milliseconds, as far as Python knows lengths: 2.7 million years."""
+    return timedelta(milliseconds=max(-_LONGEST, min(milliseconds, _LONGEST)))
 
 
 def instant_of(milliseconds: int) -> datetime:

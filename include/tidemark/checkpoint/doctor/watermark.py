@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from tidemark.checkpoint.doctor.findings import Finding, FindingKind, Severity
 from tidemark.checkpoint.reading.facts import CheckpointFacts
-from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.instants import instant_text, length_of
 
 # A clock that runs ahead by less than this moves no window that matters for long.
 _FAR = timedelta(hours=1)
@@ -80,7 +80,7 @@ def watermark_findings(facts: CheckpointFacts, newest_event_ms: int | None) -> I
 
 
 def _ahead(facts: CheckpointFacts, watermark: int, other: int, what: str) -> Finding:
-    ahead = timedelta(milliseconds=watermark - other)
+    ahead = length_of(watermark - other)
     return Finding(
         FindingKind.WATERMARK,
         Severity.WARNING,

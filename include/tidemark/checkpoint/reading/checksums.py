@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Container, Iterable, Iterator
 
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, json_object
+from tidemark.storage.json_text import long
 
 _MAGIC = b"crc\0"
 _HEADER = 8
@@ -48,6 +49,6 @@ def recorded_size(data: bytes) -> int:
     computed here. NotTheFormat where it is none."""
     value = json_object(data.decode(errors="replace"))
     try:
-        return int(value["mainFileSize"])
+        return long(value["mainFileSize"])
     except (KeyError, TypeError, ValueError) as error:
         raise NotTheFormat("no mainFileSize") from error

@@ -15,6 +15,7 @@ from tidemark.checkpoint.reading.state_files import (
     state_file,
 )
 from tidemark.storage.files import FileFacts
+from tidemark.storage.json_text import number_of
 
 LOGS = ("offsets", "commits")
 # Where a RocksDB store keeps what its snapshots share (RocksDBImmutableFile).
@@ -124,14 +125,14 @@ class _Sorting:
             case ["metadata"]:
                 self.metadata = facts
                 return "metadata"
-            case [("offsets" | "commits") as log, batch] if batch.isdecimal():
-                self.logs[log][int(batch)] = facts
+            case [("offsets" | "commits") as log, name] if (batch := number_of(name)) is not None:
+                self.logs[log][batch] = facts
                 return log
             case ["sources", source, *rest] if rest:
                 self.sources[source]["/".join(rest)] = facts
                 return "sources"
-            case ["state", operator, *rest] if operator.isdecimal():
-                return self._state(int(operator), rest, facts)
+            case ["state", name, *rest] if (operator := number_of(name)) is not None:
+                return self._state(operator, rest, facts)
         return None
 
     def _state(self, operator: int, rest: list[str], facts: FileFacts) -> str | None:
@@ -144,8 +145,8 @@ class _Sorting:
                     # One schema of an operator's stores does for all of its partitions.
                     self.operators[operator]["/".join(rest)] = facts
                 return "state metadata"
-            case [partition, *inner] if partition.isdecimal():
-                return self._store(operator, int(partition), inner, facts)
+            case [name, *inner] if (number := number_of(name)) is not None:
+                return self._store(operator, number, inner, facts)
         return None
 
     def _store(

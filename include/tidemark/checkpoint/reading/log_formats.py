@@ -9,10 +9,11 @@ wrote it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from tidemark.storage.json_text import json_value, long, number_of
 
 T = TypeVar("T")
 # What the engine writes for a source that has no offset yet.
@@ -111,8 +112,8 @@ def parse_commit(batch: int, data: bytes) -> CommitEntry:
         return CommitEntry(
             batch,
             version,
-            int(metadata.get("nextBatchWatermarkMs", 0)),
-            {int(name): tuple(tuple(one) for one in parts) for name, parts in ids.items()},
+            long(metadata.get("nextBatchWatermarkMs", 0)),
+            {long(name): tuple(tuple(one) for one in parts) for name, parts in ids.items()},
         )
 
     return _value(entry, text)
@@ -128,18 +129,16 @@ def versioned_lines(data: bytes, newest: int) -> tuple[int, list[str]]:
     """The version in the first line, and the other lines (class MetadataVersionUtil)."""
     # Not splitlines: a file's name may hold other characters that end a line for Python.
     first, *lines = _text(data).removesuffix("\n").split("\n")
-    number = first.strip().removeprefix("v")
-    if not first.startswith("v") or not number.isdecimal() or int(number) == 0:
-        raise UnknownFormat(first[:_SHOWN])
-    if int(number) > newest:
-        raise UnknownFormat(first.strip())
-    return int(number), lines
+    number = number_of(first.strip().removeprefix("v"))
+    if not first.startswith("v") or not number or number > newest:
+        raise UnknownFormat(first.strip()[:_SHOWN])
+    return number, lines
 
 
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object; NotTheFormat where the text is not one."""
     try:
-        value = json.loads(text)
+        value = json_value(text)
     except ValueError as error:
         raise NotTheFormat(repr(text[:_SHOWN])) from error
     if not isinstance(value, dict):
@@ -164,7 +163,8 @@ def _by_id(lines: list[str]) -> dict[str, str | None]:
 def _listed_file(line: str) -> ListedFile:
     entry = json_object(line)
     return _value(
-        lambda: ListedFile(str(entry["path"]), int(entry["timestamp"]), int(entry["batchId"])), line
+        lambda: ListedFile(str(entry["path"]), long(entry["timestamp"]), long(entry["batchId"])),
+        line,
     )
 
 
@@ -177,7 +177,7 @@ def _value(build: Callable[[], T], text: str) -> T:
 
 
 def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None else long(value)
 
 
 def _text(data: bytes) -> str:

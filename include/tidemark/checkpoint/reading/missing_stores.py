@@ -6,13 +6,17 @@ from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 from tidemark.checkpoint.reading.state_files import StoreId
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+# Each partition is a task in each batch: a query with more of them would never end one.
+_MOST = 100_000
+_DIGITS = 10
 
 
 def partition_count(facts: CheckpointFacts, operator: StatefulOperator) -> int:
     """How many partitions an operator has: what the offset log records (an offline repartition
     changes it there), else as many as there are."""
     recorded = facts.conf.get(_PARTITIONS, "")
-    return int(recorded) if recorded.isdecimal() else operator.partitions[-1] + 1
+    told = int(recorded[:_DIGITS]) if recorded.isdecimal() else operator.partitions[-1] + 1
+    return min(told, _MOST)
 
 
 def missing_stores(facts: CheckpointFacts, operator: StatefulOperator) -> tuple[StoreId, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.checkpoint.reading.facts import CheckpointSource, SourceList, Unreadable
 from tidemark.checkpoint.reading.log_formats import ListedFile, OffsetEntry, parse_listed_files
@@ -21,6 +21,7 @@ from tidemark.checkpoint.reading.source_offsets import (
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts, stat_files
+from tidemark.storage.json_text import number_of
 
 COMPACT = ".compact"
 _SHOWN = 200
@@ -104,9 +105,8 @@ def _initial(reader: CheckpointReader, name: str, files: Mapping[str, FileFacts]
 def _file_list(
     reader: CheckpointReader, name: str, files: Mapping[str, FileFacts], files_checked: int
 ) -> SourceList:
-    plain = sorted(int(file) for file in files if file.isdecimal())
-    ends = (file.removesuffix(COMPACT) for file in files if file.endswith(COMPACT))
-    compacted = sorted(int(file) for file in ends if file.isdecimal())
+    plain = _numbers(files)
+    compacted = _numbers(file.removesuffix(COMPACT) for file in files if file.endswith(COMPACT))
     unreadable: list[Unreadable] = []
     newest: list[ListedFile] = []
     for number in sorted({*plain, *compacted}, reverse=True):
@@ -121,6 +121,10 @@ def _file_list(
     facts, not_checked = _stat(newest[:files_checked], reader.place)
     size = sum(file.size for file in files.values())
     return SourceList(tuple(plain), tuple(compacted), size, facts, not_checked, tuple(unreadable))
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return sorted(number for name in names if (number := number_of(name)) is not None)
 
 
 def _unseen(entries: Sequence[ListedFile], seen: Sequence[ListedFile]) -> list[ListedFile]:

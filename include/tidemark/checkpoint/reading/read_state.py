@@ -8,7 +8,6 @@ method, and three zeros of four bytes each. Which codec it is stands in the offs
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Iterable, Mapping
 
@@ -24,6 +23,7 @@ from tidemark.checkpoint.reading.state_metadata import (
     parse_operator_metadata,
     parse_schema,
 )
+from tidemark.storage.json_text import json_value, long, number_of
 
 _VERSIONED = "_metadata/v2/"
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
@@ -136,7 +136,9 @@ class _Opening:
 def _metadata(
     reader: CheckpointReader, number: int, own_files: list[str], unreadable: list[Unreadable]
 ) -> OperatorMetadata | None:
-    versioned = [n for n in own_files if n.startswith(_VERSIONED) and _last(n).isdecimal()]
+    versioned = [
+        n for n in own_files if n.startswith(_VERSIONED) and number_of(_last(n)) is not None
+    ]
     newest = max(versioned, key=lambda name: int(_last(name)), default=None)
     name = newest or next((n for n in own_files if n == "_metadata/metadata"), None)
     if name is None:
@@ -169,10 +171,10 @@ def shared_files(data: bytes) -> dict[str, int]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as snapshot:
             text = snapshot.read("metadata").decode()
-        metadata = json.loads(text.partition("\n")[2])
-        ssts = {f"SSTs/{f['dfsSstFileName']}": int(f["sizeBytes"]) for f in metadata["sstFiles"]}
+        metadata = json_value(text.partition("\n")[2])
+        ssts = {f"SSTs/{f['dfsSstFileName']}": long(f["sizeBytes"]) for f in metadata["sstFiles"]}
         logs = metadata.get("logFiles") or []
-        return ssts | {f"logs/{f['dfsLogFileName']}": int(f["sizeBytes"]) for f in logs}
+        return ssts | {f"logs/{f['dfsLogFileName']}": long(f["sizeBytes"]) for f in logs}
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
         raise NotTheFormat(f"no RocksDB snapshot ({type(error).__name__})") from error
 

@@ -8,10 +8,11 @@ and those of batches that our own ingest plans (`sources/kafka/offsets.py`,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from tidemark.storage.json_text import json_value, long
 
 # Delta's index for "before this version's first file" is below this one.
 _FIRST_FILE = 0
@@ -147,7 +148,7 @@ SourceOffset = (
 def source_offset(text: str) -> SourceOffset:
     """What an offset says, by its shape; UnknownOffset where no shape fits."""
     try:
-        value = json.loads(text)
+        value = json_value(text)
     except ValueError:
         return UnknownOffset(text)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -162,18 +163,18 @@ def source_offset(text: str) -> SourceOffset:
 
 def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
     if value.keys() == {"logOffset"}:
-        return FileOffset(int(value["logOffset"]))
+        return FileOffset(long(value["logOffset"]))
     if {"reservoirVersion", "index"} <= value.keys():
         # Older versions of Delta write the second name, newer ones either.
         snapshot = value.get("isInitialSnapshot", value.get("isStartingVersion", False))
         return DeltaOffset(
             str(value.get("reservoirId", "")),
-            int(value["reservoirVersion"]),
-            int(value["index"]),
+            long(value["reservoirVersion"]),
+            long(value["index"]),
             snapshot,
         )
     if value.keys() == {"id", "snapshot", "from", "next"}:
-        return PlannedVersions(str(value["id"]), int(value["next"]))
+        return PlannedVersions(str(value["id"]), long(value["next"]))
     if value.keys() == {"offset", "timestamp"}:
         return RateOffset(text)
     if value and all(part.keys() == {"value", "runTimeMs"} for part in value.values()):
@@ -181,7 +182,7 @@ def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
     if value and all(part and _all_numbers(part) for part in value.values()):
         return KafkaOffset(
             {
-                topic: {int(partition): offset for partition, offset in part.items()}
+                topic: {long(partition): offset for partition, offset in part.items()}
                 for topic, part in value.items()
             }
         )
@@ -189,7 +190,7 @@ def _of_object(value: dict[str, Any], text: str) -> SourceOffset:
         return PlannedTopics(
             {topic: str(part["id"]) for topic, part in value.items()},
             {
-                topic: {int(partition): int(offset) for partition, offset in part["next"].items()}
+                topic: {long(partition): long(offset) for partition, offset in part["next"].items()}
                 for topic, part in value.items()
             },
         )

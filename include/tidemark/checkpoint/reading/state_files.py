@@ -14,7 +14,7 @@ from enum import StrEnum
 
 # The name of an operator's only store; its files lie in the partition's folder itself.
 DEFAULT_STORE = "default"
-_NAME = re.compile(r"^(\d+)(?:_([0-9A-Fa-f-]{36}))?\.(delta|snapshot|zip|changelog)$")
+_NAME = re.compile(r"^(\d{1,18})(?:_([0-9A-Fa-f-]{36}))?\.(delta|snapshot|zip|changelog)$")
 
 
 class Provider(StrEnum):

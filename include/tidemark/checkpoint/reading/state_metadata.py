@@ -7,7 +7,6 @@ whose texts are Java's modified UTF-8 with a length before them.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tidemark.checkpoint.reading.log_formats import (
     json_object,
     versioned_lines,
 )
+from tidemark.storage.json_text import json_value, long, number_of
 
 NEWEST_SCHEMA = 3
 
@@ -55,11 +55,11 @@ def parse_operator_metadata(data: bytes) -> OperatorMetadata:
         info, stores = metadata["operatorInfo"], metadata["stateStoreInfo"]
         return OperatorMetadata(
             version,
-            int(info["operatorId"]),
+            long(info["operatorId"]),
             str(info["operatorName"]),
             tuple(str(store["storeName"]) for store in stores),
-            max((int(store["numPartitions"]) for store in stores), default=0),
-            max((int(store.get("numColsPrefixKey", 0)) for store in stores), default=0),
+            max((long(store["numPartitions"]) for store in stores), default=0),
+            max((long(store.get("numColsPrefixKey", 0)) for store in stores), default=0),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NotTheFormat("no operatorInfo or stateStoreInfo") from error
@@ -69,18 +69,18 @@ def parse_schema(data: bytes) -> StateSchema:
     """The schema file of a store; of v3 only the version. Raises as the parsers of logs do."""
     reader = _MetadataReader(data)
     version = reader.text()
-    number = version.removeprefix("v")
-    if not version.startswith("v") or not number.isdecimal() or int(number) > NEWEST_SCHEMA:
+    number = number_of(version.removeprefix("v"))
+    if not version.startswith("v") or number is None or number > NEWEST_SCHEMA:
         raise UnknownFormat(version[:20])
-    if int(number) == NEWEST_SCHEMA:
+    if number == NEWEST_SCHEMA:
         return StateSchema(NEWEST_SCHEMA)
-    texts = reader.text if number == "1" else reader.chunks
-    return StateSchema(int(number), tuple(_columns(texts())), tuple(_columns(texts())))
+    texts = reader.text if number == 1 else reader.chunks
+    return StateSchema(number, tuple(_columns(texts())), tuple(_columns(texts())))
 
 
 def _columns(schema: str) -> Iterator[str]:
     try:
-        fields: list[dict[str, Any]] = json.loads(schema)["fields"]
+        fields: list[dict[str, Any]] = json_value(schema)["fields"]
         for field in fields:
             kind = field["type"]
             yield f"{field['name']}: {kind if isinstance(kind, str) else kind['type']}"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.cli.checkpoint.overview import Overview
 from tidemark.cli.console import report_table
-from tidemark.pipeline.instants import instant_text
+from tidemark.pipeline.instants import instant_text, length_of
 
 _NOTHING = "–"
 _BAR = 24
@@ -66,7 +64,7 @@ def _watermark(overview: Overview) -> str:
 
 
 def _distance(watermark: int, other: int) -> str:
-    apart = timedelta(seconds=abs(other - watermark) // 1000)
+    apart = length_of(abs(other - watermark) // 1000 * 1000)
     return f"{apart} {'before' if watermark <= other else 'AFTER'}"
 
 

@@ -3,7 +3,6 @@ entries"). delta-rs tells what a table holds, not what a version added to it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,6 +12,7 @@ from urllib.parse import unquote
 from tidemark.errors import DataDamaged
 from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.files import FileMissing, Options, read_bytes
+from tidemark.storage.json_text import json_value
 
 _RESTORE = "RESTORE"
 
@@ -65,7 +65,7 @@ def read_version(table: str, number: int, options: Options) -> Version | None:
     try:
         text = content.decode()
         # Not by `splitlines`: values in statistics may hold what it takes for an end of line.
-        entries = [json.loads(line) for line in text.split("\n") if line.strip()]
+        entries = [json_value(line, whole=int) for line in text.split("\n") if line.strip()]
         return _version(number, entries, sha256(content).hexdigest()[:16])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataDamaged(
@@ -93,7 +93,7 @@ def _version(number: int, entries: list[dict[str, Any]], digest: str) -> Version
 
 def added_file(add: Mapping[str, Any]) -> AddedFile:
     """Of an `add` entry."""
-    stats = json.loads(add["stats"]) if add.get("stats") else {}
+    stats = json_value(add["stats"], whole=int) if add.get("stats") else {}
     return AddedFile(
         path_of(str(add["path"])),
         dict(add.get("partitionValues") or {}),

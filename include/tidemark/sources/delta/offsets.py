@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from tidemark.errors import CheckpointUnreadable
+from tidemark.storage.json_text import json_value
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Offset:
     def of(cls, text: str, place: str) -> Offset:
         """What an offset says; CheckpointUnreadable where it is none of ours. `place`: its file."""
         try:
-            found = json.loads(text)
+            found = json_value(text)
             at = found["snapshot"]
             snapshot = None if at is None else int(at)
             versions = int(found["from"]), int(found["next"]), snapshot

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import CheckpointUnreadable
+from tidemark.storage.json_text import json_value
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def offset_of(text: str, place: str) -> Offset:
     try:
         return {
             name: TopicOffset(str(one["id"]), _by_number(one["from"]), _by_number(one["next"]))
-            for name, one in json.loads(text).items()
+            for name, one in json_value(text).items()
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointUnreadable(

@@ -6,13 +6,13 @@ errors of the same classes as those of a store that is away for a moment.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from tidemark.errors import DataDamaged, StorageUnavailable, TidemarkError
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.storage.file_place import FilePlace
+from tidemark.storage.json_text import json_value
 
 LOG = "_delta_log"
 # What delta-rs says of a log that it read, and that makes no table.
@@ -117,7 +117,7 @@ def _broken_entry(place: FilePlace) -> str | None:
             if re.match(r"\d{20}\.checkpoint", name) and files[name].size > 12
         ]
         if "_last_checkpoint" in files:
-            named = int(json.loads(log.read("_last_checkpoint"))["version"])
+            named = int(json_value(log.read("_last_checkpoint"))["version"])
             if named not in whole:
                 begins = not numbers or numbers[0] == 0
                 hint = (
@@ -140,7 +140,7 @@ def _broken_entry(place: FilePlace) -> str | None:
 
 def _is_entry(data: bytes) -> bool:
     try:
-        return bool(data) and all(json.loads(line) for line in data.splitlines())
+        return bool(data) and all(json_value(line, whole=int) for line in data.splitlines())
     except ValueError:
         return False
 

@@ -15,6 +15,7 @@ from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.layout import Layout
 from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
 from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
+from tidemark.storage.json_text import number_of
 
 COMPACT = ".compact"
 _OPERATOR_BY_BATCH = "_metadata/v2/"
@@ -97,7 +98,8 @@ def _newest_lists(layout: Layout, at: OffsetEntry) -> Iterator[tuple[str, int]]:
 
 def _lists(layout: Layout, folder: str) -> dict[str, int]:
     files = layout.source_lists.get(folder, {})
-    return {name: _number(name) for name in files if name.removesuffix(COMPACT).isdecimal()}
+    numbers = {name: number_of(name.removesuffix(COMPACT)) for name in files}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _sources(layout: Layout, lists: Mapping[str, int]) -> Iterator[str]:
@@ -118,7 +120,7 @@ def _state(layout: Layout, batch: int) -> Iterator[str]:
     for operator, files in layout.operator_files.items():
         for name in files:
             written_by = name.removeprefix(_OPERATOR_BY_BATCH)
-            if name != written_by and written_by.isdecimal() and int(written_by) > batch:
+            if name != written_by and (number_of(written_by) or 0) > batch:
                 yield f"state/{operator}/{name}"
 
 

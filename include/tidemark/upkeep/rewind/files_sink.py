@@ -9,7 +9,6 @@ ones that the log names, and the files of batches that run again are others.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
+from tidemark.storage.json_text import json_value, number_of
 from tidemark.upkeep.rewind.backup import SINK_LOG, copy_files
 from tidemark.upkeep.rewind.change import SinkLogChange
 
@@ -112,7 +112,8 @@ def bring_back_sink_log(change: SinkLogChange, log: FilePlace, backup: FilePlace
 
 
 def _batches(listed: Mapping[str, int]) -> dict[str, int]:
-    return {name: _number(name) for name in listed if name.removesuffix(_COMPACT).isdecimal()}
+    numbers = {name: number_of(name.removesuffix(_COMPACT)) for name in listed}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _kept(listed: Mapping[str, int], batch: int) -> list[str]:
@@ -130,7 +131,7 @@ def _kept(listed: Mapping[str, int], batch: int) -> list[str]:
 def _added(log: FilePlace, name: str) -> list[str]:
     _, lines = versioned_lines(log.read(name), newest=1)
     try:
-        return [str(json.loads(line)["path"]) for line in lines if line.strip()]
+        return [str(json_value(line)["path"]) for line in lines if line.strip()]
     except (ValueError, KeyError, TypeError) as error:
         raise NotTheFormat(name) from error
 

@@ -20,6 +20,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts, FileInTheWay, write_bytes
+from tidemark.storage.json_text import json_value, number_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def stop_mark(place: FilePlace, files: Mapping[str, FileFacts]) -> StopMark | No
     if first != STOP_MARK:
         return None
     try:
-        return StopMark(f"offsets/{newest}", str(json.loads(rest)["backup"]))
+        return StopMark(f"offsets/{newest}", str(json_value(rest)["backup"]))
     except (ValueError, KeyError, TypeError) as error:
         raise RewindRefused(
             f"{place.uri}/offsets/{newest} is the mark of a rewind that was not finished, and does "
@@ -56,7 +57,7 @@ def stop_mark(place: FilePlace, files: Mapping[str, FileFacts]) -> StopMark | No
 def next_mark(names: Iterable[str], backup: str) -> StopMark:
     """The mark after the newest batch that is planned, by the names of all files."""
     logged = (name.removeprefix("offsets/") for name in names if name.startswith("offsets/"))
-    planned = [int(batch) for batch in logged if batch.isdecimal()]
+    planned = [number for batch in logged if (number := number_of(batch)) is not None]
     return StopMark(f"offsets/{max(planned, default=-1) + 1}", backup)
 
 
