@@ -78,6 +78,17 @@ def test_a_plan_changes_nothing_and_the_act_removes_what_it_says(checkpoint: Pat
     assert "11 lists of the source's files and 1 compacted ones" in sources["reasons"][0]
 
 
+def test_files_behind_a_link_out_of_the_checkpoint_stay(checkpoint: Path) -> None:
+    elsewhere = checkpoint.parent / "elsewhere"
+    (checkpoint / "commits").rename(elsewhere)
+    (checkpoint / "commits").symlink_to(elsewhere)
+    before = names(checkpoint), names(elsewhere)
+    refused = housekeep(checkpoint, "--keep-batches", 2, "--apply")
+    assert refused.exit_code == 1
+    assert "is a link to a place out of" in " ".join(refused.output.split())
+    assert (names(checkpoint), names(elsewhere)) == before
+
+
 def test_the_default_keeps_what_the_engine_keeps(checkpoint: Path) -> None:
     assert told(checkpoint)["going_files"] == 0
 

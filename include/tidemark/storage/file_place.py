@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os.path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 
+from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.files import FileFacts, list_files, list_folder, read_bytes, remove_files
 
@@ -37,6 +40,16 @@ class FilePlace:
     def folder(self, name: str) -> FilePlace:
         """A folder of this one."""
         return FilePlace(self.below(name), self.options, self.fence)
+
+    def led_out(self, names: Iterable[str]) -> str | None:
+        """A folder of some of these files that is a link to a place out of this one; None where
+        there is none, as in stores that know no links."""
+        if not is_local(self.uri):
+            return None
+        base = os.path.realpath(local_path(self.uri))
+        folders = sorted({name.rpartition("/")[0] for name in names})
+        real = ((folder, os.path.realpath(f"{base}/{folder}")) for folder in folders)
+        return next((folder for folder, at in real if not Path(at).is_relative_to(base)), None)
 
     def read(self, name: str) -> bytes:
         """All of a file of this folder; FileMissing where there is none."""

@@ -113,6 +113,11 @@ def told(*arguments: str | Path) -> dict[str, Any]:
     return dict(document)
 
 
+def undo(backup: str | Path, checkpoint: Path, sink: str = "other") -> tuple[str | Path, ...]:
+    """The command that restores a backup, with what it changes."""
+    return "restore", backup, "--checkpoint", checkpoint, "--sink", sink
+
+
 def done(*arguments: str | Path) -> dict[str, Any]:
     """The document of a command that acts, and must."""
     result = command(*arguments, "--apply", "--json")

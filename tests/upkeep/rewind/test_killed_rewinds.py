@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.killed import Killed, killed
-from tests.upkeep.rewind.queries import command, done
+from tests.upkeep.rewind.queries import command, done, undo
 from tests.upkeep.rewind.sinks import WithSinks, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.cli.exit_codes import VERDICTS
@@ -103,7 +103,7 @@ def test_killed_at_a_step_a_rewind_is_finished_by_a_repetition(
     assert (code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]) == stopped
     dry = command(*arguments)
     assert ("was begun and not finished" in str(dry.output)) == stopped
-    again = command(*arguments[:-1], tmp_path / "another", "--apply")
+    again = command(*arguments[:-1], tmp_path / ("backup" if stopped else "another"), "--apply")
     assert again.exit_code == 0, again.output
     assert outcome(made) == wanted[kind]
     assert code_of(made) != VERDICTS[CheckpointVerdict.DAMAGED]
@@ -118,11 +118,11 @@ def test_killed_at_a_step_a_rewind_is_undone_by_its_backup(
     more = ["--sink", made.sink(ACT[point]), "--backup", backup]
     die(point, when, "rewind", made.checkpoint, "--to-batch", str(TO), *more)
     if (point, when) == (BACKED_UP, "before"):
-        refused = command("restore", backup)
+        refused = command(*undo(backup, made.checkpoint, made.sink(ACT[point])))
         assert refused.exit_code == 1
         assert "no backup" in refused.output
     else:
-        done("restore", backup)
+        done(*undo(backup, made.checkpoint, made.sink(ACT[point])))
     assert as_rows(made) == before
 
 
@@ -132,10 +132,11 @@ def test_killed_at_a_step_a_restore_is_finished_by_a_repetition(
 ) -> None:
     before = as_rows(made)
     rewind(made, WAY_BACK[point], tmp_path / "backup")
-    die(point, when, "restore", tmp_path / "backup")
+    back = undo(tmp_path / "backup", made.checkpoint, made.sink(WAY_BACK[point]))
+    die(point, when, *back)
     stopped = (point, when) not in OPEN
     assert (code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]) == stopped
-    done("restore", tmp_path / "backup")
+    done(*back)
     assert as_rows(made) == before
 
 

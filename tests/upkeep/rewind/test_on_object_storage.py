@@ -42,7 +42,8 @@ def test_on_object_storage_a_rewind_and_its_way_back_are_the_same(tmp_path: Path
         checkpoint, backup = FilePlace(PLACE, options), FilePlace(BACKUP, options)
         before = contents(checkpoint)
         found = list_checkpoint(checkpoint)
-        sink = Sink("delta", FilePlace(TABLE, options)).plan(query_id, 3)
+        to = Sink("delta", FilePlace(TABLE, options))
+        sink = to.plan(query_id, 3)
         plan = plan_rewind(read_for_rewind(found, 3), sink, now)
         assert plan.refused == ()
         left = apply_plan(plan, checkpoint, backup, now)
@@ -51,7 +52,7 @@ def test_on_object_storage_a_rewind_and_its_way_back_are_the_same(tmp_path: Path
         table = DeltaTable(TABLE, storage_options=options)
         assert table.transaction_version(query_id) == 3
         assert pa.table(table.to_pyarrow_table()).num_rows == 4
-        apply_restore(plan_restore(backup, now), backup)
+        apply_restore(plan_restore(backup, now, checkpoint=PLACE, sink=to), backup)
         assert contents(checkpoint) == before
         table = DeltaTable(TABLE, storage_options=options)
         assert table.transaction_version(query_id) == LAST

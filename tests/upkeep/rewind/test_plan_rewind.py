@@ -12,7 +12,7 @@ import pytest
 
 from tests.checkpoint.archives import land_listed, names, unpack
 from tests.checkpoint.damaged import diagnosis_of, remove
-from tests.upkeep.rewind.queries import command, done, told
+from tests.upkeep.rewind.queries import command, done, told, undo
 from tests.upkeep.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.storage.file_place import FilePlace
@@ -64,7 +64,7 @@ def test_every_checkpoint_goes_back_to_each_batch_and_comes_back_from_the_backup
         versions = {int(p.name.split(".")[0].split("_")[0]) for p in state_files(checkpoint)}
         assert max(versions, default=0) <= batch + 1
         assert diagnosis_of(checkpoint).verdict in GOES_ON
-        done("restore", backup)
+        done(*undo(backup, checkpoint))
         assert bytes_of(checkpoint) == before
 
 
@@ -93,7 +93,7 @@ def test_a_table_goes_back_a_second_time_past_the_first(made: WithSinks) -> None
     backup = made.folder / "second"
     done("rewind", made.checkpoint, "--to-batch", "3", *sink, "--backup", backup)
     assert (made.rows(), made.transaction()) == ([0, 1, 2, 3], 3)
-    done("restore", backup)
+    done(*undo(backup, made.checkpoint, made.sink("delta")))
     assert (made.rows(), made.transaction()) == ([0, 1, 2, 3, 4, 5], 5)
 
 
@@ -106,7 +106,7 @@ def test_the_backup_brings_all_back_after_the_query_has_run_on(made: WithSinks) 
             shutil.copy(made.checkpoint / log / "3", made.checkpoint / log / str(batch))
         made.append(batch)
     assert made.transaction() == LAST + 2
-    assert command("restore", backup, "--apply", "--stopped").exit_code == 0
+    assert command("restore", backup, *sink, "--apply", "--stopped").exit_code == 0
     assert bytes_of(made.checkpoint) == before
     assert (made.rows(), made.transaction()) == (list(range(LAST + 1)), LAST)
 
@@ -116,7 +116,7 @@ def test_the_backup_does_not_undo_what_others_did_since(made: WithSinks) -> None
     backup = done("rewind", made.checkpoint, "--to-batch", "3", *sink)["backup"]
     append(made.table, 1, "another query")
     before = bytes_of(made.folder)
-    result = command("restore", backup, "--apply")
+    result = command("restore", backup, *sink, "--apply")
     assert result.exit_code == 1
     assert "Others changed" in result.output
     assert bytes_of(made.folder) == before

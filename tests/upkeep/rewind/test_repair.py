@@ -17,7 +17,7 @@ from tests.checkpoint.damage_table import doctors_half
 from tests.checkpoint.damaged import edit_offsets, remove, write
 from tests.checkpoint.damages import DAMAGES
 from tests.checkpoint.restarts import restart
-from tests.upkeep.rewind.queries import Query, command, done, told
+from tests.upkeep.rewind.queries import Query, command, done, told, undo
 from tests.upkeep.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_what_can_be_repaired_is_and_comes_back_from_its_backup(name: str, tmp_p
     assert found["change"] == (went if name in BACK else "repaired")
     assert command("doctor", checkpoint).exit_code in (0, 10, 11, 12)
     assert told("repair", checkpoint, "--sink", "other")["nothing_to_do"]
-    done("restore", tmp_path / "backup")
+    done(*undo(tmp_path / "backup", checkpoint))
     assert bytes_of(checkpoint) == before
 
 
@@ -154,7 +154,7 @@ def test_the_engine_goes_on_after_a_repair_and_not_on_one_that_was_not_finished(
         command(*repair, "--apply")
     found = restart(spark, checkpoint, kind)
     assert (found.ends, found.said) == ("stops", "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION")
-    assert command("repair", checkpoint, "--apply").exit_code == 0
+    assert command(*repair, "--apply").exit_code == 0
     found = restart(spark, checkpoint, kind)
     assert (found.ends, found.result) == ("goes on", "right")
 

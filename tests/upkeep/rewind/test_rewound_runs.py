@@ -109,7 +109,7 @@ def test_two_rewinds_one_after_the_other_and_the_backup_of_the_first(
     done("rewind", query.checkpoint, "--to-batch", "1", "--sink", query.said, "--backup", second)
     query.run()
     assert query.table() == before
-    done("restore", first["backup"])
+    done("restore", first["backup"], "--sink", query.said)
     assert query.table() == before
     assert query.batches() == batches
     query.land(5)

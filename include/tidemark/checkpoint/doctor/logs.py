@@ -95,7 +95,7 @@ def _unusable_file(facts: CheckpointFacts, log: AnyLog, batch: int, found: Unrea
             "checkpoint and sink may not fit now.",
             "None while nothing runs.",
             "Give the same command again, with `--apply`: it finishes. Or bring back what was: "
-            "`tidemark checkpoint restore BACKUP --apply`; the backup's place stands in the file.",
+            "`tidemark checkpoint restore BACKUP` says how; the backup's place stands in the file.",
             (found.name,),
             1,
         )

@@ -163,6 +163,15 @@ def restore(
     backup: Annotated[
         str, typer.Argument(metavar="BACKUP", help="The folder or URI that a rewind printed.")
     ],
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            show_default=False,
+            help="The checkpoint that it is of, where the backup does not lie beside it.",
+        ),
+    ] = None,
+    sink: SinkOption = None,
     stopped: Stopped = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Do what the plan says; else nothing is changed.")
@@ -170,7 +179,10 @@ def restore(
     json: Json = False,
     settings: SettingsFile = None,
 ) -> None:
-    """Show how a backup brings a checkpoint and its sink back, and with --apply do it."""
+    """Show how a backup brings a checkpoint and its sink back, and with --apply do it.
+
+    Nothing is changed in a place that the command does not name; the plan says what to add.
+    """
     from tidemark.cli.checkpoint.take_back import Asked, restore_place
 
-    raise typer.Exit(restore_place(Asked(backup, None, None, stopped, apply, json, settings)))
+    raise typer.Exit(restore_place(Asked(checkpoint, sink, backup, stopped, apply, json, settings)))

@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
-from tidemark.cli.checkpoint.take_back_report import Act, print_plan, print_restore
+from tidemark.cli.checkpoint.take_back_report import (
+    Act,
+    plan_as_json,
+    print_outcome,
+    print_plan,
+    print_restore,
+    restore_as_json,
+)
 from tidemark.cli.checkpoint.targets import CheckpointTarget, place_or_pipeline, reached
-from tidemark.cli.console import report_console
+from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.options import absolute
 from tidemark.errors import FAILED, SUCCESS, RewindRefused
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.housekeep import pipeline_of
+from tidemark.upkeep.housekeep import check_no_pipeline
 from tidemark.upkeep.rewind.apply import apply_plan, finish, unfinished
+from tidemark.upkeep.rewind.change import CheckpointChange
+from tidemark.upkeep.rewind.named import restore_command, usual_backup
 from tidemark.upkeep.rewind.plan import ChangePlan, plan_rewind
 from tidemark.upkeep.rewind.read import Listed, list_checkpoint, read_for_rewind
 from tidemark.upkeep.rewind.repair import plan_repair
 from tidemark.upkeep.rewind.restore import apply_restore, plan_restore
 from tidemark.upkeep.rewind.sinks import Sink, kind_and_place
 
-_STAMP = "%Y%m%dT%H%M%SZ"
-
 
 @dataclass(frozen=True)
 class Asked:
     """What all of these commands are asked with."""
 
-    place: str
+    place: str | None
     sink: str | None
     backup: str | None
     stopped: bool
@@ -64,11 +71,18 @@ def repair_place(asked: Asked) -> int:
 
 def restore_place(asked: Asked) -> int:
     """Bring a checkpoint and its sink back from a backup; the exit code."""
-    backup = reached(absolute(asked.place).rstrip("/"), asked.settings)
-    plan = plan_restore(backup, datetime.now(UTC), asked.stopped)
-    if asked.apply and not plan.refused:
+    backup = reached(absolute(asked.backup or "").rstrip("/"), asked.settings)
+    checkpoint = absolute(asked.place).rstrip("/") if asked.place else None
+    plan = plan_restore(backup, datetime.now(UTC), asked.stopped, checkpoint, _sink(asked))
+    console = report_console()
+    if not asked.json:
+        print_restore(console, plan, asked.apply)
+    if applied := asked.apply and not plan.refused:
         apply_restore(plan, backup)
-    print_restore(report_console(), plan, asked.apply, asked.json)
+    if asked.json:
+        print_documents([restore_as_json(plan, applied)])
+    elif applied:
+        console.print("all was brought back")
     return FAILED if plan.refused else SUCCESS
 
 
@@ -77,48 +91,49 @@ def _act(
     plan_of: Callable[[Listed, Sink | None, datetime], ChangePlan],
     last_batch: int | None,
 ) -> int:
-    place = _place(asked)
-    now = datetime.now(UTC)
-    if (begun := unfinished(place)) is not None and asked.apply:
-        change, mark = begun
-        if last_batch is not None and change.last_batch != last_batch:
-            raise RewindRefused(
-                f"{place.uri} was to be {change.title}, and that was not finished. Finish it by "
-                f"--to-batch {change.last_batch}, or bring back what was: `tidemark checkpoint "
-                f"restore {mark.backup} --apply`. Nothing was changed."
-            )
-        left = finish(change, place, mark, now)
-        act = Act(mark.backup, True, judge_checkpoint(left.facts, now))
-        print_plan(report_console(), ChangePlan(change, act.verdict, 0), act, asked.json)
-        return SUCCESS
-    plan = plan_of(list_checkpoint(place), _sink(asked), now)
-    backup = FilePlace(
-        absolute(asked.backup) if asked.backup else f"{place.uri}.before-{now:{_STAMP}}",
-        place.options,
-    )
-    applied = asked.apply and not plan.refused and not plan.nothing
-    if applied:
-        left = apply_plan(plan, place, backup, now)
-        act = Act(backup.uri, True, judge_checkpoint(left.facts, now))
+    place, sink, now = _place(asked), _sink(asked), datetime.now(UTC)
+    named = absolute(asked.backup).rstrip("/") if asked.backup else None
+    begun = unfinished(place, sink, named)
+    if begun is None:
+        plan, mark = plan_of(list_checkpoint(place), sink, now), None
+        backup = FilePlace(named or usual_backup(place.uri, now), place.options)
     else:
-        act = Act(backup.uri, False, plan.diagnosis)
-    print_plan(report_console(), plan, act, asked.json)
+        plan, mark = begun
+        backup = FilePlace(mark.backup, place.options)
+        _check_same(plan.change, last_batch, place, backup)
+    act = Act(backup.uri, begun is not None)
+    if not asked.json:
+        print_plan(report_console(), plan, act)
+    if asked.apply and not plan.refused and not plan.nothing:
+        change = plan.change
+        left = finish(change, place, mark, now) if mark else apply_plan(plan, place, backup, now)
+        act = replace(act, verdict=judge_checkpoint(left.facts, now))
+    if asked.json:
+        print_documents([plan_as_json(plan, act)])
+    else:
+        print_outcome(report_console(), plan, act)
     return FAILED if plan.refused else SUCCESS
 
 
+def _check_same(
+    change: CheckpointChange, last_batch: int | None, place: FilePlace, backup: FilePlace
+) -> None:
+    if last_batch is not None and change.last_batch != last_batch:
+        raise RewindRefused(
+            f"{place.uri} was to be {change.title}, and that was not finished. Finish it by "
+            f"--to-batch {change.last_batch}, or bring back what was: "
+            f"`{restore_command(change, backup.uri)}`. Nothing was changed."
+        )
+
+
 def _place(asked: Asked) -> FilePlace:
-    found = place_or_pipeline(asked.place, asked.settings)
+    found = place_or_pipeline(asked.place or "", asked.settings)
     if not isinstance(found, CheckpointTarget):
         raise typer.BadParameter(
             f"{found[0].name} is a pipeline, whose checkpoints go with its tables. Give the path "
             "or URI of a checkpoint of another query."
         )
-    if (pipeline := pipeline_of(found.place)) is not None:
-        raise RewindRefused(
-            f"{found.place.uri} belongs to the pipeline {pipeline}: its checkpoints go with its "
-            "tables, which would not fit any more. Nothing was changed. `tidemark checkpoint "
-            f"doctor {pipeline}` says how it stands."
-        )
+    check_no_pipeline(found.place)
     return found.place
 
 

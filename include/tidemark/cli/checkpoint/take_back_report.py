@@ -10,9 +10,10 @@ from rich.console import Console
 
 from tidemark.checkpoint.doctor.findings import Diagnosis, examples
 from tidemark.cli.checkpoint.doctor_report import verdict_text
-from tidemark.cli.console import print_documents, report_table
+from tidemark.cli.console import report_table
 from tidemark.pipeline.instants import instant_text
 from tidemark.upkeep.rewind.change import CheckpointChange
+from tidemark.upkeep.rewind.named import restore_command
 from tidemark.upkeep.rewind.plan import ChangePlan
 from tidemark.upkeep.rewind.restore import RestorePlan
 
@@ -21,96 +22,99 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Act:
-    """Where the backup is or would be, whether the plan was carried out, and the verdict."""
+    """Where the backup is or would be, whether the change was begun before, and, once it is done,
+    the verdict on what is there then."""
 
     backup: str
-    applied: bool
-    verdict: Diagnosis
+    begun: bool
+    verdict: Diagnosis | None = None
 
 
-def print_plan(console: Console, plan: ChangePlan, act: Act, in_json: bool) -> None:
-    """Print what would be done, or was, and what has to be known."""
-    if in_json:
-        print_documents([_as_json(plan, act)])
-        return
+def print_plan(console: Console, plan: ChangePlan, act: Act) -> None:
+    """Print what would be done, before anything is, and what has to be known."""
     change = plan.change
     console.print(f"\n{change.uri}: {_headline(plan, act)}", soft_wrap=True)
-    if plan.refused:
-        _list(console, "refused", plan.refused)
-        _list(console, "to know", plan.notes)
-        return
     if plan.nothing:
         return
+    if plan.refused:
+        _list(console, "refused", plan.refused)
+    if not plan.refused or act.begun:
+        _print_change(console, change, act)
+    _list(console, "to know", plan.notes)
+
+
+def _print_change(console: Console, change: CheckpointChange, act: Act) -> None:
     table = report_table("files of", ">files", ">bytes", "first ones")
     for kind, names in _by_kind(change.removed).items():
         size = sum(change.listed.get(name, 0) for name in names)
         shown_first = [name for name in names if not name.endswith(".crc")][:2]
         table.add_row(kind, f"{len(names):,}", f"{size:,}", ", ".join(shown_first))
-    console.print("gone:" if act.applied else "goes:")
+    console.print("goes:")
     console.print(table)
     if change.written:
         console.print(f"written: {', '.join(change.written)}", soft_wrap=True)
-    _list(console, "to know", plan.notes)
+    if act.begun:
+        _print_sink(console, change, "goes back")
     size = sum(change.listed.values())
-    kept = "all as it was" if act.applied else f"{len(change.listed):,} files, {size:,} bytes"
-    console.print(f"backup: {act.backup} ({kept})", soft_wrap=True)
-    console.print(f"verdict afterwards: {verdict_text(act.verdict)}", soft_wrap=True)
+    console.print(
+        f"backup: {act.backup} ({len(change.listed):,} files, {size:,} bytes)", soft_wrap=True
+    )
+
+
+def print_outcome(console: Console, plan: ChangePlan, act: Act) -> None:
+    """Print how a planned change ended, or that it was not begun."""
+    verdict = act.verdict or plan.diagnosis
+    if plan.refused or plan.nothing:
+        return
+    if verdict is not None:
+        console.print(f"verdict afterwards: {verdict_text(verdict)}", soft_wrap=True)
     if plan.watermark_ms:
         console.print(f"watermark afterwards: {instant_text(plan.watermark_ms)}")
-    if act.applied:
-        console.print(
-            f"to undo it: tidemark checkpoint restore {act.backup} --apply", soft_wrap=True
-        )
+    if act.verdict is not None:
+        console.print(f"done: {plan.change.title}", soft_wrap=True)
+        undo = restore_command(plan.change, act.backup)
+        console.print(f"to undo it: {undo}", soft_wrap=True)
     else:
-        console.print("nothing was changed: --apply does it")
+        console.print(f"nothing was changed: --apply {'finishes' if act.begun else 'does'} it")
 
 
-def print_restore(console: Console, plan: RestorePlan, apply: bool, in_json: bool) -> None:
-    """Print what a restore would do, or did."""
-    change, applied = plan.change, apply and not plan.refused
-    if in_json:
-        first, count = examples(plan.going)
-        print_documents(
-            [
-                {
-                    "uri": change.uri,
-                    "backup": plan.backup,
-                    "applied": applied,
-                    "refused": plan.refused,
-                    "files": len(change.listed),
-                    "going": first,
-                    "going_files": count,
-                    "table": asdict(change.table) if change.table else None,
-                }
-            ]
-        )
-        return
+def print_restore(console: Console, plan: RestorePlan, apply: bool) -> None:
+    """Print what a restore would do, before it is done."""
+    change = plan.change
     console.print(f"\n{change.uri}: the backup was made before it was {change.title}")
     if plan.refused:
         _list(console, "refused", plan.refused)
-        return
-    did = "were" if applied else "would be"
     console.print(
-        f"{len(change.listed):,} files {did} brought back, and {len(plan.going):,} that were not "
-        f"there then {did} removed",
+        f"{len(change.listed):,} files would be brought back, and {len(plan.going):,} that were "
+        "not there then would be removed",
         soft_wrap=True,
     )
-    if change.table is not None:
-        console.print(
-            f"the table {change.table.uri} {did} what it was at version {change.table.seen}, with "
-            f"the query's transaction at {change.table.batch_seen}",
-            soft_wrap=True,
-        )
-    if not applied:
+    _print_sink(console, change, "comes back")
+    if not apply and not plan.refused:
         console.print("nothing was changed: --apply does it")
 
 
+def _print_sink(console: Console, change: CheckpointChange, goes: str) -> None:
+    if (table := change.table) is not None:
+        version, batch = (
+            (table.version, table.batch) if goes == "goes back" else (table.seen, table.batch_seen)
+        )
+        console.print(
+            f"the table {table.uri} {goes} to what it was at version {version}, with the query's "
+            f"transaction at {batch}",
+            soft_wrap=True,
+        )
+    if (log := change.sink_log) is not None:
+        files = log.removed if goes == "goes back" else log.listed
+        console.print(f"the folder {log.uri} {goes} by {len(files):,} files", soft_wrap=True)
+
+
 def _headline(plan: ChangePlan, act: Act) -> str:
+    if act.begun:
+        return f"it was to be {plan.change.title}, which was begun and not finished"
     if plan.refused:
         return f"not {plan.change.title}"
-    if plan.nothing:
-        return "nothing has to be done"
-    return plan.change.title if act.applied else f"would be {plan.change.title}"
+    return "nothing has to be done" if plan.nothing else f"to be {plan.change.title}"
 
 
 def _list(console: Console, head: str, sentences: Iterable[str]) -> None:
@@ -128,8 +132,10 @@ def _by_kind(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _as_json(plan: ChangePlan, act: Act) -> dict[str, object]:
-    change: CheckpointChange = plan.change
+def plan_as_json(plan: ChangePlan, act: Act) -> dict[str, object]:
+    """The document of a rewind or a repair."""
+    change = plan.change
+    verdict = act.verdict or plan.diagnosis
     first, count = examples(change.removed)
     return {
         "uri": change.uri,
@@ -137,7 +143,8 @@ def _as_json(plan: ChangePlan, act: Act) -> dict[str, object]:
         "last_batch": change.last_batch,
         "refused": plan.refused,
         "nothing_to_do": plan.nothing,
-        "applied": act.applied,
+        "begun_before": act.begun,
+        "applied": act.verdict is not None,
         "backup": act.backup,
         "notes": plan.notes,
         "removed_files": count,
@@ -146,7 +153,24 @@ def _as_json(plan: ChangePlan, act: Act) -> dict[str, object]:
         "written": sorted(change.written),
         "table": asdict(change.table) if change.table else None,
         "sink_log": asdict(change.sink_log) if change.sink_log else None,
-        "verdict": str(act.verdict.verdict),
-        "next_batch": act.verdict.batch,
+        "verdict": str(verdict.verdict) if verdict else None,
+        "next_batch": verdict.batch if verdict else None,
         "watermark": instant_text(plan.watermark_ms),
+    }
+
+
+def restore_as_json(plan: RestorePlan, applied: bool) -> dict[str, object]:
+    """The document of a restore."""
+    change = plan.change
+    first, count = examples(plan.going)
+    return {
+        "uri": change.uri,
+        "backup": plan.backup,
+        "applied": applied,
+        "refused": plan.refused,
+        "files": len(change.listed),
+        "going": first,
+        "going_files": count,
+        "table": asdict(change.table) if change.table else None,
+        "sink_log": asdict(change.sink_log) if change.sink_log else None,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,15 @@ from tidemark.storage.files import FileFacts, write_bytes
 from tidemark.upkeep.rewind.backup import make_backup, read_backup
 from tidemark.upkeep.rewind.change import CheckpointChange, TableChange
 from tidemark.upkeep.rewind.files_sink import take_back_sink_log
+from tidemark.upkeep.rewind.named import (
+    check_named_backup,
+    not_named,
+    restore_command,
+    sink_option,
+)
 from tidemark.upkeep.rewind.plan import ChangePlan, damage_of
 from tidemark.upkeep.rewind.read import Listed, listed
+from tidemark.upkeep.rewind.sinks import Sink
 from tidemark.upkeep.rewind.stop_mark import StopMark, next_mark, put_mark, remove_mark, stop_mark
 
 if TYPE_CHECKING:
@@ -45,12 +53,22 @@ def apply_plan(plan: ChangePlan, place: FilePlace, backup: FilePlace, now: datet
     return finish(plan.change, place, mark, now)
 
 
-def unfinished(place: FilePlace) -> tuple[CheckpointChange, StopMark] | None:
-    """The change that was begun on a checkpoint and not finished; None where there is none."""
+def unfinished(
+    place: FilePlace, sink: Sink | None, backup: str | None
+) -> tuple[ChangePlan, StopMark] | None:
+    """What is left of a change that was begun on a checkpoint and not finished; None where there is
+    none. `sink` and `backup`: what the command names. Refused where the change names other places;
+    RewindRefused where the mark leads to another backup."""
     mark = stop_mark(place, checkpoint_files(place))
     if mark is None:
         return None
-    return read_backup(FilePlace(mark.backup, place.options)), mark
+    check_named_backup(mark.backup, place.uri, backup)
+    change = read_backup(FilePlace(mark.backup, place.options))
+    refused = tuple(not_named(change, mark.backup, place.uri, sink))
+    if refused:
+        same = shlex.join(sink_option(change))
+        refused += (f"Finish it by the command that began it{same and f', with {same}'}.",)
+    return ChangePlan(change, None, 0, refused=refused), mark
 
 
 def finish(change: CheckpointChange, place: FilePlace, mark: StopMark, now: datetime) -> Listed:
@@ -136,6 +154,6 @@ def _proven(change: CheckpointChange, place: FilePlace, mark: StopMark, now: dat
         raise RewindUnproven(
             f"{place.uri} was {change.title}, but what is there now is not what was planned: "
             f"{' '.join(wrong)} No query can start on it ({mark.name} stops it). Bring back what "
-            f"was: `tidemark checkpoint restore {mark.backup} --apply`."
+            f"was: `{restore_command(change, mark.backup)}`."
         )
     return left

@@ -8,11 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import cache
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, TypeAdapter
 
 from tidemark.errors import RewindRefused
+from tidemark.storage.json_text import json_value
 
 _FORMAT = 1
+
+
+def _below(name: str) -> str:
+    """The name of a file below a folder, and of none elsewhere."""
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ValueError(f"{name!r} is no file below the folder")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_below)]
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,8 @@ class SinkLogChange:
     `uri`, by name with their sizes, `removed` those that go."""
 
     uri: str
-    listed: Mapping[str, int]
-    removed: tuple[str, ...]
+    listed: Mapping[Name, int]
+    removed: tuple[Name, ...]
 
 
 @dataclass(frozen=True)
@@ -49,12 +63,14 @@ class CheckpointChange:
     committed batch afterwards, None for none.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     uri: str
     title: str
-    listed: Mapping[str, int]
-    removed: tuple[str, ...]
+    listed: Mapping[Name, int]
+    removed: tuple[Name, ...]
     last_batch: int | None
-    written: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[Name, str] = field(default_factory=dict)
     table: TableChange | None = None
     sink_log: SinkLogChange | None = None
 
@@ -63,19 +79,20 @@ class CheckpointChange:
 
 
 def change_from_json(data: bytes, place: str) -> CheckpointChange:
-    """RewindRefused where it is none that this version writes."""
+    """RewindRefused where it is none that this version writes, or names a file elsewhere."""
     try:
-        value: dict[str, Any] = json.loads(data)
+        value = json_value(data)
         if value.pop("format") != _FORMAT:
             raise ValueError("another format")
-        table, log = value.pop("table"), value.pop("sink_log")
-        return CheckpointChange(
-            **value | {"removed": tuple(value["removed"])},
-            table=TableChange(**table) if table else None,
-            sink_log=SinkLogChange(**log | {"removed": tuple(log["removed"])}) if log else None,
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        return _reader().validate_python(value)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RewindRefused(
-            f"{place} cannot be read as what a rewind or a repair writes ({error}). Nothing was "
-            "changed. A newer Tidemark may have written it."
+            f"{place} is damaged, or a newer Tidemark has written it: it cannot be read as "
+            f"what a rewind or a repair writes ({' '.join(str(error).split())[:300]}). Nothing was "
+            "changed."
         ) from error
+
+
+@cache
+def _reader() -> TypeAdapter[CheckpointChange]:
+    return TypeAdapter(CheckpointChange)

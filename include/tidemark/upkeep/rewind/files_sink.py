@@ -42,6 +42,10 @@ class FilesSinkFacts:
 def read_files_sink(sink: FilePlace, batch: int) -> FilesSinkFacts:
     """Read the log of a file sink in its output folder. RewindRefused where there is none."""
     log = sink.folder(FOLDER)
+    if sink.led_out([f"{FOLDER}/0"]) is not None:
+        raise RewindRefused(
+            f"{log.uri} is a link to a place out of {sink.uri}. Nothing was changed."
+        )
     listed = {uri.rpartition("/")[2]: facts.size for uri, facts in log.files().items()}
     if not _batches(listed):
         raise RewindRefused(

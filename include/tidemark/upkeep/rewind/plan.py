@@ -50,11 +50,11 @@ class ChangePlan:
 
     `diagnosis`: the doctor's judgement of the checkpoint afterwards. `notes`: one sentence each.
     `refused`: why it is not done; empty where it may be. `watermark_ms`: by which the next batch
-    will run.
+    will run. No diagnosis: of a change that was begun, it is made in the end.
     """
 
     change: CheckpointChange
-    diagnosis: Diagnosis
+    diagnosis: Diagnosis | None
     watermark_ms: int
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()

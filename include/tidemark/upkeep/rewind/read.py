@@ -103,7 +103,12 @@ def list_checkpoint(place: FilePlace) -> Listed:
         raise RewindRefused(
             f"A rewind, a repair or a restore of {place.uri} was begun and not finished; its "
             f"backup is {mark.backup}. Finish it: give the same command with --apply. Or bring "
-            f"back what was: `tidemark checkpoint restore {mark.backup} --apply`."
+            f"back what was: `tidemark checkpoint restore {mark.backup}` says how."
+        )
+    if (folder := place.led_out(files)) is not None:
+        raise RewindRefused(
+            f"{place.below(folder)} is a link to a place out of {place.uri}: what is there is not "
+            "changed. Give the checkpoint with its folders in it. Nothing was changed."
         )
     return listed(place, files)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,12 +10,15 @@ from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused, RewindUnproven
 from tidemark.storage.file_place import FilePlace
+from tidemark.upkeep.housekeep import check_no_pipeline
 from tidemark.upkeep.rewind.apply import sink_table, without_mark
 from tidemark.upkeep.rewind.backup import CHECKPOINT, copy_files, read_backup
 from tidemark.upkeep.rewind.change import CheckpointChange
 from tidemark.upkeep.rewind.files_sink import bring_back_sink_log
+from tidemark.upkeep.rewind.named import not_named, restore_command
 from tidemark.upkeep.rewind.plan import seems_to_run
 from tidemark.upkeep.rewind.read import listed
+from tidemark.upkeep.rewind.sinks import Sink
 from tidemark.upkeep.rewind.stop_mark import StopMark, next_mark, put_mark, remove_mark, stop_mark
 
 
@@ -30,13 +34,26 @@ class RestorePlan:
     refused: tuple[str, ...] = ()
 
 
-def plan_restore(backup: FilePlace, now: datetime, stopped: bool = False) -> RestorePlan:
-    """Read a backup, and what stands in its place now. RewindRefused where it is no backup."""
+def plan_restore(
+    backup: FilePlace,
+    now: datetime,
+    stopped: bool = False,
+    checkpoint: str | None = None,
+    sink: Sink | None = None,
+) -> RestorePlan:
+    """Read a backup, and what stands in its place now. `checkpoint` and `sink` are named beside the
+    backup; refused where it would change others. RewindRefused where it is no backup, or one of a
+    pipeline's checkpoint."""
     change = read_backup(backup)
     place = FilePlace(change.uri, backup.options)
+    check_no_pipeline(place)
     files = checkpoint_files(place)
     mark = stop_mark(place, files)
-    reasons = []
+    reasons = list(not_named(change, backup.uri, checkpoint, sink))
+    if reasons:
+        # The table of others is not even opened.
+        how = f"If you mean these places: `{restore_command(change, backup.uri)}`."
+        return RestorePlan(change, backup.uri, _going(change, files, mark), mark, (*reasons, how))
     if mark is not None and mark.backup != backup.uri:
         reasons.append(
             f"A change of {place.uri} was begun whose backup is {mark.backup}: finish that first, "
@@ -49,9 +66,15 @@ def plan_restore(backup: FilePlace, now: datetime, stopped: bool = False) -> Res
 
         table = sink_table(change.table, place)
         reasons += [plan_bringing_back(change.table, table, backup.uri) or ""]
-    marks = mark.files if mark else ()
-    going = tuple(n for n in files if n not in change.listed and n not in marks)
+    going = _going(change, files, mark)
     return RestorePlan(change, backup.uri, going, mark, tuple(r for r in reasons if r))
+
+
+def _going(
+    change: CheckpointChange, files: Iterable[str], mark: StopMark | None
+) -> tuple[str, ...]:
+    marks = mark.files if mark else ()
+    return tuple(name for name in files if name not in change.listed and name not in marks)
 
 
 def _left_by(change: CheckpointChange) -> set[str]:

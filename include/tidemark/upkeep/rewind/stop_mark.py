@@ -50,7 +50,7 @@ def stop_mark(place: FilePlace, files: Mapping[str, FileFacts]) -> StopMark | No
         raise RewindRefused(
             f"{place.uri}/offsets/{newest} is the mark of a rewind that was not finished, and does "
             "not tell its backup. Restore the backup that was printed then: `tidemark checkpoint "
-            "restore BACKUP`."
+            "restore BACKUP` says how."
         ) from error
 
 

@@ -47,7 +47,7 @@ def take_back_table(change: TableChange, place: TablePlace, backup: str) -> None
             f"{change.uri} is at version {table.version()}, and was at {change.seen} when this "
             "was planned: somebody writes to it. Neither it nor the checkpoint was changed; the "
             "checkpoint is stopped, so that nobody goes on. Stop who writes, bring the checkpoint "
-            f"back (`tidemark checkpoint restore {backup} --apply`), and try again."
+            f"back (`tidemark checkpoint restore {backup}` says how), and try again."
         )
     _restore(place, change.version, change.query_id, change.batch, f"{TAKEN_BACK} {backup}")
 
