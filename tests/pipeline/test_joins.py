@@ -135,7 +135,20 @@ def test_the_other_pipeline_has_keep_only_where_this_one_has_it_too(tmp_path: Pa
 
 def test_the_other_file_has_to_be_good_itself(tmp_path: Path) -> None:
     said = problems(tmp_path, impressions(), clicks(watermark={"delay": "soon"}))
-    assert "has problems of its own in clicks.yaml" in said
+    assert "is a pipeline whose own file is not good (clicks.yaml, line" in said
+    assert "watermark.delay: `soon`" in said
+
+
+def test_of_another_file_that_is_no_yaml_that_is_told(tmp_path: Path) -> None:
+    load(tmp_path, impressions())
+    (tmp_path / "clicks.yaml").write_text("source: {files: a/*.json\nwatermark: x\n")
+    with pytest.raises(PipelineFileInvalid) as caught:
+        load_pipeline(tmp_path / "impressions.yaml")
+    (problem,) = caught.value.problems
+    assert (
+        "`clicks`: is a pipeline whose own file is not good (clicks.yaml, line 2): " in problem.text
+    )
+    assert "is not YAML" in problem.text
 
 
 def test_a_column_called_like_the_other_pipeline_is_refused(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ ONE_PROBLEM = [
      "longer than zero", None),
     ("  derive", "  unique: {by: page, witin: 1 d}\n  derive", "source.unique.witin", 12, 22,
      "not a known key; allowed: by, within", "within"),
-    ("  derive", "  unique: page\n  derive", "source.unique", 12, 11, "mapping of keys", None),
+    ("  derive", "  unique: page\n  derive", "source.unique", 12, 11,
+     "mapping with the keys by, within", None),
     ("10 minutes}\n", "10 minutes, seal_after_idle: 0 s}\n", "watermark.seal_after_idle", 13, 49,
      "longer than zero", None),
     ("10 minutes}\n", "10 minutes, seal_after_idel: 1 h}\n", "watermark.seal_after_idel", 13, 32,
@@ -463,7 +464,7 @@ def test_what_is_emitted_once_can_be_recomputed(load: Load, good: str, window: s
         ("{session: 5 m, slide: 1 m}", ["window.slide: is not a known key; allowed: session."]),
         (
             "{sesion: 5 m}",
-            ["window.length: is missing.", "slide, session. Did you mean `session`?"],
+            ["slide, session. Did you mean `session`?"],
         ),
         ("{session: 5 m}\n    output_mode: update", ["Spark emits them in append or complete"]),
         ("{session: 5 m}\n    output_mode: complete", ["keeps every session in its state"]),

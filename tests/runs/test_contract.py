@@ -333,3 +333,16 @@ def test_a_change_of_a_check_concerns_no_query_and_no_column() -> None:
         assert old.is_of(after)
     assert after.without_checks() == before
     assert before.with_checks_of(after) == after
+
+
+def test_a_measure_that_only_has_another_name_is_told_of_renamed_from() -> None:
+    measures = {"sum": "SUM( amount )", "size": "sum(size)"}
+    (told,) = found(table(measures=measures))
+    assert told.verdict is ChangeVerdict.NEW_GENERATION
+    assert "say `renamed_from: {sum: amount}` in the table" in told.reason
+    (told,) = found(table(measures=measures, renamed_from={"sum": "amount"}))
+    assert "renamed_from" not in told.reason
+    (told,) = found(table(measures={"sum": "sum(size + 1)", "size": "sum(size)"}))
+    assert "renamed_from" not in told.reason
+    (told,) = found(table(measures={"b": "sum(size)", "a": "sum(amount)"}))
+    assert "say `renamed_from: {b: size, a: amount}` in the table" in told.reason

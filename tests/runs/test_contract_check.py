@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from typer.testing import CliRunner
 
 from tests.kit.running import Place, clicks
+from tidemark.cli.main import app
 from tidemark.errors import LeaseLost, PipelineChanged
 from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
@@ -314,3 +316,24 @@ def test_a_new_generation_has_a_contract_of_its_own(place: Place) -> None:
     make_gold(place, generation=2)
     _, query = started(place, content(SWAPPED)).to_record
     assert query.place == place.places.contract("per_10m", 2)
+
+
+def test_validate_says_good_or_what_the_tables_cannot_follow_and_never_both(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_all(place)
+    started(place)
+    for name, value in place.variables.items():
+        monkeypatch.setenv(name, value)
+
+    def told(measures: Mapping[str, str]) -> str:
+        place.content = content(measures)
+        ended = CliRunner().invoke(app, ["validate", str(place.write_file())])
+        assert ended.exit_code == ("cannot follow" in ended.output)
+        return str(ended.output)
+
+    assert told(MEASURES) == "clicks: good (tables: per_10m)\n"
+    renamed = told({"clicks": "count(*)", "amount": "sum(amount)"})
+    assert renamed.startswith("The pipeline clicks changed in a way that its tables cannot follow:")
+    assert "good" not in renamed
+    assert "say `renamed_from: {clicks: events}` in the table" in renamed

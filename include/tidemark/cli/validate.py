@@ -81,30 +81,32 @@ def _tell(load: Load, settings: Path | None) -> bool:
     except (PipelineInvalid, PipelineNotFound) as error:
         print(error)
         return False
+    told, refusal = _changes(pipeline, settings)
+    if refusal is not None:
+        print(refusal)
+        return False
     print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
-    return _tell_changes(pipeline, settings)
+    for line in told:
+        print(f"  {line}")
+    return True
 
 
-def _tell_changes(pipeline: Pipeline, file: Path | None) -> bool:
-    """What changed since the last run; False where the next run refuses it."""
+def _changes(pipeline: Pipeline, file: Path | None) -> tuple[list[str], str | None]:
+    """What changed since the last run, and why the next run refuses it; None where it does not."""
     try:
         settings = load_settings(file)
         places = Places(settings.root, pipeline.name)
         if not list_folder(places.checkpoints, settings.storage_options):
-            return True
+            return [], None
         # delta-rs, which files alone do without.
         from tidemark.runs.contract.check import compare_contracts, contract_refusal
 
         compared = compare_contracts(pipeline, settings)
         if compared.refused:
-            print(contract_refusal(pipeline, settings, compared.refused))
-            return False
+            return [], contract_refusal(pipeline, settings, compared.refused)
     except SettingsInvalid:
         # A file can be checked where there is no project yet.
-        return True
+        return [], None
     except TidemarkError as error:
-        print(f"  What changed since the last run could not be told: {error}")
-        return True
-    for found in compared.differences:
-        print(f"  {found}")
-    return True
+        return [f"What changed since the last run could not be told: {error}"], None
+    return [str(found) for found in compared.differences], None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime
 
 from tidemark.pipeline.instants import utc_instant
 
@@ -15,6 +15,7 @@ TYPES = {KEY: "string", TIME: "timestamp", HEADERS: HEADERS_TYPE}
 # Where a message lies: always in bronze, and known to expressions.
 TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
 PLACE_TYPES = {TOPIC: "string", PARTITION: "int", OFFSET: "long"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Class org.apache.kafka.common.internals.Topic.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -44,13 +45,21 @@ def check_starting(text: str) -> None:
 def starting_time(text: str) -> datetime:
     """The time that `starting` names."""
     try:
-        return utc_instant(text)
+        time = utc_instant(text)
     except ValueError as error:
         raise ValueError(f"is none of earliest, latest and a time: {error}") from error
+    if time < _EPOCH:
+        raise ValueError(
+            "is before 1970, where Kafka's times begin; say `earliest` for all there is"
+        )
+    return time
 
 
 def with_numbers(value: object) -> object:
-    """Partitions as numbers: JSON and some YAML have text there."""
+    """Partitions as numbers: JSON and some YAML have text there. A time as text: YAML has a type of
+    its own for one without quotes."""
+    if isinstance(value, date):
+        return value.isoformat()
     if not isinstance(value, Mapping):
         return value
     return {

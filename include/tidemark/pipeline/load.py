@@ -157,12 +157,14 @@ def _partner_in(folder: Path, name: str) -> Pipeline:
         raise NoPartner(f"is no pipeline: {folder} has no file of it", tuple(sorted(files)))
     try:
         document = read_document(files[name])
-        document.content["tables"] = {"none": {"window": {"length": "1 hour"}}}
+        if document.content:
+            document.content["tables"] = {"none": {"window": {"length": "1 hour"}}}
         return _checked(document, name, partial(_partner_among, {}), folder)
     except PipelineFileInvalid as error:
-        first = error.problems[0]
-        said = first.text.rstrip(".")
-        raise NoPartner(f"has problems of its own in {files[name].name}: {said}") from error
+        first, count = error.problems[0], len(error.problems)
+        place = files[name].name + (f", line {first.line}" if first.line else "")
+        said = f"{first.text.rstrip('.')}" + (f" (and {count - 1} more)" if count > 1 else "")
+        raise NoPartner(f"is a pipeline whose own file is not good ({place}): {said}") from error
 
 
 def _not_found(name: str, known: list[str], folder: str) -> str:

@@ -50,12 +50,15 @@ def find_broken_rules(
     `partners` are the other pipelines of its joins.
     """
     source = section(usable, "source")
-    scope, problems = _scope(document, source)
-    problems += _files(document, name, source)
+    problems = [*_files(document, name, source), *find_broken_times(document, usable)]
+    problems += _spark_settings(document, usable)
+    if not section(section(document.content, "source"), "columns"):
+        # That is told already; each name in the file would be told with it.
+        return problems
+    scope, wrong = _scope(document, source)
+    problems += wrong
     problems += _event_time(document, source)
     problems += _unique(document, source, scope)
-    problems += find_broken_times(document, usable)
-    problems += _spark_settings(document, usable)
     problems += _state_store(document, usable)
     problems += find_broken_joins(document, name, usable, scope, partners)
     for table_name, table in section(usable, "tables").items():

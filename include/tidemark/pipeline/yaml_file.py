@@ -6,6 +6,7 @@ of 330 bytes can stand for billions, and the Dag processor reads all files in on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,13 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from tidemark.pipeline.problems import Problem
 
 KeyPath = tuple[str | int, ...]
+# What expressions have and YAML has a meaning of its own for: quotes, backticks, calls, `: `.
+_EXPRESSION = re.compile(r":\s.*[('`%&*!|>]")
 
 # A file of 500 columns with a description each has 3,000 values in 60,000 bytes.
 MOST_BYTES = 256 * 1024
+# Below it each topic has partitions, whose keys are numbers.
+_NUMBERED: KeyPath = ("source", "kafka", "starting")
 MOST_VALUES = 10_000
 DEEPEST = 30
 
@@ -64,6 +69,16 @@ class Document:
         dotted = ".".join(str(part) for part in path)
         line = place.line if place else None
         return Problem(self.file, line, column, dotted, value, message, nearest)
+
+    def take_for(self, path: KeyPath, key: str) -> None:
+        """Let the value at `path` be that of another key beside it, as it was meant to be."""
+        inside: Any = self.content
+        for part in path[:-1]:
+            inside = inside[part]
+        inside[key] = inside.pop(path[-1])
+        for places in (self.keys, self.values):
+            for known in [one for one in places if one[: len(path)] == path]:
+                places[(*path[:-1], key, *known[len(path) :])] = places[known]
 
     def _place(self, path: KeyPath, at_key: bool) -> Place | None:
         first, second = (self.keys, self.values) if at_key else (self.values, self.keys)
@@ -177,7 +192,9 @@ class _Walk:
     def mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
         self.open.append(node)
         content: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        pairs = list(node.value)
+        while pairs:
+            key_node, value_node = pairs.pop(0)
             named = isinstance(key_node, ScalarNode)
             # What another key says could be as long as what aliases repeat.
             key = str(key_node.value) if named else f"({key_node.id})"
@@ -189,17 +206,38 @@ class _Walk:
                 self._add((*path, key), f"stands twice; first in line {first}", place)
                 continue
             self.document.keys[(*path, key)] = place
-            if not named or not str(key_node.tag).endswith(":str"):
+            numbered = path[:-1] == _NUMBERED and str(key_node.tag).endswith(":int")
+            if not named or not (numbered or str(key_node.tag).endswith(":str")):
                 self._add((*path, key), "is a key that is not text; put it in quotes", place)
             content[key] = self.value(value_node, (*path, key))
+            if node.flow_style and (parts := _cut_off(value_node, [_entry(*one) for one in pairs])):
+                del pairs[: len(parts) - 1]
+                content[key] = self._joined(parts, (*path, key), "{…}")
         self.open.pop()
         return content
 
     def _sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
         self.open.append(node)
-        items = [self.value(item, (*path, number)) for number, item in enumerate(node.value)]
+        items: list[Any] = []
+        nodes = list(node.value)
+        while nodes:
+            item, place = nodes.pop(0), (*path, len(items))
+            items.append(self.value(item, place))
+            if node.flow_style and (parts := _cut_off(item, [_plain(one) for one in nodes])):
+                del nodes[: len(parts) - 1]
+                items[-1] = self._joined(parts, place, "[…]")
         self.open.pop()
         return items
+
+    def _joined(self, parts: list[str], path: KeyPath, within: str) -> str:
+        """An expression that commas have cut up, as it was meant: only that is told of it."""
+        whole = ", ".join(parts)
+        self._add(
+            path,
+            f"`{parts[0]}` is cut off at a comma, as commas part what stands in {within}; put the "
+            f'expression in quotes: "{whole}"',
+        )
+        return whole
 
     def _scalar(self, node: Node, path: KeyPath) -> Any:
         try:
@@ -225,6 +263,36 @@ class _Walk:
         )
 
 
+def _plain(node: Node) -> str | None:
+    """The text of a value that is written without quotes."""
+    plain = isinstance(node, ScalarNode) and node.style is None
+    return str(node.value) if plain else None
+
+
+def _entry(key: Node, value: Node) -> str | None:
+    """The text of an entry in {…} as it was written, where it has no quotes."""
+    one, other = _plain(key), _plain(value)
+    if one is None or other is None:
+        return None
+    return f"{one}: {other}" if other else one
+
+
+def _cut_off(node: Node, after: list[str | None]) -> list[str]:
+    """The parts of a text with brackets that end in a later part only; none where it is whole."""
+    parts = [_plain(node) or ""]
+    depth = _depth(parts[0])
+    for text in after:
+        if depth <= 0 or text is None:
+            break
+        parts.append(text)
+        depth += _depth(text)
+    return parts if depth == 0 and len(parts) > 1 else []
+
+
+def _depth(text: str) -> int:
+    return text.count("(") - text.count(")")
+
+
 def _unparsable(file: str, text: str, error: MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
@@ -233,7 +301,9 @@ def _unparsable(file: str, text: str, error: MarkedYAMLError) -> Problem:
     shown = lines[mark.line] if mark and mark.line < len(lines) else ""
     tab = "; YAML is indented by spaces, not tabs" if "\t" in shown else ""
     reason = _first_line(error.problem or error)
-    return Problem(file, line, column, "", shown.strip() or None, f"is not YAML: {reason}{tab}")
+    quotes = "; if this is an expression, put it in quotes" if _EXPRESSION.search(shown) else ""
+    message = f"is not YAML: {reason}{tab}{quotes}"
+    return Problem(file, line, column, "", shown.strip() or None, message)
 
 
 def _first_line(error: object) -> str:

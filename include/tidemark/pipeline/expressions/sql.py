@@ -30,6 +30,7 @@ from tidemark.pipeline.expressions.names import (
     clock_faults,
     column_faults,
     function_faults,
+    known_name,
     offset_of,
     with_escaped_quotes,
 )
@@ -49,6 +50,13 @@ _NOT_SPARK = (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.JSONBCon
 
 def check_derived(text: str, scope: Scope) -> tuple[list[Fault], exp.DataType | None]:
     """The faults of a row's expression, and its type where it can be told."""
+    faults, known = _derived(text, scope)
+    if faults:
+        faults = _or_backticks(text, scope, lambda text, scope: _derived(text, scope)[0])
+    return faults, known
+
+
+def _derived(text: str, scope: Scope) -> tuple[list[Fault], exp.DataType | None]:
     root, faults = _read(text, scope)
     if root is None:
         return faults, None
@@ -63,6 +71,10 @@ def check_derived(text: str, scope: Scope) -> tuple[list[Fault], exp.DataType | 
 
 def check_measure(text: str, scope: Scope) -> list[Fault]:
     """The faults of a window's aggregate."""
+    return _or_backticks(text, scope, _of_measure)
+
+
+def _of_measure(text: str, scope: Scope) -> list[Fault]:
     root, faults = _read(text, scope)
     if root is None:
         return faults
@@ -77,6 +89,10 @@ def check_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
     """The faults of a check over one row of gold: it is a condition, and DuckDB can tell it too.
 
     `kinds` are the types of gold's columns, by name, as far as they can be told."""
+    return _or_backticks(text, gold, lambda text, gold: _of_row(text, gold, kinds))
+
+
+def _of_row(text: str, gold: Scope, kinds: Mapping[str, Kind]) -> list[Fault]:
     root, faults = _read(text, gold)
     if root is None:
         return faults
@@ -144,6 +160,36 @@ def _normal(text: str) -> str:
     return text if root is None else root.sql(DIALECT, comments=False)
 
 
+def _or_backticks(
+    text: str, scope: Scope, check: Callable[[str, Scope], list[Fault]]
+) -> list[Fault]:
+    """What `check` finds; where nothing is wrong but that columns need backticks, that alone."""
+    faults = check(text, scope)
+    if faults and (words := _columns_that_are_words(text, scope)):
+        meant = text
+        for start, word in reversed(words):
+            meant = f"{meant[:start]}`{word}`{meant[start + len(word) :]}"
+        if not check(meant, scope):
+            return [_in_backticks(*one) for one in words]
+    return faults
+
+
+def _columns_that_are_words(text: str, scope: Scope) -> list[tuple[int, str]]:
+    """Where names of columns stand without backticks that are words of SQL, too."""
+    plain = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING)
+    with suppress(TokenError):
+        return [
+            (token.start, token.text)
+            for token in tokenize(text, read=DIALECT)
+            if token.token_type not in plain and known_name(token.text, scope)
+        ]
+    return []
+
+
+def _in_backticks(offset: int, word: str) -> Fault:
+    return Fault(offset, f"`{word}` is a word of SQL; write the column in backticks: ``{word}``")
+
+
 def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
     """The expression with its types, and the faults that rows and windows have in common."""
     tokens, root, fault = _parse(text)
@@ -180,7 +226,7 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
         return [], None, _syntax_fault(text, error)
     except RecursionError:
         return [], None, Fault(0, _TOO_DEEP)
-    return tokens, statements[0], None
+    return tokens, statements[0] if statements else None, None
 
 
 def _too_large(tokens: list[Token]) -> Fault | None:
@@ -197,7 +243,8 @@ def _too_large(tokens: list[Token]) -> Fault | None:
 
 def _syntax_fault(text: str, error: ParseError) -> Fault:
     first = error.errors[0] if error.errors else {}
-    reason = re.sub(r"'?for <class '[\w.]+\.(\w+)'>", r"for \1", str(first.get("description")))
+    told = str(first.get("description")).split(" but got <Token")[0]
+    reason = re.sub(r"'?for <class '[\w.]+\.(\w+)'>", r"for \1", told)
     found = str(first.get("highlight") or "")
     context = str(first.get("start_context") or "")
     offset = text.find(context + found) + len(context) if context else 0

@@ -4,13 +4,15 @@ Types are compared by kind (number, text, time …), and only where the kind is 
 is refused for a type that cannot be told here. Spark converts text to numbers and booleans
 by itself (and fails on a row whose text is none); the rules of ours beyond Spark's are that
 arithmetic takes no text, no aggregate of numbers takes text or times, none of booleans takes text,
-and that a literal text which is compared with a number, a time or a boolean must be one.
+that a literal text which is compared with a number, a time or a boolean must be one, and that no
+other text is compared with these: the row whose text is none would fail.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from sqlglot import exp
 
@@ -136,11 +138,34 @@ def _by_shape(node: Node) -> Iterator[tuple[Node, str]]:
         yield from _condition(node)
     elif isinstance(node, exp.Bracket) and kind_of(node.this) not in (*_NESTED, None):
         yield node, f"takes an element of {_type_words(node.this)}, which has none"
+    elif isinstance(node, exp.Quantile):
+        yield from _percentages(node)
     elif isinstance(node, exp.Nullif):
         yield from _compared(node, node.this, node.expression)
     elif isinstance(node, exp.Cast) and (kind_of(node.this), kind_of(node)) in _NO_CASTS:
         yield node, f"cannot cast {_type_words(node.this)} to {node.to.sql('spark').lower()}"
     yield from _branches(node)
+
+
+def _percentages(node: exp.Quantile) -> Iterator[tuple[Node, str]]:
+    """Spark takes what is constant and between 0 and 1 (class Percentile)."""
+    asked = node.args["quantile"]
+    for one in asked.expressions if isinstance(asked, exp.Array) else [asked]:
+        if one.find(exp.Column) is not None:
+            yield node, f"percentile needs a constant, and has `{one.sql('spark')}`"
+            continue
+        number = one.this if isinstance(one, exp.Neg) else one
+        outside = isinstance(one, exp.Neg) or (
+            isinstance(number, exp.Literal) and not 0 <= _number(number) <= 1
+        )
+        if outside:
+            yield node, f"percentile needs a number from 0 to 1, and has {one.sql('spark')}"
+
+
+def _number(literal: exp.Literal) -> float:
+    with suppress(ValueError):
+        return float(literal.this)
+    return 0
 
 
 def _branches(node: Node) -> Iterator[tuple[Node, str]]:
@@ -213,9 +238,25 @@ def _compared(node: Node, left: Node, right: Node) -> Iterator[tuple[Node, str]]
         yield node, "compares maps, which Spark cannot"
     elif not _go_together(*kinds):
         yield node, f"compares {_type_words(left)} with {_type_words(right)}"
-    for literal, other in ((left, kinds[1]), (right, kinds[0])):
+    for text, other in ((left, right), (right, left)):
+        is_text = _annotated(text.unnest()) == TEXT and not _is_literal(text)
+        if is_text and kind_of(other) in _SIMPLE:
+            said = f"compares {_type_words(text)} with {_type_words(other)}"
+            yield node, f"{said}; cast one of them, as in `{_cast(text, other)}`"
+    for literal, kind in ((left, kinds[1]), (right, kinds[0])):
         if isinstance(literal, exp.Literal) and literal.is_string:
-            yield from _text_compared(literal, str(other))
+            yield from _text_compared(literal, str(kind))
+
+
+def _is_literal(node: Node) -> bool:
+    """A text that is written out, or made of such."""
+    return node.find(exp.Column) is None
+
+
+def _cast(text: Node, other: Node) -> str:
+    """The text as what it is compared with; null where it is none."""
+    kind = other.type.sql("spark").lower() if isinstance(other.type, exp.DataType) else "double"
+    return f"try_cast({_inner(text).sql('spark')} as {kind})"
 
 
 def _text_compared(literal: exp.Literal, kind: str) -> Iterator[tuple[Node, str]]:

@@ -7,7 +7,7 @@ of the state's columns only, so that much of what the guide forbids passes in si
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import changes_of
@@ -37,7 +37,7 @@ def aggregate_changes(recorded: Contract, asked: Contract) -> Iterator[Differenc
     old, new = recorded.pipeline.tables[query], asked.pipeline.tables[query]
     yield from changes_of(operator_of(recorded.pipeline, query), query, new)
     yield from _keys(query, recorded.keys, asked.keys)
-    yield from _measures(query, recorded.measures, asked.measures)
+    yield from _measures(query, recorded.measures, asked.measures, new.renamed_from)
     if old.output_mode != new.output_mode:
         yield _refused(query, "output_mode", old.output_mode, new.output_mode, _MODES)
     if old.stream != new.stream:
@@ -82,18 +82,42 @@ def _keys(query: str, old: Sequence[KeyColumn], new: Sequence[KeyColumn]) -> Ite
 
 
 def _measures(
-    query: str, old: Sequence[MeasureColumn], new: Sequence[MeasureColumn]
+    query: str,
+    old: Sequence[MeasureColumn],
+    new: Sequence[MeasureColumn],
+    renamed_from: Mapping[str, str],
 ) -> Iterator[Difference]:
     before, after = {one.name: one for one in old}, {one.name: one for one in new}
     if list(before) != list(after):
         swapped = sorted(before) == sorted(after)
         reason = (_BY_POSITION if swapped else _OTHER_STATE).format("measures")
+        renamed = _renamed(before, after)
+        if untold := {name: was for name, was in renamed.items() if name not in renamed_from}:
+            told = ", ".join(f"{name}: {was}" for name, was in untold.items())
+            reason += (
+                f". If that is a new name alone, say `renamed_from: {{{told}}}` in the table: a "
+                "migration then takes the values over, with what is written below the old name"
+            )
         yield _refused(query, "measures", _list(list(before)), _list(list(after)), reason)
     for name in (name for name in before if name in after):
         texts = before[name].expression, after[name].expression
         if not same_expression(*texts):
             reason = "Windows would hold a mixture of both"
             yield _refused(query, f"measures.{name}", *texts, reason)
+
+
+def _renamed(
+    before: Mapping[str, MeasureColumn], after: Mapping[str, MeasureColumn]
+) -> dict[str, str]:
+    """New names of measures that say what one did that is gone."""
+    gone = [one for name, one in before.items() if name not in after]
+    found: dict[str, str] = {}
+    for name in (name for name in after if name not in before):
+        alike = [one for one in gone if same_expression(one.expression, after[name].expression)]
+        if alike:
+            found[name] = alike[0].name
+            gone.remove(alike[0])
+    return found
 
 
 def _settings(query: str, old: dict[str, str], new: dict[str, str]) -> Iterator[Difference]:

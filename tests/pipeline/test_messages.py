@@ -1,0 +1,343 @@
+"""What people read of a pipeline file that is wrong, as it is printed: one mistake is one line, and
+the line says what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot.dialects.spark import Spark
+
+from tidemark.pipeline.expressions.names import KnownName, spark_type
+from tidemark.pipeline.expressions.sql import check_derived, check_measure
+from tidemark.pipeline.load import load_pipeline, pipeline_from_text
+from tidemark.pipeline.model import KafkaSource, Pipeline
+from tidemark.pipeline.problems import PipelineFileInvalid
+
+FILE = """source:
+  files: land/orders/*.json
+  columns:
+    at: timestamp not null
+    carrier: string
+    end: long
+    amount: decimal(10,2)
+  event_time: {column: at}
+  derive:
+    dear: amount > 100
+watermark: {delay: 10 minutes}
+tables:
+  daily:
+    window: {length: 1 day}
+    group_by: [carrier, dear]
+    measures:
+      orders: count(*)
+      total: sum(amount)
+    checks:
+      - fail: orders > 0
+  hourly:
+    window: {length: 1 hour}
+    measures: {orders: count(*)}
+"""
+KAFKA = FILE.replace(
+    "files: land/orders/*.json", "kafka: {topic: orders, connection: c, starting: X}"
+)
+DELTA = FILE.replace("files: land/orders/*.json", "delta: {table: t, starting: X}")
+
+
+def said(text: str) -> str:
+    """All that is printed of a file, but for how many problems it has."""
+    try:
+        pipeline_from_text("orders", text, "orders.yaml")
+    except PipelineFileInvalid as error:
+        head, *lines = str(error).split("\n")
+        assert head == f"orders.yaml: {len(lines)} problem{'s' * (len(lines) > 1)}"
+        return "\n".join(line.strip() for line in lines)
+    return "good"
+
+
+def with_measure(text: str) -> str:
+    return FILE.replace("measures: {orders: count(*)}", f"measures: {text}")
+
+
+def test_the_file_here_is_good() -> None:
+    assert said(FILE) == "good"
+    assert said(KAFKA.replace("X", "latest")) == said(DELTA.replace("X", "3")) == "good"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cut", "whole"),
+    [
+        (
+            "{share: sum(amount) / nullif(count(*),0)}",
+            "sum(amount) / nullif(count(*)",
+            "sum(amount) / nullif(count(*), 0)",
+        ),
+        (
+            "{n: count(*), m: max(greatest(end, 1, 2)), o: count(*)}",
+            *("max(greatest(end", "max(greatest(end, 1, 2))"),
+        ),
+    ],
+)
+def test_an_expression_that_a_comma_cuts_off_is_to_be_put_in_quotes(
+    wrong: str, cut: str, whole: str
+) -> None:
+    text = said(with_measure(wrong))
+    assert "\n" not in text
+    assert text.endswith(
+        f"`{cut}` is cut off at a comma, as commas part what stands in {{…}}; put the expression "
+        f'in quotes: "{whole}".'
+    )
+    name = wrong[wrong.index(cut) - 7 :].split(":")[0].strip("{, ").split(" ")[-1]
+    assert said(with_measure(f'{{{name}: "{whole}"}}')) == "good"
+
+
+def test_a_list_that_a_comma_cuts_is_told_in_the_same_way() -> None:
+    text = said(
+        FILE.replace("group_by: [carrier, dear]", "group_by: [coalesce(carrier, 'x'), dear]")
+    )
+    assert "is cut off at a comma, as commas part what stands in […]" in text or "quotes" in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{n: count(*) filter (where carrier in ('a','b'))}",
+        "\n      n: 'a' || carrier",
+        "\n      n: `end` + 1",
+        "\n      n: count(*) filter (where carrier = 'a: b')",
+    ],
+)
+def test_what_yaml_cannot_read_in_an_expression_is_to_be_put_in_quotes(wrong: str) -> None:
+    text = said(with_measure(wrong))
+    assert "is not YAML: " in text
+    assert text.endswith("; if this is an expression, put it in quotes.")
+
+
+WORDS = sorted(
+    {key.lower() for key in Spark.Tokenizer.KEYWORDS if key.isalpha() and key.isascii()} - {"null"}
+)
+
+
+@given(st.sampled_from(WORDS))
+def test_a_column_that_is_a_word_of_sql_is_a_column_or_is_to_be_put_in_backticks(word: str) -> None:
+    scope = {word: KnownName(word, spark_type("bigint"))}
+    for faults, quoted in (
+        (check_derived(f"{word} + 1", scope)[0], check_derived(f"`{word}` + 1", scope)[0]),
+        (check_measure(f"max({word})", scope), check_measure(f"max(`{word}`)", scope)),
+    ):
+        assert quoted == []
+        assert [fault.message for fault in faults] in (
+            [],
+            [f"`{word}` is a word of SQL; write the column in backticks: ``{word}``"],
+        )
+
+
+def test_a_word_of_sql_is_told_with_its_place() -> None:
+    text = FILE.replace("    end: long", "    from: long")
+    assert said(text.replace("sum(amount)", "sum(from)")) == (
+        "line 18, column 18: tables.daily.measures.total: `sum(from)`: `from` is a word of SQL; "
+        "write the column in backticks: ``from``."
+    )
+
+
+# Each key with another letter, and what it is taken for.
+TYPOS = [
+    *("source", "columns", "event_time", "column", "derive", "watermark", "delay", "tables"),
+    *("window", "length", "group_by", "measures", "checks", "fail", "files"),
+]
+
+
+@pytest.mark.parametrize("key", TYPOS)
+def test_one_wrong_key_is_one_line(key: str) -> None:
+    wrong = f"{key[:2]}x{key[2:]}"
+    text = said(FILE.replace(f"{key}:", f"{wrong}:", 1))
+    assert "\n" not in text
+    assert f"{wrong}: is not a known key; allowed: " in text
+    assert text.endswith(f"Did you mean `{key}`?")
+
+
+def test_what_is_wrong_below_a_wrong_key_is_told_at_its_place() -> None:
+    text = said(
+        FILE.replace("  columns:", "  colums:").replace("carrier: string", "carrier: strng")
+    )
+    assert [line.split(":")[0] for line in text.split("\n")] == [
+        "line 3, column 3",
+        "line 5, column 14",
+    ]
+
+
+def test_a_key_that_is_near_none_is_told_without_what_rests_on_it() -> None:
+    assert said(FILE.replace("  columns:", "  what_a_row_has:")) == (
+        "line 2, column 3: source.columns: is missing.\n"
+        "line 3, column 3: source.what_a_row_has: is not a known key; allowed: files, columns, "
+        "event_time, unique, derive, unknown_fields, checks."
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        (
+            "watermark: {delay: 10 minutes}",
+            "watermark: 1 day",
+            "watermark: `1 day`: should be a mapping with the keys delay, seal_after_idle, as in "
+            "`watermark: {delay: 1 day}`.",
+        ),
+        (
+            "event_time: {column: at}",
+            "event_time: at",
+            "source.event_time: `at`: should be a mapping with the keys column, format, zone, "
+            "max_future, accept_early_close, as in `event_time: {column: at}`.",
+        ),
+        (
+            "window: {length: 1 hour}",
+            "window: 1 hour",
+            "tables.hourly.window: `1 hour`: should be a mapping with the keys length, slide, "
+            "session, as in `window: {length: 1 hour}`.",
+        ),
+        (
+            "group_by: [carrier, dear]",
+            "group_by: carrier",
+            "tables.daily.group_by: `carrier`: should be a list: [carrier].",
+        ),
+    ],
+)
+def test_a_value_that_is_no_mapping_is_told_with_the_keys(
+    right: str, wrong: str, told: str
+) -> None:
+    assert said(FILE.replace(right, wrong)).partition(": ")[2] == told
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        (
+            "count_if(carrier > 5)",
+            "compares text (`carrier`) with a number; cast one of them, as "
+            "in `try_cast(carrier as int)`",
+        ),
+        (
+            "count_if(end = carrier)",
+            "compares text (`carrier`) with a number (`end`); cast one of them, as "
+            "in `try_cast(carrier as bigint)`",
+        ),
+        ("count_if(carrier in (5, 6))", "compares text (`carrier`) with a number"),
+        ("count_if(carrier between 1 and 2)", "compares text (`carrier`) with a number"),
+        ("count_if(upper(carrier) < at)", "compares text with a date or timestamp (`at`)"),
+        ("count_if(carrier = true)", "compares text (`carrier`) with a boolean"),
+        ("count_if(case carrier when 5 then true end)", "compares text (`carrier`) with a number"),
+        ("percentile(amount, 1.5)", "percentile needs a number from 0 to 1, and has 1.5"),
+        ("percentile(amount, -0.5)", "percentile needs a number from 0 to 1, and has -0.5"),
+        ("percentile(amount, 50)", "percentile needs a number from 0 to 1, and has 50"),
+        (
+            "percentile(amount, array(0.5, 7))[0]",
+            "percentile needs a number from 0 to 1, and has 7",
+        ),
+        ("percentile(amount, end)", "percentile needs a constant, and has `end`"),
+    ],
+)
+def test_what_a_row_or_every_row_would_fail_by_is_refused(expression: str, told: str) -> None:
+    assert told in said(with_measure(f'{{x: "{expression}"}}'))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "count_if(try_cast(carrier as int) > 5)",
+        "count_if(end = '5')",
+        "count_if(at > '2026-01-01')",
+        "count_if(to_date(carrier) < date '2026-01-01')",
+        "count_if(carrier = 'x' or carrier > '5')",
+        "percentile(amount, 0.5)",
+        "percentile(amount, 1)",
+        "percentile(amount, array(0, 0.5, 1))[1]",
+    ],
+)
+def test_what_is_compared_with_its_like_is_good(expression: str) -> None:
+    assert said(with_measure(f'{{x: "{expression}"}}')) == "good"
+
+
+STARTING = "source.kafka.starting"
+
+
+@pytest.mark.parametrize(
+    ("starting", "offsets"),
+    [
+        ("{orders: {0: 120}}", {"orders": {0: 120}}),
+        ('{orders: {"0": 120, 1: 0}}', {"orders": {0: 120, 1: 0}}),
+        ("2026-07-01T00:00:00Z", "2026-07-01T00:00:00+00:00"),
+        ("'2026-07-01T00:00:00Z'", "2026-07-01T00:00:00Z"),
+        ("2026-07-01", "2026-07-01"),
+        ("1970-01-01", "1970-01-01"),
+    ],
+)
+def test_where_a_topic_begins_is_written_as_the_docs_have_it(
+    tmp_path: Path, starting: str, offsets: object
+) -> None:
+    (tmp_path / "orders.yaml").write_text(KAFKA.replace("X", starting))
+    pipeline = load_pipeline(tmp_path / "orders.yaml")
+    assert isinstance(pipeline.source, KafkaSource)
+    assert pipeline.source.kafka.starting == offsets
+    assert Pipeline.model_validate_json(pipeline.model_dump_json()) == pipeline
+
+
+@pytest.mark.parametrize(
+    ("starting", "told"),
+    [
+        (
+            "1969-12-31",
+            ": `1969-12-31`: is before 1970, where Kafka's times "
+            "begin; say `earliest` for all there is.",
+        ),
+        (
+            "'1900-01-01T00:00:00Z'",
+            ": `1900-01-01T00:00:00Z`: is before 1970, where Kafka's times "
+            "begin; say `earliest` for all there is.",
+        ),
+        ("{orders: 120}", ".orders: `120`: should be a mapping of keys to values."),
+        ("{orders: {0: -1}}", ".orders.0: `-1`: must be at least 0."),
+        ("{orders: {0: x}}", ".orders.0: `x`: should be a whole number."),
+        ("{orders: {a: 1}}", ".orders.a: `a`: should be a whole number."),
+        (
+            "{or/ders: {0: 1}}",
+            ".or/ders: `or/ders`: is no name of a topic: letters, digits, `.`, `_` and `-`, "
+            "at most 249.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_it_is_one_line_without_names_of_types(starting: str, told: str) -> None:
+    assert said(KAFKA.replace("X", starting)).partition(STARTING)[2] == told
+
+
+@pytest.mark.parametrize("starting", ["5", "[1]", "true", "null", "1.5"])
+def test_where_one_of_several_things_is_asked_for_all_are_told(starting: str) -> None:
+    text = said(KAFKA.replace("X", starting))
+    assert "\n" not in text
+    assert (
+        "should be text or a mapping of keys to values (Where the first run begins: earliest, "
+        in text
+    )
+    text = said(DELTA.replace("X", "[1]"))
+    assert "should be one of 'earliest', 'latest' or a whole number (Where the first" in text
+
+
+@given(
+    st.sampled_from([KAFKA, DELTA]),
+    st.recursive(
+        st.sampled_from(["5", "-1", "x", "true", "null", "2026-07-01", "1.5", "''"]),
+        lambda inner: (
+            st.lists(inner, max_size=2).map(lambda one: f"[{', '.join(one)}]")
+            | st.tuples(st.sampled_from(["orders", "0", "a b"]), inner).map(
+                lambda one: f"{{{one[0]}: {one[1]}}}"
+            )
+        ),
+        max_leaves=4,
+    ),
+)
+def test_no_name_of_a_type_is_ever_shown(file: str, value: str) -> None:
+    text = said(file.replace("X", value))
+    assert not [
+        word for word in ("dict[", "function-", "constrained", "literal[", "tuple[") if word in text
+    ]
