@@ -95,7 +95,7 @@ def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> S
 
 def _not_started(error: Py4JJavaError, conf: Mapping[str, str]) -> TidemarkError | None:
     """Why there is no session, where that is known."""
-    causes = java_causes(error)
+    causes = "\n".join(java_causes(error))
     if "stopped SparkContext" in causes:
         context = SparkContext._active_spark_context
         return master_gone(None if context is None else context.master)

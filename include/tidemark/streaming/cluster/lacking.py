@@ -37,7 +37,8 @@ def lacking(error: Exception, happened: str) -> EngineMissing | None:
 
     `happened` says what failed and in which state things are now.
     """
-    text = f"{error}\n{getattr(error, '_stackTrace', None) or ''}\n{java_causes(error)}"
+    told = [str(error), getattr(error, "_stackTrace", None) or "", *java_causes(error)]
+    text = "\n".join(told)
     reason = next(_reasons(text), None)
     return None if reason is None else EngineMissing(f"{happened} {reason}")
 
@@ -80,15 +81,15 @@ _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-def java_causes(error: Exception) -> str:
-    """What the JVM says of an exception that came from it by Py4J, a line for each cause; empty for
-    others."""
+def java_causes(error: Exception) -> list[str]:
+    """What the JVM says of an exception that came from it by Py4J, and of each of its causes, the
+    deepest last; empty for others."""
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    lines: list[str] = []
-    while origin is not None and len(lines) < 20:
-        lines.append(str(origin.toString()))
+    causes: list[str] = []
+    while origin is not None and len(causes) < 20:
+        causes.append(str(origin.toString()))
         origin = origin.getCause()
-    return "\n".join(lines)
+    return causes
 
 
 def master_gone(master: str | None) -> ClusterBusy:

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidemark.errors import FAILED, RETRY, SUCCESS, PipelineNotFound, TidemarkError
+from tidemark.errors import (
+    FAILED,
+    RETRY,
+    SUCCESS,
+    ExpressionFailed,
+    PipelineNotFound,
+    TidemarkError,
+)
 from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -134,21 +141,23 @@ def instant_argument(text: str) -> datetime:
 
 def reported(failure: Exception, progress: Progress) -> RunError:
     """Say what went wrong; an error that nobody foresaw with its whole traceback."""
-    told = failure if isinstance(failure, TidemarkError) else _of_expression(failure)
-    if told is None:
+    told = failure if isinstance(failure, TidemarkError) else _of_engine(failure)
+    if told is not failure and not isinstance(told, ExpressionFailed):
         traceback.print_exception(failure, file=progress.out)
     error = RunError.of(told or failure)
     progress.say(f"failed: {error.type}: {error.message}")
     return error
 
 
-def _of_expression(failure: Exception) -> TidemarkError | None:
-    """A batch query of ours that failed on an expression; PySpark is there once one was run."""
+def _of_engine(failure: Exception) -> TidemarkError | None:
+    """What a batch query of ours failed of; PySpark is there once one was run."""
     if "pyspark" not in sys.modules:
         return None
-    from tidemark.streaming.expression_errors import expression_failure
+    from tidemark.streaming.failures import failure_of, is_of_engine
 
-    return expression_failure(failure, "Gold is as it was.")
+    if not is_of_engine(failure):
+        return None
+    return failure_of(failure, "Gold is as it was.")
 
 
 def takeover_text(taken: TakenFrom | None) -> str | None:

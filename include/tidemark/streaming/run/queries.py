@@ -15,12 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidemark.commit_point import commit_point
-from tidemark.errors import DataDamaged, RunFailed, TidemarkError
-from tidemark.storage.delta.damage import damage_of
-from tidemark.streaming.cluster.lacking import lacking
-from tidemark.streaming.expression_errors import expression_failure
-
-_MESSAGE_LENGTH, _CAUSE_LENGTH = 2_000, 1_000
+from tidemark.errors import TidemarkError
+from tidemark.streaming.failures import failure_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ def start_query(writer: DataStreamWriter, write: Callable[[DataFrame, int], None
     def keep_error(rows: DataFrame, batch: int) -> None:
         try:
             write(rows, batch)
-        except (TidemarkError, PySparkException) as error:
+        except Exception as error:
             errors.append(error)
             raise
 
@@ -78,51 +74,13 @@ def clocks_observed(running: Running) -> dict[str, int]:
 
 
 def _told(running: Running, error: Exception) -> TidemarkError:
-    """The error of the batch, where it is one of ours or of an expression; else the engine's."""
+    """What the batch raised, which says more than what the engine made of it; else the engine's."""
     first = running.errors[0] if running.errors else error
-    if isinstance(first, TidemarkError):
-        return first
-    happened = _head(running.query.name)
-    failure: TidemarkError = (
-        expression_failure(first, happened)
-        or expression_failure(error, happened)
-        or _failure(running.query.name, error)
+    happened = (
+        f"The query {running.query.name} failed. What was committed before stays; the next run "
+        "repeats the batch that failed."
     )
-    failure.__cause__ = error
+    failure = failure_of(first, happened)
+    if failure is not first:
+        failure.__cause__ = error
     return failure
-
-
-def _head(query: str) -> str:
-    return (
-        f"The query {query} failed. What was committed before stays; the next run repeats the "
-        "batch that failed."
-    )
-
-
-def _failure(query: str, error: Exception) -> TidemarkError:
-    """The engine's error with the query it came from, shortened: the log holds the whole.
-
-    The deepest cause stands in it, however long what is before; it names the file that is gone.
-    """
-    text, cause = str(error), _deepest_cause(error)
-    if len(text) > _MESSAGE_LENGTH:
-        text = f"{text[:_MESSAGE_LENGTH]} … (the driver's log holds the rest)"
-    if cause and cause not in text:
-        text = f"{text.rstrip()}\n{cause}"
-    head = _head(query)
-    if missing := lacking(error, head):
-        return missing
-    if damage := damage_of(RuntimeError(cause or text)):
-        return DataDamaged(f"{head} {damage}")
-    return RunFailed(f"{head} The engine says: {text}")
-
-
-def _deepest_cause(error: Exception) -> str:
-    """The last `Caused by:` of the engine's stack, with the line after it: some messages begin
-    with the next one."""
-    whole = f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
-    _, marked, last = whole.rpartition("Caused by: ")
-    if not marked:
-        return ""
-    message = last.split("\n\tat ")[0].split("\n    at ")[0]
-    return f"Caused by: {' '.join(message.split())[:_CAUSE_LENGTH]}"

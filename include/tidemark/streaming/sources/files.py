@@ -15,7 +15,8 @@ from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.placed import PlacedFiles
-from tidemark.streaming.cluster.lacking import java_causes, lacking
+from tidemark.streaming.cluster.lacking import lacking
+from tidemark.streaming.failures import cause_of
 from tidemark.streaming.sources.source import StreamedSource
 
 # The engine passes over files older than this, counted from the newest: never (270 years).
@@ -65,8 +66,4 @@ def _listing_fault(error: Exception) -> str:
             f"the file {name.strip()} has a colon in its name, which Hadoop does not read. "
             "Nothing was read. Rename the file, and have files landed without colons."
         )
-    return f"{_short(java_causes(error).splitlines())}. Nothing was read."
-
-
-def _short(causes: list[str]) -> str:
-    return causes[-1].strip().removeprefix("Caused by: ")[:200] if causes else "no cause given"
+    return f"{cause_of(error)}. Nothing was read."
