@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import CronTriggerTimetable
+from airflow.sdk import DAG, CronTriggerTimetable
 
-from tidemark.airflow import gold_asset, pipeline_dags, raise_invalid_pipelines
+from tidemark.airflow import (
+    PipelineTaskGroup,
+    gold_asset,
+    pipeline_dags,
+    raise_invalid_pipelines,
+)
 from tidemark.errors import PipelineInvalid, PipelineNotFound, SettingsInvalid
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -204,13 +209,52 @@ def test_a_task_process_makes_only_the_dag_that_it_runs(
     assert list(pipeline_dags()) == ["hits"]
 
 
-def test_no_dags_and_no_error_without_a_folder_or_with_unusable_settings(
+def test_what_leaves_no_file_a_dag_is_raised(
     write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_pipeline("visits")
-    assert pipeline_dags(tmp_path / "nowhere") == {}
+    file = write_pipeline("visits")
+    with pytest.raises(PipelineNotFound, match=f"no folder {tmp_path / 'nowhere'}"):
+        pipeline_dags(tmp_path / "nowhere")
     monkeypatch.setenv("TIDEMARK_SETTINGS", str(tmp_path / "nowhere.yaml"))
-    assert pipeline_dags() == {}
+    with pytest.raises(SettingsInvalid, match=r"nowhere\.yaml"):
+        pipeline_dags()
+    monkeypatch.delenv("TIDEMARK_SETTINGS")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingsInvalid, match=r"root: is missing.*TIDEMARK_ROOT"):
+        pipeline_dags(file.parent)
+    monkeypatch.setenv("TIDEMARK_ROOT", str(tmp_path / "root"))
+    with pytest.raises(SettingsInvalid, match="TIDEMARK_PIPELINES"):
+        pipeline_dags()
+
+
+def test_a_folder_and_a_root_need_no_settings_and_the_others_go_on_beside_a_broken_file(
+    write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_pipeline("visits").parent
+    write_pipeline("broken", BROKEN)
+    monkeypatch.delenv("TIDEMARK_SETTINGS")
+    monkeypatch.chdir(tmp_path)
+    root = str(tmp_path / "lake")
+    dags = pipeline_dags(folder, root=root)
+    assert list(dags) == dags_of("visits")
+    tasks = [task for dag in dags.values() for task in dag.tasks if task.task_id != "watcher"]
+    assert {task.own_settings().root for task in tasks} == {root}
+    (asset,) = dags["visits"].get_task("publish").outlets
+    assert asset == gold_asset("visits", "page_1h", root=root)
+    with DAG("mine", schedule=None):
+        group = PipelineTaskGroup(folder / "visits.yaml", root=root)
+    assert {task.own_settings().root for task in group.children.values()} == {root}
+    with pytest.raises(PipelineInvalid, match="1 of 2"):
+        raise_invalid_pipelines(folder)
+
+
+def test_a_root_that_is_given_goes_before_the_settings(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    write_pipeline("visits")
+    task = pipeline_dags(root=tmp_path / "lake")["visits"].get_task("stream")
+    assert task.own_settings().root == str(tmp_path / "lake")
+    assert task._arguments("run", "result")[-6:-4] == ["--root", str(tmp_path / "lake")]
 
 
 def test_one_error_lists_all_invalid_files_with_all_that_is_wrong_in_each(

@@ -14,7 +14,6 @@ import pytest
 from deltalake import DeltaTable
 
 from demo.environment import CONNECTION, REPOSITORY, set_up_environment
-from demo.land import write_settings
 from tests.end_to_end.pages import examples_under, page
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -62,7 +61,6 @@ def installed(tmp_path: Path) -> Installed:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(CONNECTION),
-        "TIDEMARK_SETTINGS": str(folder / "settings.yaml"),
     }
     fresh = Installed(place / "python", folder, environment)
     fresh.ask("-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(REPOSITORY))
@@ -84,14 +82,25 @@ def test_a_wheel_and_three_lines_make_a_dag_that_runs(installed: Installed) -> N
     file = of_repository / "pipelines" / f"{PIPELINE}.yaml"
     (pipelines / file.name).write_text(file.read_text())
     (landing / PIPELINE).symlink_to(of_repository / "samples" / PIPELINE)
-    write_settings(folder / "settings.yaml", folder / "root", pipelines)
     (written,) = examples_under(page("../README.md"), "In your own Airflow", "python")
     assert len(written.splitlines()) == 3
-    (dags / "streams.py").write_text(written.replace("/path/to/pipelines", str(pipelines)))
+    own = {"/path/to/pipelines": str(pipelines), "/path/to/warehouse": str(folder / "root")}
+    for shown, place in own.items():
+        assert shown in written
+        written = written.replace(shown, place)
+    (dags / "streams.py").write_text(written)
 
-    assert installed.ask("-c", "import tidemark; print(tidemark.__file__)").startswith(
-        str(installed.python.parent.parent)
-    )
+    package = Path(installed.ask("-c", "import tidemark; print(*tidemark.__path__)").strip())
+    assert package.is_relative_to(installed.python.parent.parent)
+    brought = {
+        "settings.yaml": of_repository / "settings.yaml",
+        "pipeline.schema.json": of_repository / "pipelines" / "pipeline.schema.json",
+    }
+    for name, source in brought.items():
+        assert (package / name).read_text() == source.read_text()
+    for job in (REPOSITORY / "jobs").glob("*.py"):
+        assert "--result" in installed.ask(str(package / "streaming" / "jobs" / job.name), "--help")
+    assert "good" in installed.ask("-m", "tidemark", "validate", str(pipelines / file.name))
     installed.ask("-m", "airflow", "db", "migrate")
     # Warnings come before it.
     told = installed.ask("-m", "airflow", "dags", "list", "-l", "-o", "json").splitlines()[-1]

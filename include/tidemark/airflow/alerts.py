@@ -54,6 +54,7 @@ class Alert:
     then: tuple[Callback, ...]
     pipeline: str
     settings_file: str | None
+    root: str | None
 
     def failed(self, context: Context) -> None:
         """For a Dag's `on_failure_callback`."""
@@ -81,7 +82,7 @@ class Alert:
     def _result(self, run_id: str) -> RunResult | None:
         """Who is told must not depend on a store that cannot be reached."""
         try:
-            settings = load_settings(self.settings_file)
+            settings = load_settings(self.settings_file, root=self.root)
             uri = newest_try(self.pipeline, settings, run_id)
             return read_result(RunResult, uri, settings.storage_options) if uri else None
         except TidemarkError:

@@ -15,15 +15,20 @@ from tidemark.pipeline.settings.settings import load_settings
 from tidemark.pipeline.settings.storage_options import is_local
 
 
-def gold_asset(pipeline: str, table: str, settings: str | Path | None = None) -> Asset:
+def gold_asset(
+    pipeline: str,
+    table: str,
+    settings: str | Path | None = None,
+    root: str | Path | None = None,
+) -> Asset:
     """The Asset of a gold table, for a Dag that is to follow it: `schedule=[gold_asset(…)]`.
 
-    `settings` is the settings file; without it, the one that `load_settings` finds: it tells the
-    root, which the Asset's URI begins with. Raises SettingsInvalid. Not `Asset.ref`: Airflow 3.3
+    `settings` and `root` as in `pipeline_dags`: the Asset's URI begins with the root. Raises
+    SettingsInvalid. Not `Asset.ref`: Airflow 3.3
     starts a Dag that is scheduled by a reference, and gives it no events.
     """
-    root = load_settings(settings).root
-    return asset_of(table, Places(root, pipeline))
+    used = load_settings(settings, root=root)
+    return asset_of(table, Places(used.root, pipeline))
 
 
 def asset_of(table: str, places: Places) -> Asset:

@@ -14,13 +14,14 @@ from airflow.sdk import DAG, get_parsing_context
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
 from tidemark.airflow.backfill_dag import backfill_dag
 from tidemark.airflow.describe import describe
+from tidemark.airflow.invalid import existing_folder
 from tidemark.airflow.maintenance_dag import maintenance_dag
 from tidemark.airflow.migrate_dag import migrate_dag
 from tidemark.airflow.rewind_dag import rewind_dag
 from tidemark.airflow.task_docs import TASK_DOCS
-from tidemark.airflow.tasks import pipeline_tasks, task_defaults
+from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
-from tidemark.errors import PipelineInvalid, SettingsInvalid
+from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import (
@@ -52,33 +53,32 @@ def pipeline_dags(
     settings: str | Path | None = None,
     on_failure: Callback | Sequence[Callback] | None = None,
     on_recovery: Callback | Sequence[Callback] | None = None,
+    root: str | Path | None = None,
 ) -> dict[str, DAG]:
-    """Three Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
-    name, its backfill, `NAME__backfill`, which is started by hand, and its maintenance,
+    """Five Dags for each valid pipeline file, by their ids: the stream, whose id is the pipeline's
+    name, `NAME__backfill`, `NAME__migrate` and `NAME__rewind`, which are started by hand, and
     `NAME__maintenance`, which runs once a day.
 
     `folder` holds the files; without it, the settings' folder of pipelines. `settings` is the
-    settings file; without it, the one that `load_settings` finds, also when a task runs.
+    settings file; without it, the one that `load_settings` finds, also when a task runs. `root`
+    goes before the settings' root: with a folder and a root, no settings are needed.
     `default_args` go before the defaults here, a pipeline's `owner` before both.
 
     `on_failure` is called when a run of a stream failed, `on_recovery` when one succeeded after one
     that failed: Airflow notifiers, or functions of Airflow's context. The context has the run's
     facts as `tidemark` (`RunFacts`). They are called by the Dag processor.
 
-    Never raises for an invalid file, a missing folder or unusable settings: those are left out
-    here, and `raise_invalid_pipelines` tells of them. A valid file of which no Dag can be made is
-    left out too; the Dag processor's log tells why.
+    An invalid file is left out here, and `raise_invalid_pipelines` tells of it. A valid file of
+    which no Dag can be made is left out too; the Dag processor's log tells why. What leaves none
+    of the files a Dag is raised, so that Airflow shows it: SettingsInvalid for unusable settings
+    or no root, PipelineNotFound for a folder that is not there.
     """
-    try:
-        used = load_settings(settings)
-    except SettingsInvalid:
-        return {}
+    used = load_settings(settings, root=root)
     arguments = {**task_defaults(used), **(default_args or {})}
-    file = str(Path(settings).absolute()) if settings else None
-    task = {"settings_file": file, "conn_id": conn_id}
+    task = {"conn_id": conn_id, **settings_of(settings, root, used)}
     alerts = (as_callbacks(on_failure), as_callbacks(on_recovery))
     made: list[DAG] = []
-    for path, pipeline in _valid_pipelines(Path(folder or used.pipelines)):
+    for path, pipeline in _valid_pipelines(existing_folder(folder or used.pipelines_folder)):
         try:
             made += _dags_of(
                 pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts
@@ -89,16 +89,12 @@ def pipeline_dags(
 
 
 def _valid_pipelines(folder: Path) -> Iterator[tuple[Path, Pipeline]]:
-    try:
-        files = pipeline_files(folder)
-    except OSError:
-        return
     # A task's process parses the Dag file as well, and needs one Dag of it.
     wanted = get_parsing_context().dag_id
-    for path in files:
+    for path in pipeline_files(folder):
         if wanted in (None, *(f"{path.stem}{suffix}" for suffix in _SUFFIXES)):
             try:
-                yield path.absolute(), load_pipeline(path)
+                yield path, load_pipeline(path)
             except PipelineInvalid:
                 continue
 
@@ -111,7 +107,7 @@ def _dags_of(
     alerts: _Told,
 ) -> tuple[DAG, ...]:
     arguments = _dag_arguments(pipeline, default_args)
-    files = {name: task[name] for name in ("pipeline_file", "settings_file")}
+    files = {name: value for name, value in task.items() if name != "conn_id"}
     places = Places(settings.root, pipeline.name)
     return (
         _stream_dag(pipeline, places, arguments, task, alerts),
@@ -141,7 +137,8 @@ def _stream_dag(
     alerts: _Told,
 ) -> DAG:
     on_failure, on_recovery = (
-        Alert(then, pipeline.name, task["settings_file"]) if then else None for then in alerts
+        Alert(then, pipeline.name, task["settings_file"], task["root"]) if then else None
+        for then in alerts
     )
     with DAG(
         dag_id=pipeline.name,

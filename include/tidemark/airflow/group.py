@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import TaskGroup
 
-from tidemark.airflow.tasks import pipeline_tasks, task_defaults
+from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.pipeline.load import find_pipeline_file, load_pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
@@ -19,7 +19,8 @@ class PipelineTaskGroup(TaskGroup):
 
     `pipeline` is the name of a file in the settings' folder of pipelines, or a file's path.
     `settings` is the settings file; without it, the one that `load_settings` finds, also when a
-    task runs. `default_args` go before the Dag's, and those before Tidemark's own.
+    task runs. A `root` that is given goes before theirs. `default_args` go before the Dag's, and
+    those before Tidemark's own.
 
     What follows the group waits for its `publish`, and runs only if that succeeded. The tasks after
     `publish` run whatever happened, and neither hold up what follows nor decide the run's state.
@@ -34,17 +35,18 @@ class PipelineTaskGroup(TaskGroup):
         *,
         conn_id: str = "spark_default",
         settings: str | Path | None = None,
+        root: str | Path | None = None,
         group_id: str | None = None,
         default_args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        used = load_settings(settings)
+        used = load_settings(settings, root=root)
         path = find_pipeline_file(str(pipeline), used).absolute()
         loaded = load_pipeline(path)
         super().__init__(group_id=group_id or loaded.name, **kwargs)
         # The Dag's go before ours, which Airflow would take for more particular ones.
         given = {**self.dag.default_args, **self.default_args, **(default_args or {})}
         self.default_args = {**task_defaults(used), **given}
-        file = str(Path(settings).absolute()) if settings else None
+        named = settings_of(settings, root, used)
         with self:
-            pipeline_tasks(loaded, Places(used.root, loaded.name), str(path), file, conn_id)
+            pipeline_tasks(loaded, Places(used.root, loaded.name), str(path), conn_id, **named)

@@ -17,18 +17,25 @@ def raise_invalid_pipelines(
 ) -> None:
     """Raise one error that lists every invalid pipeline file; return when all are valid.
 
-    `folder` and `settings` as in `pipeline_dags`. SettingsInvalid when the settings cannot be
-    used, PipelineNotFound when there is no such folder, PipelineInvalid for invalid files.
+    `folder` and `settings` as in `pipeline_dags`; a folder that is given needs no settings.
+    SettingsInvalid when the settings cannot be used, PipelineNotFound when there is no such
+    folder, PipelineInvalid for invalid files.
     """
-    used = load_settings(settings)
-    place = Path(folder or used.pipelines).absolute()
-    if not place.is_dir():
-        raise PipelineNotFound(
-            f"There is no folder {place} of pipeline files, so no Dag was made of any. Make it, "
-            "or set `pipelines` in the settings file or TIDEMARK_PIPELINES to the right one."
-        )
+    place = existing_folder(folder or load_settings(settings).pipelines_folder)
     valid, invalid = load_pipelines(place)
     if invalid:
         count = f"{len(invalid)} of {len(valid) + len(invalid)} pipeline files in {place}"
         head = f"{count} cannot be used and have no Dag; the others are not affected."
         raise PipelineInvalid("\n\n".join([head, *(str(error) for error in invalid)]))
+
+
+def existing_folder(folder: str | Path) -> Path:
+    """The folder of pipeline files, absolute; PipelineNotFound where it is not there."""
+    place = Path(folder).absolute()
+    if not place.is_dir():
+        raise PipelineNotFound(
+            f"There is no folder {place} of pipeline files, so no Dag was made of any. Make it, "
+            "or name the right one: as an argument, as `pipelines` in the settings file or as "
+            "TIDEMARK_PIPELINES."
+        )
+    return place

@@ -141,8 +141,9 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
 
     def _arguments(self, run_id: str, result: str) -> list[str]:
         settings = ["--settings", self.settings_file] if self.settings_file else []
+        root = ["--root", self.root] if self.root else []
         pipeline = ["--pipeline", self.pipeline_file]
-        return [*pipeline, *settings, "--run-id", run_id, "--result", result]
+        return [*pipeline, *settings, *root, "--run-id", run_id, "--result", result]
 
     def _submit(self, context: Context) -> AirflowException | None:
         """Run spark-submit; its failure is returned, because the result file says more."""

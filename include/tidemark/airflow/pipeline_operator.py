@@ -17,7 +17,8 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 class PipelineOperator(BaseOperator):
     """Knows its pipeline's file and the settings'; both are read when the task runs.
 
-    Without `settings_file` the settings are those that `load_settings` finds. Without an
+    Without `settings_file` the settings are those that `load_settings` finds; a `root` goes before
+    theirs. Without an
     `execution_timeout` the operator's own `timeout` holds.
     """
 
@@ -28,12 +29,14 @@ class PipelineOperator(BaseOperator):
         *,
         pipeline_file: str,
         settings_file: str | None = None,
+        root: str | None = None,
         execution_timeout: timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(execution_timeout=execution_timeout or self.timeout, **kwargs)
         self.pipeline_file = pipeline_file
         self.settings_file = settings_file
+        self.root = root
 
     def own_pipeline(self) -> Pipeline:
         """Raises PipelineInvalid: a task's `as_task_failure` tells of it."""
@@ -41,6 +44,6 @@ class PipelineOperator(BaseOperator):
 
     def own_settings(self) -> Settings:
         """Raises SettingsInvalid: a task's `as_task_failure` tells of it."""
-        settings = load_settings(self.settings_file)
+        settings = load_settings(self.settings_file, root=self.root)
         hand_down_connections(settings)
         return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, XComArg, chain
@@ -33,19 +34,35 @@ def task_defaults(settings: Settings) -> dict[str, Any]:
     }
 
 
+def settings_of(
+    settings: str | Path | None, root: str | Path | None, used: Settings
+) -> dict[str, str | None]:
+    """What a task is given so that it uses the settings that its Dag was made of, wherever it runs:
+    the file and the root, where they were named in the Dag's file."""
+    return {
+        "settings_file": str(Path(settings).absolute()) if settings else None,
+        "root": used.root if root else None,
+    }
+
+
 def pipeline_tasks(
     pipeline: Pipeline,
     places: Places,
     pipeline_file: str,
-    settings_file: str | None,
     conn_id: str,
+    settings_file: str | None,
+    root: str | None,
 ) -> list[BaseOperator]:
     """The tasks, in their order, in the Dag or group that is open.
 
     The first tasks each need the one before; those after `publish` are teardowns: they run whatever
     became of it, and what follows a group of these tasks does not wait for them.
     """
-    files: dict[str, Any] = {"pipeline_file": pipeline_file, "settings_file": settings_file}
+    files: dict[str, Any] = {
+        "pipeline_file": pipeline_file,
+        "settings_file": settings_file,
+        "root": root,
+    }
     stream = StreamOperator(task_id="stream", doc_md=TASK_DOCS["stream"], conn_id=conn_id, **files)
     held = XComArg(stream, key="result")
     validate = ValidateOperator(

@@ -92,7 +92,7 @@ def _findings(
 def _pipelines(settings: Settings) -> Finding:
     """Files that are not right stop nobody else's runs, so they are told, and no problem."""
     good, bad = 0, []
-    for file in pipeline_files(Path(settings.pipelines)):
+    for file in pipeline_files(settings.pipelines_folder):
         try:
             load_pipeline(file)
             good += 1

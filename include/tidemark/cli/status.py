@@ -50,7 +50,7 @@ def status(
     if json:
         print_statuses(statuses)
     elif pipeline is None:
-        print_status_overview(statuses, loaded.pipelines, now)
+        print_status_overview(statuses, loaded.pipelines_folder, now)
     else:
         print_pipeline(statuses[0])
     if code := max((STATES[one.state] for one in statuses), default=0):

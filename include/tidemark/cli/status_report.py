@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -34,7 +35,7 @@ _OF_A_RUN = "late of a run: since the publish before it, of the table with the m
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
-def print_status_overview(statuses: Sequence[PipelineStatus], folder: str, now: datetime) -> None:
+def print_status_overview(statuses: Sequence[PipelineStatus], folder: Path, now: datetime) -> None:
     """A line for each pipeline, and below it what is to be done about those not well."""
     console = report_console(_WIDTH_OF_A_FILE)
     if not statuses:

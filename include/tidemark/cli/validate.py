@@ -66,10 +66,10 @@ def _named(names: list[str], settings: Path | None) -> Iterator[Load]:
 
 
 def _of_folder(settings: Path | None) -> Iterator[Load]:
-    folder = load_settings(settings).pipelines
-    files = pipeline_files(Path(folder))
+    folder = load_settings(settings).pipelines_folder
+    files = pipeline_files(folder)
     if not files:
-        state = "holds no pipeline file" if Path(folder).is_dir() else "does not exist"
+        state = "holds no pipeline file" if folder.is_dir() else "does not exist"
         print(f"Nothing to check: the pipelines' folder {folder} {state}.")
     for file in files:
         yield partial(load_pipeline, file)

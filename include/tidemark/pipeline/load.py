@@ -101,10 +101,10 @@ def find_pipeline_file(name_or_path: str, settings: Settings) -> Path:
         if given.is_file():
             return given
         raise PipelineNotFound(f"There is no pipeline file `{given.absolute()}`.")
-    files = {path.stem: path for path in pipeline_files(Path(settings.pipelines))}
+    files = {path.stem: path for path in pipeline_files(settings.pipelines_folder)}
     if path := files.get(name_or_path):
         return path
-    raise PipelineNotFound(_not_found(name_or_path, sorted(files), settings.pipelines))
+    raise PipelineNotFound(_not_found(name_or_path, sorted(files), settings.pipelines_folder))
 
 
 def pipeline_files(folder: Path) -> list[Path]:
@@ -167,7 +167,7 @@ def _partner_in(folder: Path, name: str) -> Pipeline:
         raise NoPartner(f"is a pipeline whose own file is not good ({place}): {said}") from error
 
 
-def _not_found(name: str, known: list[str], folder: str) -> str:
+def _not_found(name: str, known: list[str], folder: Path) -> str:
     if not known:
         return f"There is no pipeline `{name}`: the folder {folder} holds no pipeline file."
     near = nearest(name, known)

@@ -78,7 +78,7 @@ def _check_name(name: str) -> None:
 
 def _file(name: str, settings: Settings) -> Path:
     """Where the file goes. PipelineExists where the pipeline has one of the other ending."""
-    folder = Path(settings.pipelines)
+    folder = settings.pipelines_folder
     file, *twins = [folder / f"{name}{ending}" for ending in ENDINGS]
     for other in twins:
         if other.exists():

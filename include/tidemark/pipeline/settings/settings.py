@@ -72,15 +72,16 @@ class Checks(BaseModel):
 class Settings(BaseModel):
     """Where things lie and how they are reached.
 
-    `root` is an absolute local path or a URI, without a slash at its end. `storage_options`
-    have the names of delta-rs. `lease_seconds`: how long a run that is silent keeps others off
-    its pipeline. Neither repr nor str shows a secret.
+    `root` is an absolute local path or a URI, without a slash at its end. `pipelines`, the folder
+    of their files, is needed by who looks for one by its name. `storage_options` have the names
+    of delta-rs. `lease_seconds`: how long a run that is silent keeps others off its pipeline.
+    Neither repr nor str shows a secret.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     root: str
-    pipelines: str
+    pipelines: str | None = None
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     cluster: Cluster = Cluster()
@@ -96,8 +97,8 @@ class Settings(BaseModel):
 
     @field_validator("pipelines")
     @classmethod
-    def _absolute(cls, folder: str) -> str:
-        return _absolute_path(folder)
+    def _absolute(cls, folder: str | None) -> str | None:
+        return None if folder is None else _absolute_path(folder)
 
     @field_validator("storage_options")
     @classmethod
@@ -106,6 +107,16 @@ class Settings(BaseModel):
         options = {name.upper(): value for name, value in options.items()}
         check_storage_options(options)
         return options
+
+    @property
+    def pipelines_folder(self) -> Path:
+        """The folder of pipelines; SettingsInvalid where the settings name none."""
+        if self.pipelines is None:
+            raise SettingsInvalid(
+                f"No setting names the folder of pipelines: give `pipelines` in {FILE}, or "
+                f"{PREFIX}PIPELINES, or name a pipeline by the path of its file."
+            )
+        return Path(self.pipelines)
 
     @property
     def is_local(self) -> bool:
@@ -130,17 +141,18 @@ class Settings(BaseModel):
         yield "checks", self.checks
 
 
-def load_settings(path: str | Path | None = None) -> Settings:
+def load_settings(path: str | Path | None = None, *, root: str | Path | None = None) -> Settings:
     """The settings of a file, with what TIDEMARK_* variables override.
 
     The file is the argument, else $TIDEMARK_SETTINGS, else include/settings.yaml in the
     working folder or the nearest folder above that has one. Relative paths count from the
     file's folder, those in variables from the working folder. Options and Spark settings of
-    variables are added to the file's. SettingsInvalid says what is wrong and where.
+    variables are added to the file's. `root`, where one is given, goes before all of them.
+    SettingsInvalid says what is wrong and where.
     """
     file = _settings_file(path)
     values = _file_values(file) if file else {}
-    variables = read_environment()
+    variables = read_environment() | ({} if root is None else {"root": str(root)})
     if file:
         values.setdefault("pipelines", str(file.parent / "pipelines"))
     try:

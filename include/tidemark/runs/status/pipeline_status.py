@@ -74,7 +74,7 @@ class PipelineStatus:
 
 def all_statuses(settings: Settings, now: datetime) -> tuple[PipelineStatus, ...]:
     """The status of each pipeline file in the settings' folder, by name. `now` is in UTC."""
-    files = pipeline_files(Path(settings.pipelines))
+    files = pipeline_files(settings.pipelines_folder)
     return tuple(file_status(file, settings, now) for file in files)
 
 

@@ -113,6 +113,7 @@ def job_parser(prog: str, description: str) -> ArgumentParser:
     parser = ArgumentParser(prog=prog, description=description)
     parser.add_argument("--pipeline", required=True, help="its name, or the path of its file")
     parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
+    parser.add_argument("--root", help="goes before the settings' root")
     parser.add_argument("--run-id", help="default: what is run, and the time")
     parser.add_argument("--result", help="where the result file goes: a path or URI")
     return parser
@@ -178,7 +179,7 @@ def job_exit_code(error: RunError | None) -> int:
 
 def _loaded(arguments: Namespace, table: str | None) -> tuple[Pipeline, Settings]:
     """What `--pipeline` and `--settings` name; the pipeline has `table`, where one is given."""
-    settings = load_settings(arguments.settings)
+    settings = load_settings(arguments.settings, root=arguments.root)
     pipeline = find_pipeline(arguments.pipeline, settings)
     if table is not None and table not in pipeline.tables:
         raise PipelineNotFound(
