@@ -90,6 +90,11 @@ class TableMismatch(TidemarkError):
     """A Delta table does not have the columns that the pipeline file asks for."""
 
 
+class TableUnsupported(TidemarkError):
+    """A Delta table has a feature, or a version of the protocol, that is not known here; the
+    message names it."""
+
+
 class TableLost(TidemarkError):
     """A table or a checkpoint is gone, is older or another than what rests on it knows, or was
     changed by hand: to go on would make gold wrong."""

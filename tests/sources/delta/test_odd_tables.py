@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.judge.judging import judge_lines, pipeline_of
+from tidemark.errors import SourceRefused
 from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import Offset
@@ -162,3 +164,113 @@ def test_of_a_large_row_group_little_is_in_memory_at_a_time(tmp_path: Path) -> N
     before = pa.total_allocated_bytes()
     assert next(pieces).num_rows > 0
     assert pa.total_allocated_bytes() - before < size / 4
+
+
+def changed(folder: Path, schema: pa.Schema, fields: list[dict[str, Any]], **protocol: Any) -> str:
+    """A table that a newer writer has changed in version 1: its protocol, and its columns."""
+    write_deltalake(folder, schema.empty_table())
+    begin = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    (metadata,) = [json.loads(line) for line in begin if '"metaData"' in line]
+    if fields:
+        metadata["metaData"]["schemaString"] = json.dumps({"type": "struct", "fields": fields})
+    entries = [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **protocol}}, metadata]
+    log = folder / "_delta_log" / f"{1:020}.json"
+    log.write_text("\n".join(map(json.dumps, entries)))
+    return str(folder)
+
+
+def featured(folder: Path, *features: str, **protocol: Any) -> str:
+    names = list(features)
+    named = {"readerFeatures": names, "writerFeatures": names} | protocol
+    return changed(folder, pa.schema({"n": pa.int32()}), [], **named)
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        (["shinyNew"], "has the feature shinyNew that is not known here"),
+        (["deletionVectors", "geo-preview"], "has the feature geo-preview that is not known here"),
+        (["catalogManaged"], "has the feature catalog-managed that is not known here"),
+        (["variantType"], "has the features variantType, which are not read"),
+    ],
+)
+def test_a_feature_that_is_not_known_is_refused_by_its_name(
+    tmp_path: Path, features: list[str], said: str
+) -> None:
+    with pytest.raises(SourceRefused, match=said) as caught:
+        open_table(featured(tmp_path, *features), {})
+    assert not caught.value.retry_can_help
+
+
+@pytest.mark.parametrize("version", [4, 99])
+def test_a_protocol_that_is_not_known_is_refused(tmp_path: Path, version: int) -> None:
+    uri = featured(tmp_path)
+    log = tmp_path / "_delta_log" / f"{1:020}.json"
+    protocol = {"minReaderVersion": version, "minWriterVersion": version}
+    log.write_text(json.dumps({"protocol": protocol}))
+    said = f"a version of Delta's protocol that is not known here.*version {version}"
+    with pytest.raises(SourceRefused, match=said) as caught:
+        open_table(uri, {})
+    assert not caught.value.retry_can_help
+
+
+WIDER = [
+    ("integer", "long", pa.array([7], pa.int32()), pa.array([2**40]), ["7", f"{2**40}"]),
+    ("integer", "double", pa.array([7], pa.int32()), pa.array([7.5]), ["7", "7.5"]),
+    (
+        *("integer", "decimal(12,2)", pa.array([7], pa.int32())),
+        *(pa.array([7.5]).cast(pa.decimal128(12, 2)), ["7", "7.50"]),
+    ),
+    (
+        *("decimal(3,1)", "decimal(12,2)", pa.array([7.5]).cast(pa.decimal128(3, 1))),
+        *(pa.array([7.25]).cast(pa.decimal128(12, 2)), ["7.5", "7.25"]),
+    ),
+    (
+        *("date", "timestamp_ntz", pa.array([date(2026, 7, 1)])),
+        *(pa.array([datetime(2026, 7, 1, 5)], pa.timestamp("us")),),
+        ['"2026-07-01"', '"2026-07-01T05:00:00"'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "before", "after", "values"), WIDER)
+def test_of_a_table_whose_types_were_widened_each_value_is_read_as_its_file_has_it(
+    tmp_path: Path,
+    old: str,
+    new: str,
+    before: pa.Array[Any],
+    after: pa.Array[Any],
+    values: list[str],
+) -> None:
+    field = {"name": "n", "type": new, "nullable": True}
+    field |= {"metadata": {"delta.typeChanges": [{"fromType": old, "toType": new}]}}
+    names = ["typeWidening", "timestampNtz"]
+    uri = changed(
+        tmp_path,
+        pa.schema({"n": before.type}),
+        [field],
+        readerFeatures=names,
+        writerFeatures=names,
+    )
+    adds = []
+    for name, column in (("1.parquet", before), ("2.parquet", after)):
+        pq.write_table(pa.table({"n": column}), tmp_path / name)
+        size = (tmp_path / name).stat().st_size
+        adds.append({"path": name, "partitionValues": {}, "size": size, "modificationTime": 0})
+    entries = [json.dumps({"add": {**one, "dataChange": True}}) for one in adds]
+    (tmp_path / "_delta_log" / f"{2:020}.json").write_text("\n".join(entries))
+    assert lines(uri) == [f'{{"n": {value}}}' for value in values]
+    assert lines(uri, Offset(open_table(uri, {}).id, 3, 3, 2)) == lines(uri)
+
+
+def test_a_value_that_only_the_wider_type_holds_is_a_reject_of_a_pipeline_with_the_narrow_one() -> (
+    None
+):
+    given = [f'{{"at": "2026-11-01T00:00:00Z", "n": {n}}}' for n in (7, 2**40)]
+    fits, too_large = judge_lines(pipeline_of({"n": "int"}), given)
+    assert fits["n"] == 7
+    assert (too_large["reason"], "n" in too_large["detail"]) == ("wrong type", True)
+    assert [row["n"] for row in judge_lines(pipeline_of({"n": "double"}), given)] == [7, 2**40]
+    day = '{"at": "2026-11-01T00:00:00Z", "t": "2026-07-01"}'
+    (told,) = judge_lines(pipeline_of({"t": "timestamp"}, zone="UTC"), [day])
+    assert told["reason"] == "wrong type"

@@ -100,3 +100,22 @@ def test_versions_that_change_rows_are_passed_over_where_the_pipeline_says_so(
     assert (rows.accepted, rows.rejected) == (2, {"changed rows": 1})
     assert keys(place) == ["a", "b"]
     assert "(changes: skip)" in place.rejects().to_pylist()[0]["detail"]
+
+
+def test_a_table_whose_column_spark_has_widened_is_read_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = place_of(tmp_path)
+    table = f"delta.`{tmp_path / 'events'}`"
+    spark.sql(
+        f"create table {table} (at timestamp, key string, amount int, day date) using delta "
+        "tblproperties ('delta.enableTypeWidening' = 'true')"
+    )
+    row = "timestamp'2026-07-01T10:00:00Z', '{}', {}, date'2026-07-01'"
+    spark.sql(f"insert into {table} values ({row.format('a', 7)})")
+    succeed(spark, place, "one")
+    spark.sql(f"alter table {table} change column amount type bigint")
+    spark.sql(f"insert into {table} values ({row.format('b', f'{2**40}L')})")
+    succeed(spark, place, "two")
+    amounts = {one["key"]: one["amount"] for one in place.bronze().to_pylist()}
+    assert amounts == {"a": 7, "b": 2**40}

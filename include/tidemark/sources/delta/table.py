@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused
+from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused, TableUnsupported
 from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
 from tidemark.storage.files import Options, at_once
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 # Reader features (Delta's protocol, "Table features") under which a file's rows are what they are:
 # deletions are met as changed rows, and the log is read by its commits.
-_READ = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}
+# Types that were widened since: a file's rows are judged as they lie in it.
+_READ = {
+    *("deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"),
+    *("typeWidening", "typeWidening-preview"),
+}
 _MAPPING = "delta.columnMapping.mode"
 _MOST_AHEAD = 1024
 _AS_JSON = {"string", "date"}
@@ -161,7 +165,12 @@ def open_table(uri: str, options: Options) -> SourceTable:
     # delta-rs, which commands that only place a source do without.
     from tidemark.storage.delta.place import TablePlace
 
-    now = TablePlace(uri, options).open()
+    try:
+        now = TablePlace(uri, options).open()
+    except TableUnsupported as error:
+        raise SourceRefused(
+            f"{error} Read from a copy without it, or ask for the feature."
+        ) from error
     if now is None:
         raise SourceNotFound(
             f"There is no Delta table {uri}. Nothing was read in this run. Make it, or correct "

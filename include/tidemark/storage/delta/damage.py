@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidemark.errors import DataDamaged, StorageUnavailable, TidemarkError
+from tidemark.errors import DataDamaged, StorageUnavailable, TableUnsupported, TidemarkError
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.json_text import json_value
@@ -36,6 +36,11 @@ _FILE_FAULTS = (
     *("Failed to open local file", "No such file or directory", "not a parquet file"),
     *("Requested range was invalid", "Parquet file size is 0 bytes", "corrupt", "footer"),
 )
+# What delta-kernel says of a table that it understands too little of (its class Error).
+_UNSUPPORTED = re.compile(
+    r"Kernel error: (?:Unsupported|Invalid protocol action|Max catalog version)"
+)
+_FEATURE = re.compile(r"(?<=Feature ')[^']+|catalog-managed")
 _FILE = re.compile(r"""[^\s'"`(]*\.(?:snappy\.)?(?:parquet|delta|snapshot|crc)\b""")
 # So many of the newest log entries are looked at each time that a local table is opened.
 _NEWEST = 10
@@ -48,6 +53,13 @@ _RESTORE = (
 def not_opened(place: FilePlace, error: Exception) -> TidemarkError:
     """The error of a table that delta-rs did not open."""
     reason = _first_line(error)
+    if _UNSUPPORTED.search(str(error)):
+        named = _FEATURE.search(str(error))
+        what = f"the feature {named[0]}" if named else "a version of Delta's protocol"
+        return TableUnsupported(
+            f"The table {place.uri} has {what} that is not known here: {reason}. Nothing was read "
+            "or written."
+        )
     if not any(fault in str(error) for fault in _LOG_FAULTS):
         return StorageUnavailable(f"The table {place.uri} could not be opened: {reason}")
     found = _broken_entry(place)
