@@ -11,6 +11,8 @@ import httpx
 from demo.environment import USER, AirflowHome, DemoFailed
 
 ENDED = ("success", "failed")
+# A slow machine's server may take long to answer.
+_PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class AirflowApi:
 
     def __init__(self, home: AirflowHome) -> None:
         # No proxy is asked for an address on loopback.
-        self._client = httpx.Client(base_url=home.address, timeout=30, trust_env=False)
+        self._client = httpx.Client(
+            base_url=home.address, timeout=_PATIENCE_SECONDS, trust_env=False
+        )
         self._password = home.password
 
     def close(self) -> None:
@@ -51,7 +55,9 @@ class AirflowApi:
     def is_healthy(self) -> bool:
         """Do scheduler and Dag processor answer? The status is 200 also when they do not."""
         try:
-            health = self._client.get("/api/v2/monitor/health").raise_for_status().json()
+            health = (
+                self._client.get("/api/v2/monitor/health", timeout=30).raise_for_status().json()
+            )
         except httpx.HTTPError:
             return False
         needed = ("metadatabase", "scheduler", "dag_processor")
@@ -59,19 +65,19 @@ class AirflowApi:
 
     def login(self) -> None:
         login = {"username": USER, "password": self._password}
-        token = self._checked(self._client.post("/auth/token", json=login))["access_token"]
+        token = self._checked(self._ask("POST", "/auth/token", login))["access_token"]
         self._client.headers["Authorization"] = f"Bearer {token}"
 
     def knows(self, dag: str) -> bool:
-        answer = self._client.get(f"/api/v2/dags/{dag}")
+        answer = self._ask("GET", f"/api/v2/dags/{dag}")
         return answer.status_code != httpx.codes.NOT_FOUND and bool(self._checked(answer))
 
     def import_errors(self) -> list[str]:
-        found = self._checked(self._client.get("/api/v2/importErrors"))["import_errors"]
+        found = self._checked(self._ask("GET", "/api/v2/importErrors"))["import_errors"]
         return [f"{error['filename']}:\n{error['stack_trace']}" for error in found]
 
     def unpause(self, dag: str) -> None:
-        self._checked(self._client.patch(f"/api/v2/dags/{dag}", json={"is_paused": False}))
+        self._checked(self._ask("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False}))
 
     def trigger(
         self, dag: str, run_id: str, stands_for: datetime, params: dict[str, Any] | None = None
@@ -79,23 +85,30 @@ class AirflowApi:
         body: dict[str, Any] = {"logical_date": stands_for.isoformat(), "dag_run_id": run_id}
         if params:
             body["conf"] = params
-        self._checked(self._client.post(f"/api/v2/dags/{dag}/dagRuns", json=body))
+        self._checked(self._ask("POST", f"/api/v2/dags/{dag}/dagRuns", body))
 
     def runs(self, dag: str) -> list[str]:
         """The ids of a Dag's runs, in the order in which they were to start."""
-        found = self._checked(self._client.get(f"/api/v2/dags/{dag}/dagRuns?order_by=run_after"))
+        found = self._checked(self._ask("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after"))
         return [run["dag_run_id"] for run in found["dag_runs"]]
 
     def returned(self, dag: str, run_id: str, task: str, key: str = "return_value") -> Any:
         """What a task left in XCom."""
         place = f"/api/v2/dags/{dag}/dagRuns/{run_id}/taskInstances/{task}/xcomEntries/{key}"
-        return self._checked(self._client.get(f"{place}?deserialize=true"))["value"]
+        return self._checked(self._ask("GET", f"{place}?deserialize=true"))["value"]
 
     def run(self, dag: str, run_id: str) -> DagRun:
         place = f"/api/v2/dags/{dag}/dagRuns/{run_id}"
-        state = self._checked(self._client.get(place))["state"]
-        tasks = self._checked(self._client.get(f"{place}/taskInstances"))["task_instances"]
+        state = self._checked(self._ask("GET", place))["state"]
+        tasks = self._checked(self._ask("GET", f"{place}/taskInstances"))["task_instances"]
         return DagRun(dag, run_id, state, tuple(_task(task) for task in tasks))
+
+    def _ask(self, method: str, place: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        try:
+            return self._client.request(method, place, json=body)
+        except httpx.TransportError as error:
+            told = f"{type(error).__name__}: {error}"
+            raise DemoFailed(f"Airflow did not answer {method} {place}: {told}") from error
 
     def _checked(self, answer: httpx.Response) -> Any:
         if answer.is_error:

@@ -39,7 +39,7 @@ from demo.environment import (
 from demo.land import PARTS, Part, land, without_schedule, write_settings
 from demo.repairs import print_ledger, print_repairs
 from demo.report import print_example, print_gold, print_rejects, print_runs
-from demo.running import START_SECONDS, running_airflow
+from demo.running import running_airflow
 from demo.runs import explain, result_of, run_all, wait_until
 from demo.screen import Screen
 from demo.services import Services
@@ -165,7 +165,7 @@ def _wait_for_dags(screen: Screen, services: Services, api: AirflowApi) -> None:
 
     if not known():
         with screen.step("Waiting for the Dag processor to find both Dags"):
-            wait_until(known, services.check, "Finding both Dags", START_SECONDS)
+            wait_until(known, services.check, "Finding both Dags")
 
 
 def _print_tables(screen: Screen, folder: Path) -> None:

@@ -97,6 +97,11 @@ def _settings(home: AirflowHome) -> dict[str, str]:
         "CORE__EXECUTOR": "LocalExecutor",
         # So many Spark processes at most; also so many workers, which are forked ahead.
         "CORE__PARALLELISM": "2",
+        # On a slow machine its processes answer each other later than Airflow expects.
+        "CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+        "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
+        "DAG_PROCESSOR__STALE_DAG_THRESHOLD": "600",
+        "WORKERS__EXECUTION_API_TIMEOUT": "60",
         "CORE__EXECUTION_API_SERVER_URL": f"{home.address}/execution/",
         "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home.folder / "passwords.json"),

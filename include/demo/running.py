@@ -12,8 +12,6 @@ from demo.runs import wait_until
 from demo.screen import Screen
 from demo.services import Services
 
-# Half a minute on two idle cores.
-START_SECONDS = 120.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -41,7 +39,7 @@ def _start(screen: Screen, home: AirflowHome, services: Services, api: AirflowAp
         services.migrate()
         tell(f"API server, scheduler and Dag processor, port {home.port}")
         services.start()
-        wait_until(api.is_healthy, services.check, "A healthy Airflow", START_SECONDS)
+        wait_until(api.is_healthy, services.check, "A healthy Airflow")
         api.login()
 
 

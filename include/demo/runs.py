@@ -19,22 +19,29 @@ from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 
 PAUSE_SECONDS = 0.5
+# Of a slow machine at work something is new every few seconds.
+PATIENCE_SECONDS = 300.0
 _LONGEST_ERROR = 4_000
 # Fails where another task failed, and is skipped otherwise.
 _WATCHER = "watcher"
-# A run of the samples takes half a minute on two cores.
-LONGEST_RUN_SECONDS = 300.0
+_NOT_WELL = ("failed", "up_for_retry", "upstream_failed")
 
 
 def wait_until(
-    done: Callable[[], bool], check: Callable[[], None], what: str, seconds: float
+    done: Callable[[], bool],
+    check: Callable[[], object],
+    what: str,
+    patience: float = PATIENCE_SECONDS,
 ) -> None:
-    """Wait for `done`; `check` raises when waiting has become useless."""
-    deadline = time.monotonic() + seconds
+    """Wait for `done`, however long, while something advances: then `check` returns another value
+    than before. It raises when waiting has become useless. DemoFailed after so many seconds in
+    which nothing was new."""
+    seen, since = check(), time.monotonic()
     while not done():
-        check()
-        if time.monotonic() > deadline:
-            raise DemoFailed(f"{what} did not happen within {seconds:.0f} seconds.")
+        if (now := check()) != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > patience:
+            raise DemoFailed(f"{what} did not happen, and for {patience:.0f} s nothing advanced.")
         time.sleep(PAUSE_SECONDS)
 
 
@@ -43,7 +50,7 @@ def run_all(
     dags: Sequence[str],
     run_id: str,
     stands_for: datetime,
-    check: Callable[[], None],
+    check: Callable[[], object],
     tell: Tell,
     home: AirflowHome,
 ) -> list[DagRun]:
@@ -58,10 +65,10 @@ def run_all(
 
     def all_ended() -> bool:
         runs[:] = [api.run(dag, run_id) for dag in dags]
-        tell(*(_told(run, home) for run in runs))
+        tell(*(told for run in runs if (told := _told(run, home))))
         return all(run.ended for run in runs)
 
-    wait_until(all_ended, check, f"The end of the runs {run_id}", LONGEST_RUN_SECONDS)
+    wait_until(all_ended, check, f"The end of the runs {run_id}")
     return runs
 
 
@@ -100,13 +107,17 @@ def _error_in(log: Path) -> str:
 
 
 def _told(run: DagRun, home: AirflowHome) -> str:
-    """The first task that has not succeeded, and what its job said last."""
-    going = (task for task in run.tasks if task.task != _WATCHER and task.state != "success")
-    task = next(going, None)
-    if task is None:
+    """The task that runs, and what its job said last; a task that did not go well; or that the run
+    has ended. Nothing between two tasks."""
+    if run.ended:
         return f"{run.dag}: {run.state}"
-    said = _last_said(task_log(run, task, home), run.dag) if task.state == "running" else ""
-    return f"{run.dag}: {task.task} {task.state or 'waiting'}" + (f" · {said}" if said else "")
+    for task in run.tasks:
+        if task.state == "running":
+            said = _last_said(task_log(run, task, home), run.dag)
+            return f"{run.dag}: {task.task}" + (f" · {said}" if said else "")
+        if task.state in _NOT_WELL:
+            return f"{run.dag}: {task.task} {task.state}"
+    return ""
 
 
 def _last_said(log: Path, pipeline: str) -> str:

@@ -47,14 +47,14 @@ class Screen:
 
 
 class _News:
-    """Tells only the lines that were not among those told before."""
+    """Tells each line once, however often it comes."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._before: tuple[str, ...] = ()
+        self._told: set[str] = set()
 
     def __call__(self, *lines: str) -> None:
         for line in lines:
-            if line not in self._before:
+            if line not in self._told:
                 self._tell(f"  {line}")
-        self._before = lines
+                self._told.add(line)

@@ -55,11 +55,14 @@ class Services:
         self._running[name].wait()
         self._start(name, SERVICES[name])
 
-    def check(self) -> None:
-        """Raise DemoFailed when a service has ended."""
+    def check(self) -> dict[Path, int]:
+        """How long the logs are that grow only while something advances: of the tasks and of the
+        scheduler. Raise DemoFailed when a service has ended."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 raise DemoFailed(self._died(name))
+        of_tasks = Path(self.environment["AIRFLOW_HOME"], "logs").glob("dag_id=*/**/*.log")
+        return {log: log.stat().st_size for log in (*of_tasks, self._log("scheduler"))}
 
     def processes(self) -> list[psutil.Process]:
         """The services and everything that they started, Spark included."""
@@ -83,7 +86,7 @@ class Services:
         self._running.clear()
 
     def _start(self, name: str, command: tuple[str, ...]) -> psutil.Popen:
-        with (self.logs / f"{name}.log").open("ab") as log:
+        with self._log(name).open("ab") as log:
             self._running[name] = psutil.Popen(
                 [sys.executable, "-m", "airflow", *command],
                 env=dict(self.environment),
@@ -95,8 +98,11 @@ class Services:
             )
         return self._running[name]
 
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
     def _died(self, name: str) -> str:
-        log = self.logs / f"{name}.log"
+        log = self._log(name)
         tail = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         status = self._running[name].returncode
         return f"Airflow's {name} ended with exit status {status}; {log} ends with:\n" + "\n".join(

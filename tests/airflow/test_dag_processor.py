@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from demo.environment import airflow_environment, prepare_home
+from tests.kit.patience import HUNG_SECONDS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -53,7 +54,7 @@ class Processor:
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HUNG_SECONDS,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

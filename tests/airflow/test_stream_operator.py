@@ -21,6 +21,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
+from tests.kit.patience import PATIENCE_SECONDS
 from tidemark.airflow.job import job_file
 from tidemark.airflow.stream import StreamOperator
 from tidemark.pipeline.settings.masters import check_master
@@ -384,7 +385,7 @@ def hanging(submit: Submit, pid_file: Path) -> Iterator[tuple[psutil.Process, li
     try:
         yield driver, ended
         # Not before the driver is gone: it holds the output that the provider reads.
-        thread.join(timeout=20)
+        thread.join(timeout=PATIENCE_SECONDS)
     finally:
         with suppress(psutil.NoSuchProcess):
             driver.kill()
@@ -437,7 +438,7 @@ def test_a_task_that_was_ended_before_its_job_started_starts_none(
 
 
 def _driver(pid_file: Path) -> psutil.Process:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not (pid_file.exists() and pid_file.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import REPOSITORY, Place, clicks
 from tests.storage.s3 import s3_server
 from tidemark.storage.files import list_files
@@ -27,7 +28,7 @@ def doctor(*arguments: str, **variables: str) -> tuple[int, str]:
         check=False,
         env=os.environ | variables,
         cwd=REPOSITORY,
-        timeout=240,
+        timeout=HUNG_SECONDS,
     )
     return done.returncode, done.stdout
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import Place, sorted_rows
 from tests.kit.windows import at, window
 from tests.quality.held import Held
@@ -42,7 +43,7 @@ def tidemark_process(
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env=os.environ | variables(place) | (more or {}), cwd=place.root,
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=HUNG_SECONDS,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from demo.api import AirflowApi, DagRun
 from demo.environment import AirflowHome
 from demo.land import without_schedule
-from demo.runs import wait_until
+from demo.runs import PATIENCE_SECONDS, wait_until
 from tests.kit.running import query
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
@@ -115,7 +115,8 @@ class Stack:
 
     def end(self, dag: str, run_id: str, seconds: float = 600) -> DagRun:
         api = self.api()
-        wait(f"The end of {run_id}", lambda: api.run(dag, run_id).ended, seconds)
+        what, tasks = f"The end of {run_id}", lambda: api.run(dag, run_id).tasks
+        wait_until(lambda: api.run(dag, run_id).ended, tasks, what, seconds)
         return api.run(dag, run_id)
 
     def states(self, dag: str, run_id: str) -> dict[str, str | None]:
@@ -140,7 +141,7 @@ class Stack:
         return DeltaTable(place, storage_options=self.options)
 
 
-def wait(what: str, done: Callable[[], bool], seconds: float = 120) -> None:
+def wait(what: str, done: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     wait_until(done, lambda: None, what, seconds)
 
 

@@ -31,6 +31,7 @@ from tests.end_to_end.killed_input import (
     nothing,
     with_measure,
 )
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import JobEnd, Place, accept_changed_file, run_job, start_job
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.lease.lease import read_lease
@@ -253,7 +254,7 @@ def start_at(
 
 def job_end(place: Place, run_id: str, job: subprocess.Popen[str]) -> JobEnd:
     """How a started job ends."""
-    output, _ = job.communicate(timeout=300)
+    output, _ = job.communicate(timeout=HUNG_SECONDS)
     target = place.root / f"{run_id}.result.json"
     return JobEnd(
         job.returncode, output, read_result(RunResult, str(target), {}) if target.exists() else None

@@ -26,6 +26,7 @@ from tidemark.tables.results.result import RunResult
 from tidemark.tables.results.result_file import read_result
 
 from tests.end_to_end.killed_runs import AT, KILLED_JOB
+from tests.kit.patience import HUNG_SECONDS
 from tests.runs import Place, start_job
 
 # Checkpoints and tables hold absolute paths of landed files: the root is the same everywhere.
@@ -115,7 +116,7 @@ def run(place: Place, number: str, *arguments: str) -> int:
     told = ("--elsewhere", "--scheduled-time", SCHEDULED[number].isoformat())
     target = ("--result", place.places.result(run_id))
     job = start_job(place, run_id, KILLED_JOB, (*told, *target, *arguments))
-    output, _ = job.communicate(timeout=300)
+    output, _ = job.communicate(timeout=HUNG_SECONDS)
     print(run_id, "ended with", job.returncode)
     if job.returncode not in (0, -signal.SIGKILL):
         sys.exit(output)

@@ -35,7 +35,7 @@ from demo.environment import (
     airflow_environment,
     prepare_home,
 )
-from demo.running import START_SECONDS, running_airflow
+from demo.running import running_airflow
 from demo.runs import explain, result_of, task_log, wait_until
 from demo.screen import Screen
 from demo.services import Services
@@ -113,7 +113,7 @@ class Airflow:
         self.api.trigger(DAG, run_id, datetime.now(UTC))
 
     def end(self, run_id: str) -> DagRun:
-        self.wait_until(f"The end of {run_id}", lambda: self.api.run(DAG, run_id).ended, 300)
+        self.wait_until(f"The end of {run_id}", lambda: self.api.run(DAG, run_id).ended)
         return self.api.run(DAG, run_id)
 
     def run(self, run_id: str) -> DagRun:
@@ -130,11 +130,11 @@ class Airflow:
                 found.append(lease)
             return bool(found)
 
-        self.wait_until(f"The stream of {run_id}", held, 120)
+        self.wait_until(f"The stream of {run_id}", held)
         return found[0]
 
-    def wait_until(self, what: str, done: Callable[[], bool], seconds: float = 60) -> None:
-        wait_until(done, self.services.check, what, seconds)
+    def wait_until(self, what: str, done: Callable[[], bool]) -> None:
+        wait_until(done, self.services.check, what)
 
     def states(self, run: DagRun) -> dict[str, str | None]:
         return {task.task: task.state for task in run.tasks}
@@ -160,7 +160,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
             airflow = Airflow(folder, home, services, api)
             threading.Thread(target=_receive, args=(receiver, airflow.gauges), daemon=True).start()
             for dag in (DAG, CONSUMER):
-                airflow.wait_until(dag, lambda dag=dag: api.knows(dag), START_SECONDS)
+                airflow.wait_until(dag, lambda dag=dag: api.knows(dag))
                 api.unpause(dag)
             yield airflow
 
@@ -249,7 +249,7 @@ def test_a_run_that_finds_another_at_work_waits_by_retrying(airflow: Airflow) ->
     airflow.land("trigger-2.json")
     with hold_lease(lease, this_process("somebody", "test"), {}):
         airflow.start("waiting")
-        airflow.wait_until("A retry", lambda: _tries(airflow.api.run(DAG, "waiting")) == 2, 120)
+        airflow.wait_until("A retry", lambda: _tries(airflow.api.run(DAG, "waiting")) == 2)
     run = airflow.end("waiting")
     assert run.state == "success", explain(run, airflow.home)
     first = airflow.home.folder.rglob("run_id=waiting/task_id=stream/attempt=1.log")
@@ -280,7 +280,7 @@ def test_a_retry_ends_the_orphan_of_a_killed_worker_and_takes_its_lease_over(
         send_signal(mark, signal.SIGSTOP)
     worker.kill()
     task.kill()
-    airflow.wait_until("The retry", lambda: _tries(airflow.api.run(DAG, "worker-killed")) == 2, 120)
+    airflow.wait_until("The retry", lambda: _tries(airflow.api.run(DAG, "worker-killed")) == 2)
     assert is_alive(driver)
     assert is_alive(jvm)
 
@@ -387,7 +387,7 @@ def _backfill(airflow: Airflow, run_id: str, asked: dict[str, Any]) -> DagRun:
     dag = f"{DAG}__backfill"
     airflow.api.unpause(dag)
     airflow.api.trigger(dag, run_id, datetime.now(UTC), asked)
-    airflow.wait_until(f"The end of {run_id}", lambda: airflow.api.run(dag, run_id).ended, 300)
+    airflow.wait_until(f"The end of {run_id}", lambda: airflow.api.run(dag, run_id).ended)
     return airflow.api.run(dag, run_id)
 
 

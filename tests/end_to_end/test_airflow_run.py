@@ -27,11 +27,12 @@ from demo.environment import (
     airflow_environment,
     prepare_home,
 )
-from demo.running import START_SECONDS, running_airflow
+from demo.running import running_airflow
 from demo.runs import explain, result_of, run_all, wait_until
 from demo.screen import Screen
 from demo.services import Services
 from tests.end_to_end.one_pipeline import DAG, SAMPLES, land_sample, one_pipeline
+from tests.kit.patience import HUNG_SECONDS
 
 pytestmark = pytest.mark.process
 
@@ -67,7 +68,7 @@ class Airflow:
             runs[:] = [self.api.run(dag, run_id)]
             return runs[0].ended
 
-        wait_until(ended, self.services.check, f"The end of {run_id}", START_SECONDS)
+        wait_until(ended, self.services.check, f"The end of {run_id}")
         return runs[0]
 
     def log(self, suffix: str, run_id: str, task: str) -> str:
@@ -78,7 +79,7 @@ class Airflow:
         def watch(*_: str) -> None:
             self.listening |= listening(self.services)
 
-        wait_until(lambda: self.api.knows(DAG), self.services.check, "The Dag", START_SECONDS)
+        wait_until(lambda: self.api.knows(DAG), self.services.check, "The Dag")
         now = datetime.now(UTC)
         return run_all(self.api, [DAG], run_id, now, self.services.check, watch, self.home)[0]
 
@@ -228,17 +229,17 @@ def test_a_demo_that_is_ended_while_spark_runs_leaves_no_process(number: signal.
     try:
         family = _family_with_spark(demo)
         demo.send_signal(number)
-        output, _ = demo.communicate(timeout=60)
+        output, _ = demo.communicate(timeout=HUNG_SECONDS)
     finally:
         demo.terminate()  # killed, it would leave Airflow running
-        demo.wait(60)
+        demo.wait(HUNG_SECONDS)
     assert demo.returncode == 128 + number, output
     assert "Stopping Airflow" in output
     assert not [process for process in family if process.is_running()]
 
 
 def _family_with_spark(demo: subprocess.Popen[str]) -> list[psutil.Process]:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HUNG_SECONDS
     while time.monotonic() < deadline and demo.poll() is None:
         family: list[psutil.Process] = psutil.Process(demo.pid).children(recursive=True)
         if any(process.name() == "java" for process in family):

@@ -17,7 +17,7 @@ from demo.environment import (
     without,
 )
 from demo.land import SAMPLES, without_schedule, write_settings
-from demo.running import START_SECONDS, running_airflow
+from demo.running import running_airflow
 from demo.runs import explain, run_all, wait_until
 from demo.screen import Screen
 from tests.end_to_end.test_access_log import FILES
@@ -55,7 +55,7 @@ def test_each_sample_runs_whole_and_gold_is_what_the_input_says(tmp_path: Path) 
     environment = airflow_environment(named, home, quick=True)
     with running_airflow(Screen(Console()), home, environment) as (services, api):
         for dag in DAGS:
-            wait_until(lambda dag=dag: api.knows(dag), services.check, dag, START_SECONDS)
+            wait_until(lambda dag=dag: api.knows(dag), services.check, dag)
         now = datetime.now(UTC)
         runs = run_all(api, DAGS, "whole", now, services.check, lambda *_: None, home)
     for run in runs:

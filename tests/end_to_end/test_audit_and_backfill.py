@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import JOB, REPOSITORY, Place, query, start_job
 from tests.streaming.audits import event
 
@@ -27,7 +28,7 @@ RANGE = (
 def run(place: Place, script: Path, name: str, *arguments: str) -> tuple[int, str, dict[str, Any]]:
     """Exit code, output and result of a job; an empty result where it wrote none."""
     process = start_job(place, name, script, arguments)
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=HUNG_SECONDS)
     target = place.root / f"{name}.result.json"
     return process.returncode, output, json.loads(target.read_text()) if target.exists() else {}
 

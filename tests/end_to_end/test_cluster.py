@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from tests.kit.cluster import cluster
 from tests.kit.packed import BASE_PYTHON, packed_python
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import REPOSITORY, Place, clicks, query
 from tests.storage.s3 import s3_server
 from tidemark.pipeline.places import FIRST_GENERATION, Places
@@ -92,7 +93,7 @@ class OnCluster:
 
     def run(self, **variables: str) -> tuple[int, str]:
         process = self.start(**variables)
-        said, _ = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=HUNG_SECONDS)
         return process.returncode, said
 
     def planned(self) -> int:
@@ -187,7 +188,7 @@ def test_executors_with_a_plain_python_judge_large_input_by_a_packed_one(
 
 
 def wait_for_more(place: OnCluster, planned: int, job: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + HUNG_SECONDS
     while place.planned() == planned:
         assert job.poll() is None, job.communicate()[0]
         assert time.monotonic() < end

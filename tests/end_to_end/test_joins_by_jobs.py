@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import Place, clicks, run_job, start_job
 from tests.operators.contract.joins import OTHER, PARTNER, Row, join_table, joins
 from tests.operators.contract.kinds import as_json, event, of
@@ -65,7 +66,7 @@ def test_jobs_of_both_pipelines_at_once_leave_what_one_batch_gives(tmp_path: Pat
         rows += new
         jobs = [start_job(one, f"at-once-{number}-{one.name}") for one in (other, place)]
         for job in jobs:
-            output, _ = job.communicate(timeout=300)
+            output, _ = job.communicate(timeout=HUNG_SECONDS)
             assert job.returncode == 0, output
     assert run_job(place, "last").exit_code == 0
     close = instant_of(gold_state(DeltaTable(place.places.gold(TABLE))).close_ms)

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import Place, clicks, query, run_job, sorted_rows, start_job
 from tidemark.checkpoint.log import Checkpoint
 
@@ -26,7 +27,6 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 # Two executors of one core: with this many tasks, most of a batch is still to come when the first
 # partition's state is written.
 CLUSTER, PARTITIONS = "local-cluster[2,1,1024]", 8
-PATIENCE_SECONDS = 240
 ROWS = 2_000
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -78,7 +78,7 @@ def test_a_batch_goes_on_where_an_executor_is_lost(
     with running(place) as job:
         wait_for_state(place, job)
         executors_of(job)[0].kill()
-        output, _ = job.communicate(timeout=PATIENCE_SECONDS)
+        output, _ = job.communicate(timeout=HUNG_SECONDS)
     assert job.returncode == 0, output
     assert "Lost executor" in output
     assert_same(place, undisturbed)
@@ -92,7 +92,7 @@ def test_a_killed_drivers_batch_runs_again_from_the_last_commit(
     with running(place) as job:
         wait_for_state(place, job)
         os.killpg(job.pid, signal.SIGKILL)
-        job.communicate(timeout=PATIENCE_SECONDS)
+        job.communicate(timeout=HUNG_SECONDS)
     assert not (place.root / "killed.result.json").exists()
     end = run_job(place, "after")
     assert end.exit_code == 0, end.output
@@ -115,7 +115,7 @@ def wait_for_state(place: Place, job: subprocess.Popen[str]) -> None:
     checkpoint = Checkpoint(place.places.query_checkpoint("per_10m", 1), {})
     batch = (checkpoint.last_batch("commits") or 0) + 1
     written = Path(checkpoint.uri, "state", "0")
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + HUNG_SECONDS
     while not (found := _changes(written, batch + 1)):
         assert job.poll() is None, job.communicate()
         assert time.monotonic() < end

@@ -32,6 +32,7 @@ from tests.end_to_end.killed_runs import (
     states_in,
     succeeded,
 )
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import JobEnd, Place, start_job
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.storage.delta.fence import PROPERTY
@@ -69,12 +70,12 @@ def started(place: Place, run_id: str, *arguments: str, at: datetime = MORNING) 
         job.communicate()
 
 
-def wait_for(what: str, found: Callable[[], bool], job: Job, seconds: float = 120) -> None:
+def wait_for(what: str, found: Callable[[], bool], job: Job) -> None:
     """Wait for something that must come before the job ends."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + HUNG_SECONDS
     while not found():
         assert job.poll() is None, f"ended before {what}:\n{job.communicate()[0]}"
-        assert time.monotonic() < end, f"{what}: not in {seconds} s"
+        assert time.monotonic() < end, f"{what}: not in {HUNG_SECONDS} s"
         time.sleep(0.05)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-_PATIENCE_SECONDS = 60
+from tests.kit.patience import PATIENCE_SECONDS
+
 _HERE = "127.0.0.1"
 
 
@@ -47,7 +48,7 @@ class _Daemon:
 
     def said(self, *patterns: str) -> str:
         """Wait until the log has as many lines like this; the group of the last, where it has."""
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         pattern = patterns[0]
         while len(found := re.findall(pattern, self.log.read_text())) < len(patterns):
             assert self.process.poll() is None, self.log.read_text()

@@ -41,12 +41,12 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from broker.broker import Broker
+from tests.kit.patience import PATIENCE_SECONDS
 
 Value = bytes | str | None
 # Of a message: partition and offset.
 Placed = tuple[int, int]
 
-_PATIENCE_SECONDS = 60
 _KEPT = {"log_retention_ms": "-1"}
 _NUMBERS = itertools.count()
 
@@ -205,7 +205,7 @@ class Transaction:
     def _end(self, end: Callable[[float], None]) -> None:
         """It has ended when its marker, which has an offset of its own, is in each partition."""
         before = ends(self.broker, self.topic)
-        end(_PATIENCE_SECONDS)
+        end(PATIENCE_SECONDS)
         written = {partition for partition, _ in self.placed}
         wait_until(
             lambda: all(ends(self.broker, self.topic)[p] > before[p] for p in written),
@@ -232,7 +232,7 @@ def open_transaction(
             "linger.ms": 0,
         }
     )
-    producer.init_transactions(_PATIENCE_SECONDS)
+    producer.init_transactions(PATIENCE_SECONDS)
     producer.begin_transaction()
     placed = _write(producer, topic, values, partition, keys, None, timestamps)
     return Transaction(broker, topic, producer, placed)
@@ -325,7 +325,7 @@ def stored(broker: Broker, topic: str, *, committed: bool = False) -> list[Messa
 
 
 def wait_until(holds: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < end, otherwise
         time.sleep(0.05)
@@ -361,7 +361,7 @@ def _write(
                 break
             except BufferError:
                 producer.poll(1)
-    left = producer.flush(_PATIENCE_SECONDS)
+    left = producer.flush(PATIENCE_SECONDS)
     assert not left, f"{left} messages were not taken by {topic}"
     assert not errors, errors[0]
     return [placed[number] for number in range(len(values))]
@@ -369,7 +369,7 @@ def _write(
 
 def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[Message]:
     ended = 0
-    stop = time.monotonic() + _PATIENCE_SECONDS
+    stop = time.monotonic() + PATIENCE_SECONDS
     while ended < partitions:
         assert time.monotonic() < stop, "The end of a partition was not reached"
         for message in consumer.consume(500, timeout=0.05):

@@ -21,6 +21,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from ruamel.yaml import YAML
 
+from tests.kit.patience import HUNG_SECONDS
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.pipeline.model import Pipeline
@@ -267,7 +268,7 @@ def run_job(
 ) -> JobEnd:
     """One run as a process of its own, by plain spark-submit, as the README shows it."""
     process = start_job(place, run_id, script, arguments, environment=environment or {})
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=HUNG_SECONDS)
     target = place.root / f"{run_id}.result.json"
     result = read_result(RunResult, str(target), {}) if target.exists() else None
     return JobEnd(process.returncode, output, result)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tests.kit.patience import PATIENCE_SECONDS
 from tests.kit.running import query
 from tidemark.storage.delta.ops import append_once, ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
@@ -21,12 +22,12 @@ SPAWN = multiprocessing.get_context("spawn")
 
 def at_once(work: Callable[..., None], folder: Path, *names: str) -> None:
     """Start `work(folder, name, ready)` in processes of their own; all have to end well."""
-    ready = SPAWN.Barrier(len(names), timeout=60)
+    ready = SPAWN.Barrier(len(names), timeout=PATIENCE_SECONDS)
     processes = [SPAWN.Process(target=work, args=(str(folder), name, ready)) for name in names]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     assert [process.exitcode for process in processes] == [0] * len(names)
 
 

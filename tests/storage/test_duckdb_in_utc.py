@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.kit.patience import HUNG_SECONDS
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
@@ -42,7 +43,7 @@ sys.exit(os.waitpid(child, 0)[1] != 0)
 
 
 def test_a_forked_process_has_a_database_of_its_own_and_ends() -> None:
-    ended = subprocess.run([sys.executable, "-c", FORKED], timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", FORKED], timeout=HUNG_SECONDS, check=False)
     assert ended.returncode == 0
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.kit.patience import PATIENCE_SECONDS
 from tests.storage.leases import (
     ELSEWHERE,
     HoldingProcess,
@@ -65,7 +66,10 @@ def test_of_processes_that_take_a_lease_at_once_one_wins_each_round(
     folder: str, racers: int, rounds: int
 ) -> None:
     context = get_context("spawn")
-    begin, judged = context.Barrier(racers + 1, timeout=60), context.Barrier(racers, timeout=60)
+    begin, judged = (
+        context.Barrier(racers + 1, timeout=PATIENCE_SECONDS),
+        context.Barrier(racers, timeout=PATIENCE_SECONDS),
+    )
     ends = context.Queue()
     told = (folder, rounds, begin, judged, ends)
     processes = [context.Process(target=race, args=told) for _ in range(racers)]
@@ -79,7 +83,7 @@ def test_of_processes_that_take_a_lease_at_once_one_wins_each_round(
             ran_out = left_by_another(number=found.number, machine=ELSEWHERE)
             leave(folder, ran_out)
         begin.wait()
-        heard = [ends.get(timeout=60) for _ in range(racers)]
+        heard = [ends.get(timeout=PATIENCE_SECONDS) for _ in range(racers)]
         assert {said[0] for said in heard} == {number}
         won = [said[1] for said in heard if said[1] is not None]
         assert len(won) == 1, f"round {number}: {heard}"

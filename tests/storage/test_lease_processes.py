@@ -13,6 +13,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from tests.kit.patience import HUNG_SECONDS
 from tidemark.storage.processes import (
     ProcessMark,
     descendants,
@@ -181,6 +182,6 @@ def test_only_a_program_of_spark_counts_as_the_jvm_above() -> None:
         text=True,
         env=os.environ | {"PYTHONPATH": "include"},
     )
-    told, _ = above.communicate(timeout=20)
+    told, _ = above.communicate(timeout=HUNG_SECONDS)
     assert int(told) == above.pid
     assert own_line()[:2] == (os.getpid(), os.getppid())

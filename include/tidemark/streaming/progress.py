@@ -63,7 +63,8 @@ class Progress:
 
     @contextmanager
     def tasks_of(self, spark: SparkSession) -> Iterator[None]:
-        """While a long step works, say every ten seconds how far its Spark tasks are."""
+        """While a long step works, look every ten seconds how far its Spark tasks are, and say it
+        where they came further."""
         ended = Event()
         ticker = Thread(target=self._tick, args=(spark, ended), daemon=True)
         ticker.start()
@@ -74,12 +75,13 @@ class Progress:
             ticker.join()
 
     def _tick(self, spark: SparkSession, ended: Event) -> None:
-        tracker = spark.sparkContext.statusTracker()
+        tracker, said = spark.sparkContext.statusTracker(), (0, 0)
         while not ended.wait(_TICK_SECONDS):
             infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             done = sum(info.numCompletedTasks for info in infos if info)
             tasks = sum(info.numTasks for info in infos if info)
-            if tasks:
+            if tasks and (done, tasks) != said:
+                said = (done, tasks)
                 self.say(f"… at work: {done} of {tasks} tasks done")
 
     @contextmanager

@@ -17,6 +17,7 @@ from setup.jars import Jar, fetching_step
 from setup.layout import Layout
 from setup.step import one_at_a_time, run_step
 from tests.kit.kafka import make_topic, new_name, produce
+from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import REPOSITORY
 from tests.upkeep.rewind.queries import done, rows, told
 
@@ -80,7 +81,7 @@ def run(folder: Path, broker: Broker, topic: str, store: str, sink: str) -> str:
         env=os.environ | submit,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HUNG_SECONDS,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-3_000:]
