@@ -47,6 +47,30 @@ def test_a_forked_process_has_a_database_of_its_own_and_ends() -> None:
     assert ended.returncode == 0
 
 
+LIVING_ON = """
+from threading import Event, Thread
+from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+def ask(asked):
+    with duckdb_in_utc() as connection:
+        connection.execute("SELECT 1").fetchall()
+    asked.set()
+    return ask
+def work(asked):
+    kept = ask(asked)
+    Event().wait()
+asked = Event()
+Thread(target=work, args=(asked,), daemon=True).start()
+asked.wait()
+"""
+
+
+def test_a_process_ends_without_a_word_while_a_thread_lives_on() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LIVING_ON], timeout=60, check=True, capture_output=True
+    )
+    assert ended.stderr == b""
+
+
 def test_an_error_that_ends_a_database_ends_it_for_one_block_alone() -> None:
     with duckdb_in_utc() as connection:
         connection.execute("CREATE TABLE of_all AS SELECT 1")

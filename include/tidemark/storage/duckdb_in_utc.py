@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,3 +35,6 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 # A forked process has none of its threads, and would wait for them when it ends.
 os.register_at_fork(before=_database.cache_clear)
+# A thread that lives on at the end keeps the connection from being freed, and DuckDB's bindings
+# would tell of that in forty lines.
+atexit.register(_database.cache_clear)
