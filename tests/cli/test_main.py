@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import tidemark
@@ -67,17 +66,6 @@ def test_a_pipeline_that_is_not_there_is_told_before_anything_starts(
         "Did you mean `clicks`? It holds: clicks.\n"
     )
     assert ended.exit_code == 1
-
-
-def test_an_error_that_nobody_foresaw_is_a_traceback() -> None:
-    broken = typer.Typer(cls=app.info.cls, pretty_exceptions_enable=app.pretty_exceptions_enable)
-
-    @broken.command()
-    def one() -> None:
-        raise ZeroDivisionError
-
-    broken.command(name="other")(lambda: None)
-    assert isinstance(CliRunner().invoke(broken, ["one"]).exception, ZeroDivisionError)
 
 
 def test_a_local_root_is_refused_where_executors_are_elsewhere() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,13 +14,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.kit.patience import HUNG_SECONDS
-from tests.kit.running import Place, sorted_rows
+from tests.kit.running import Place, clicks, sorted_rows
 from tests.kit.windows import at, window
 from tests.quality.held import Held
 from tidemark.cli.main import app
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import RunError, read_result, write_result
 
+PROGRESS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ clicks: ")
 FIRST = [
     {"at": "2026-01-01T10:01:00Z", "key": "a", "amount": 1},
     {"at": "2026-01-01T10:31:00Z", "key": "b", "amount": 2},
@@ -94,6 +96,42 @@ def _keeps_sparks_log_off_the_terminal(said: str, log: Path) -> None:
     assert "Spark's default log4j profile" not in said
     assert " INFO SparkContext: Running Spark version 4.2" in log.read_text()
     assert " WARN " in log.read_text()
+
+
+FOLD = """
+from dataclasses import dataclass
+@dataclass
+class Seen:
+    rows: int = 0
+class Counted:
+    def start(self) -> Seen:
+        return Seen()
+    def step(self, state, row):
+        print("said by the fold")
+        state.rows += 1
+        yield {"rows_so_far": state.rows}
+    def on_timeout(self, state):
+        return []
+"""
+
+
+@pytest.mark.process
+def test_a_run_with_a_fold_says_its_progress_on_stderr_and_nothing_else(tmp_path: Path) -> None:
+    fold = {"python": "folds/counted.py:Counted", "timeout": "1 minute",
+            "emits": {"rows_so_far": "long"}}  # fmt: skip
+    counted = {"group_by": ["key"], "fold": fold}
+    place = Place(tmp_path, clicks(tables={"counted": counted}))
+    file = tmp_path / "pipelines" / "folds" / "counted.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(FOLD)
+    place.land("1.json", [*FIRST[:2], {"at": "2026-01-01T11:31:00Z", "key": "b\x1b[31m"}])
+    ran = tidemark_process(place, "run", "clicks", "--run-id", "one", "--master", "local[1]")
+    assert ran.returncode == 0, ran.stderr
+    first, log, *progress = ran.stderr.splitlines()
+    assert first.startswith("clicks: Spark is started: ")
+    assert log == f"Spark's own log: {place.places.result('one').removesuffix('.json')}.spark.log"
+    assert [line for line in progress if not PROGRESS.match(line)] == []
+    assert "said by the fold" in Path(log.removeprefix("Spark's own log: ")).read_text()
 
 
 def _starts_no_java_where_nothing_is_new(place: Place) -> None:
@@ -252,6 +290,20 @@ def test_a_job_that_ends_without_a_result_is_told_and_an_older_result_is_not_tak
     assert ended.stdout == ""
     assert said in ended.stderr
     assert f"the job wrote no result to {place.places.result('one')}." in ended.stderr
+
+
+def test_what_the_engine_has_on_stderr_is_logged_and_shown_where_no_result_comes(
+    tmp_path: Path, spark_submit: Path
+) -> None:
+    place, held = Place(tmp_path), str(tmp_path / "held.json")
+    write_result(held, result_of("clicks", error_of(False)), {})
+    spark_submit.write_text(f"#!/bin/sh\necho a warning >&2; cp {held} {tmp_path}/1.json\n")
+    told = tidemark(place, "run", "clicks", "--result", f"{tmp_path}/1.json")
+    assert "a warning" not in told.stderr
+    assert (tmp_path / "1.spark.log").read_text() == "a warning\n"
+    spark_submit.write_text("#!/bin/sh\nprintf 'no \\033[31mmemory' >&2; exit 1\n")
+    told = tidemark(place, "run", "clicks", "--result", f"{tmp_path}/2.json")
+    assert "\nno \\u001b[31mmemory\nspark-submit ended with exit status 1" in told.stderr
 
 
 def test_the_job_is_told_to_log_beside_its_result(tmp_path: Path, spark_submit: Path) -> None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
+from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console, JustifyMethod, OverflowMethod
 from rich.table import Table
+from rich.text import Text
+
+from tidemark.printed import shown, unguarded
+
+
+class _TextConsole(Console):
+    """Styles what it prints, each string of which it shows as text."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(shown(text), **options)
 
 
 def report_console(width_of_a_file: int = 140) -> Console:
     """A console that is wide enough, also into a file or a pipe."""
-    console = Console(highlight=False, markup=False)
+    options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = _TextConsole(file=unguarded(sys.stdout), **options)
     # A file or pipe has no width; a table that is cut would lose names and numbers.
     width = console.width if console.is_terminal else width_of_a_file
-    return Console(highlight=False, markup=False, width=width)
+    return _TextConsole(file=unguarded(sys.stdout), width=width, **options)
 
 
 def report_table(*columns: str, overflow: OverflowMethod = "ellipsis") -> Table:

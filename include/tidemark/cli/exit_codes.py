@@ -9,8 +9,6 @@ from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.errors import FAILED, RETRY, SUCCESS
 from tidemark.runs.status.state import PipelineState
 
-INTERRUPTED = 130
-
 # Of several checkpoints the largest one is given. 1 and 75 stay what they are elsewhere: the
 # doctor could not tell.
 VERDICTS = {

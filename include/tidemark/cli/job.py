@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import typer
 
-from tidemark.cli.exit_codes import INTERRUPTED
 from tidemark.cli.spark_log import has_own_configuration, log_beside, logging_to
 from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable
@@ -18,6 +18,8 @@ from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.result_file import Result, read_result
 
+# Of Spark's log, where a job ends without a result.
+_LAST_LINES = 12
 _STATE = "What was committed stays and is not done again; the next run goes on from there."
 
 
@@ -39,26 +41,26 @@ def run_job(
     environment = job_environment(os.environ)
     environment |= variables(environment)
     environment = without_loopback(environment, master)
-    if not has_own_configuration(environment):
-        log = log or log_beside(uri)
+    own = has_own_configuration(environment)
+    log = log or log_beside(uri)
+    if not own:
         environment |= logging_to(log, environment)
         print(f"Spark's own log: {log}", file=sys.stderr)
     before = _result(kind, uri, settings)
     command = submit_command(environment, master, arguments, job)
-    status = _submit(command, environment)
+    status = submit(command, environment) if own else _logged(command, environment, log)
     outcome = _result(kind, uri, settings)
     if outcome is None or outcome == before:
-        raise _without_result(uri, status, environment)
+        raise _without_result(uri, status, environment, None if own else log)
     return outcome
 
 
-def _submit(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the job to its end; its exit status. Ctrl-C ends the job and the command."""
-    try:
-        return submit(command, environment)
-    except KeyboardInterrupt:
-        print(f"\nStopped. {_STATE}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+def _logged(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
+    """Run the job to its end, with what the JVM and Python's workers have on stderr in the log;
+    its exit status."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as errors:
+        return submit(command, environment, errors.fileno())
 
 
 def _result(kind: type[Result], uri: str, settings: Settings) -> Result | None:
@@ -71,7 +73,9 @@ def _result(kind: type[Result], uri: str, settings: Settings) -> Result | None:
     return None
 
 
-def _without_result(uri: str, status: int, environment: Mapping[str, str]) -> typer.Exit:
+def _without_result(
+    uri: str, status: int, environment: Mapping[str, str], log: Path | None
+) -> typer.Exit:
     """Tell of a job that ended before it could write its result."""
     # A killed JVM ends so, whether the signal met it or the shell that started it.
     killed = status < 0 or status > 128
@@ -85,6 +89,9 @@ def _without_result(uri: str, status: int, environment: Mapping[str, str]) -> ty
         )
     else:
         advice = f"Java was that of {java}; Spark 4.2 runs on Java 17, 21 and 25."
+    if log:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            print("".join(deque(lines, _LAST_LINES)).rstrip("\n"), file=sys.stderr)
     print(
         f"spark-submit ended with exit status {status}, and the job wrote no result to {uri}. "
         f"{_STATE} What it said last is above. {advice}",

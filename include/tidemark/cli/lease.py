@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.console import report_console, report_table
+from tidemark.cli.help import Group
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -20,6 +21,7 @@ from tidemark.storage.lease.rules import Holder
 from tidemark.storage.lease.taking import decide, living
 
 lease = typer.Typer(
+    cls=Group,
     help="The lease of a pipeline: of all that write to it, one works at a time.",
     no_args_is_help=True,
 )

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from tidemark.cli.console import report_console, report_table
+from tidemark.cli.help import Group
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
@@ -17,7 +18,7 @@ from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
 
 ledger = typer.Typer(
-    help="The ledger of a pipeline: where each of its rows went.", no_args_is_help=True
+    cls=Group, help="The ledger of a pipeline: where each of its rows went.", no_args_is_help=True
 )
 
 _WIDTH_OF_A_FILE = 160

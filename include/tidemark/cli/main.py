@@ -1,23 +1,25 @@
 """The commands, and how an error of ours ends one of them.
 
 Exit codes are those of the job: 0 success; 1 failed, and a retry will not help; 75 failed, and
-a retry can help. 2 is a wrong command line, 130 an interrupt. `checkpoint doctor` and `state show`
+a retry can help. 2 is a wrong command line; what stops the command by a signal ends it with 128 and
+its number, Ctrl-C with 130. `checkpoint doctor` and `state show`
 have a code for each verdict, from 10 on, and `status` one for each state of a pipeline, from 20 on.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from tidemark import __version__
 from tidemark.cli.accept import accept
 from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.doctor import doctor
 from tidemark.cli.exit_codes import failure_exit_code
+from tidemark.cli.help import Group
 from tidemark.cli.lease import lease
 from tidemark.cli.ledger import ledger
 from tidemark.cli.maintain import maintain
@@ -28,14 +30,29 @@ from tidemark.cli.rewind import rewind
 from tidemark.cli.run import run
 from tidemark.cli.state.commands import state
 from tidemark.cli.status import status
+from tidemark.cli.stopped import Stopped, stopped_by_signals
 from tidemark.cli.trial.commands import try_pipeline
 from tidemark.cli.validate import validate
-from tidemark.errors import TidemarkError
+from tidemark.errors import FAILED, TidemarkError
+from tidemark.printed import printing_text
 from tidemark.storage.delta.damage import damage_of
 
+_STATE = "What was committed stays, and is not done again."
 
-class _Commands(TyperGroup):
+
+class _Commands(Group):
     """The commands. An error of ours is a message; one that nobody foresaw is a traceback."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with printing_text(), stopped_by_signals():
+            try:
+                return super().main(*arguments, **options)
+            except Stopped as stopped:
+                print(f"\nStopped. {_STATE}", file=sys.stderr)
+                sys.exit(stopped.exit_code)
+            except Exception:  # noqa: BLE001  told here, for its message may hold anything
+                traceback.print_exc()
+                sys.exit(FAILED)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -54,6 +71,8 @@ app = typer.Typer(
     help="Streaming on a schedule, with every row accounted for.",
     no_args_is_help=True,
     add_completion=False,
+    # Plain help: paragraphs are filled, no frame is cut, and nothing of it is styled.
+    rich_markup_mode=None,
     # Python's own traceback: it can be copied, and shows no variable that may hold a secret.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

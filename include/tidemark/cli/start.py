@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 
 def main() -> None:
@@ -12,6 +13,9 @@ def main() -> None:
     does, is a fifth of the start's CPU seconds.
     """
     gc.set_threshold(100_000, 50, 50)
-    from tidemark.cli.main import app
+    try:
+        from tidemark.cli.main import app
 
-    app()
+        app()
+    except KeyboardInterrupt:  # Ctrl-C before the command has begun
+        sys.exit(130)

@@ -13,10 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 import tidemark
 from tidemark.errors import EngineMissing
@@ -52,26 +51,27 @@ def submit_command(
     return [program, "--master", master, spec.origin, *arguments]
 
 
-def submit(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def submit(command: Sequence[str], environment: Mapping[str, str], errors: int = _STDERR) -> int:
     """Run a command to its end; its exit status, negative for a signal.
 
     It gets a process group of its own: the JVM and Python's driver. Whatever stops this process
-    first (Ctrl-C, SIGTERM, a closed terminal) ends all of the group.
+    first ends all of the group. Its stdout goes to this one's stderr, its stderr to the file
+    descriptor `errors`.
     """
-    with _signals_raise():
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            # Spark's launcher puts all that Python's driver says on stdout; ours has the report.
-            stdout=_STDERR,
-            start_new_session=True,
-        )
-        try:
-            return process.wait()
-        finally:
-            if process.returncode is None:
-                _end_group(process)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        # Spark's launcher puts all that Python's driver says on stdout; ours has the report.
+        stdout=_STDERR,
+        stderr=errors,
+        start_new_session=True,
+    )
+    try:
+        return process.wait()
+    finally:
+        if process.returncode is None:
+            _end_group(process)
 
 
 def variables_of(file: Path) -> dict[str, str]:
@@ -137,24 +137,6 @@ def _what_to_do(include: Path, elsewhere: str) -> str:
     if (repository / "Makefile").is_file() and include.name == "include":
         return f"In {repository}: `make setup`, then `. .tidemark/env`."
     return elsewhere
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end Python by an exception, so that `finally` is heard."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    heard = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-        heard.append(signal.SIGHUP)
-    before = {number: signal.signal(number, leave) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -12,9 +12,11 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.help import Group
 from tidemark.cli.options import SettingsFile
 
 checkpoint = typer.Typer(
+    cls=Group,
     help="Checkpoints of Spark Structured Streaming, ours or not: read, judged, kept small, "
     "repaired and taken back.",
     no_args_is_help=True,

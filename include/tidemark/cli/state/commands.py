@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint.commands import Json, Place
+from tidemark.cli.help import Group
 from tidemark.cli.options import Master, PipelineName, SettingsFile
 
 
@@ -24,6 +25,7 @@ class Side(StrEnum):
 
 
 state = typer.Typer(
+    cls=Group,
     help="State stores of Spark Structured Streaming, ours or not: sizes, chains, verdicts.",
     no_args_is_help=True,
 )

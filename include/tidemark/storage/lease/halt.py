@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from tidemark.errors import RETRY, LeaseLost
+from tidemark.printed import shown
 from tidemark.storage.processes import descendants, mark_of, send_signal, spark_parent
 
 _STDERR = 2
@@ -48,7 +49,7 @@ def _say(text: str) -> None:
     read it may be gone; that must not keep this process from ending."""
     with suppress(OSError, ValueError):
         if select.select([], [_STDERR], [], 0)[1]:
-            os.write(_STDERR, text.encode()[:_MOST_BYTES])
+            os.write(_STDERR, shown(text).encode()[:_MOST_BYTES])
 
 
 def _wait_for_a_copy() -> None:

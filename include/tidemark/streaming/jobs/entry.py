@@ -27,6 +27,7 @@ from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.printed import printing_text
 from tidemark.runs.run import Run
 from tidemark.storage.lease.files import TakenFrom
 from tidemark.storage.result_file import Facts, RunError, write_result
@@ -67,6 +68,7 @@ class JobOutcome:
     line: str | None = None
 
 
+@printing_text()
 def job_main(
     arguments: Namespace,
     kind: str,
