@@ -211,8 +211,9 @@ def account(place: Place, query: str, table: str | None = None, hour: int = 10) 
     """A line of the ledger for a batch of a query."""
     kind = STREAM if table else INGEST
     line = LedgerLine(kind, query, 0, table=table, batch=0, read=1, accepted=1)
-    stands_for = int(datetime(2026, 7, 1, hour, tzinfo=UTC).timestamp() * 1000)
-    write_ledger(place.warehouse.ledger, place.name, "run", stands_for, [line])
+    write_ledger(
+        place.warehouse.ledger, place.name, "run", 0, [line], datetime(2026, 7, 1, hour, tzinfo=UTC)
+    )
 
 
 @pytest.mark.parametrize("published", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +199,7 @@ def test_batches_that_the_checkpoint_no_longer_keeps_have_no_line() -> None:
 
 
 def write(folder: Path, *lines: LedgerLine, run: str = "run", pipeline: str = "clicks") -> None:
-    write_ledger(TablePlace(str(folder)), pipeline, run, SCHEDULED_MS, lines)
+    write_ledger(TablePlace(str(folder)), pipeline, run, SCHEDULED_MS, lines, SCHEDULED)
 
 
 def written(folder: Path, columns: str) -> list[tuple[Any, ...]]:
@@ -279,7 +279,7 @@ def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path
     late = list(recomputed_lines("t", "query", {LATE: 9}, [Recomputed(LATE, 1, 1, 1, 1)]))
     write(tmp_path, *late)
     rebuilt = [replace(late[0], position=4, in_bronze=None)]
-    replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt)
+    replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
     write(tmp_path, *late)
     assert written(tmp_path, "kind, in_bronze") == [("late", None)]
 
@@ -295,17 +295,19 @@ def test_the_queries_that_a_ledger_knows_come_in_the_order_of_their_last_runs(
     tmp_path: Path,
 ) -> None:
     uri = str(tmp_path / "ledger")
-
+    logical = iter((1, 9, 3, 2, 8, 4))
     for query_id, hour in (("c", 3), ("e", 5), ("a", 1), ("f", 6), ("d", 4), ("b", 2)):
-        scheduled = SCHEDULED_MS + hour * 3_600_000
-        lines = [stream(source=query_id), ingest()]
-        write_ledger(TablePlace(uri), "clicks", "run", scheduled, lines)
-    write_ledger(TablePlace(uri), "views", "run", SCHEDULED_MS, [stream(source="other")])
+        scheduled = SCHEDULED_MS + next(logical) * 3_600_000
+        lines, now = [stream(source=query_id), ingest()], SCHEDULED + timedelta(hours=hour)
+        write_ledger(TablePlace(uri), "clicks", "run", scheduled, lines, now)
+    other = [stream(source="other")]
+    write_ledger(TablePlace(uri), "views", "run", SCHEDULED_MS, other, SCHEDULED)
     assert recorded_queries(TablePlace(uri), "clicks") == {
         None: ("ingest-query",),
         "per_10m": ("a", "b", "c", "d", "e", "f"),
     }
-    replace_ledger(TablePlace(uri), "clicks", [stream(source="rebuilt")])
-    write_ledger(TablePlace(uri), "clicks", "run", SCHEDULED_MS, [stream(source="a later one")])
+    replace_ledger(TablePlace(uri), "clicks", [stream(source="rebuilt")], SCHEDULED)
+    later, now = [stream(source="a later one")], SCHEDULED + timedelta(hours=1)
+    write_ledger(TablePlace(uri), "clicks", "run", 0, later, now)
     assert recorded_queries(TablePlace(uri), "clicks") == {"per_10m": ("rebuilt", "a later one")}
     assert recorded_queries(TablePlace(str(tmp_path / "none")), "clicks") == {}

@@ -135,7 +135,7 @@ def test_a_closed_window_that_stays_open_and_a_revision_that_goes_back_are_found
 def test_a_ledger_that_does_not_balance_keeps_the_run_back(tmp_path: Path) -> None:
     held = Held(tmp_path, [])
     line = LedgerLine(INGEST, "query", 0, batch=0, read=3, accepted=1, rejected=1)
-    write_ledger(held.place.warehouse.ledger, "clicks", "run", 0, [line])
+    write_ledger(held.place.warehouse.ledger, "clicks", "run", 0, [line], at(12))
     gated = held.gated(held.run(*bad_and_good()))
     assert not verdict_of(gated, LEDGER_BALANCED).passed
     assert gated.run.error is not None

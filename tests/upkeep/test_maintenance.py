@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -12,10 +13,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.kit.running import Place
 from tests.runs.pipelines import ended
 from tidemark.errors import MaintenanceRefused, StorageUnavailable
+from tidemark.ledger.ledger import INGEST, LedgerLine, replace_ledger, write_ledger
+from tidemark.ledger.report import read_ledger
+from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.quality import record
 from tidemark.runs import recorded_runs as runs
@@ -23,6 +29,7 @@ from tidemark.storage.delta import create
 from tidemark.storage.delta.appended import first_append
 from tidemark.storage.delta.fence import fence_tables
 from tidemark.storage.delta.history import changes_between
+from tidemark.storage.delta.notes import PublishedNote
 from tidemark.storage.delta.ops import ensure_ops_table
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
@@ -301,6 +308,79 @@ def test_old_verdicts_of_checks_go(tmp_path: Path) -> None:
         write_deltalake(table, pa.Table.from_pylist([one], record.SCHEMA), mode="append")
     maintain_pipeline(place.pipeline, place.settings, "m", instant)
     assert found(DeltaTable(place.places.quality).to_pyarrow_dataset(), "clicks") == ["run-2"]
+
+
+# Days ago: what a run stood for, and when its lines were written.
+LOGICAL = [(400, 200), (400, 1), (1, 200), (0, 0), (-400, 200), (-400, 3), (30, 91), (91, 30)]
+
+
+@given(st.lists(st.sampled_from(LOGICAL), min_size=1, max_size=4, unique=True))
+@settings(max_examples=15)
+def test_lines_of_the_ledger_age_by_when_they_were_written_and_totals_say_what_they_lack(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int]]
+) -> None:
+    place, instant = Place(tmp_path_factory.mktemp("root")), now()
+    for batch, (logical, written) in enumerate(runs):
+        line = LedgerLine(INGEST, "query", batch, batch=batch, read=10, accepted=10)
+        scheduled = epoch_ms(instant - timedelta(days=logical))
+        at = instant - timedelta(days=written)
+        write_ledger(place.warehouse.ledger, "clicks", f"run-{batch}", scheduled, [line], at)
+    maintain_pipeline(place.pipeline, place.settings, "m", instant)
+    old = sum(written > 90 for _, written in runs)
+    report = read_ledger(place.warehouse.ledger, "clicks", 9)
+    assert report is not None
+    assert len(report.lines) == len(runs) - old
+    assert ("partial" in report.verdict) == bool(old)
+    assert not old or f"maintenance removed {old} older lines" in report.verdict
+    maintain_pipeline(place.pipeline, place.settings, "m", instant + timedelta(days=91))
+    report = read_ledger(place.warehouse.ledger, "clicks", 9)
+    assert report is not None
+    assert f"maintenance removed {len(runs)} older lines" in report.verdict
+    # Built anew, it has all that the tables tell.
+    replace_ledger(place.warehouse.ledger, "clicks", [line], instant)
+    report = read_ledger(place.warehouse.ledger, "clicks", 9)
+    assert report is not None
+    assert "partial" not in report.verdict
+
+
+def without_column(uri: str, column: str) -> None:
+    """As a version wrote the table that did not know the column."""
+    rows = DeltaTable(uri).to_pyarrow_table().drop_columns([column])
+    shutil.rmtree(uri)
+    write_deltalake(uri, rows, partition_by=["pipeline"])
+
+
+def test_lines_of_a_version_that_did_not_note_when_they_were_written_stay(tmp_path: Path) -> None:
+    place, instant = Place(tmp_path), now()
+    lines = [LedgerLine(INGEST, "query", 0, batch=0, read=1, accepted=1)]
+    write_ledger(place.warehouse.ledger, "clicks", "former", 0, lines, instant)
+    without_column(place.places.ledger, "written_at")
+    for days in (200, 2):
+        ended(place, f"run-{days}", instant - timedelta(days=days))
+    without_column(place.places.runs, "written_at")
+    maintain_pipeline(place.pipeline, place.settings, "m", instant)
+    line = LedgerLine(INGEST, "query", 1, batch=1, read=1, accepted=1)
+    write_ledger(place.warehouse.ledger, "clicks", "now", 0, [line], instant)
+    maintain_pipeline(place.pipeline, place.settings, "m", instant + timedelta(days=91))
+    report = read_ledger(place.warehouse.ledger, "clicks", 9)
+    assert report is not None
+    assert [row[0] for row in report.lines] == ["former"]
+    # A run began when it was written, as far as anybody knows.
+    assert found(DeltaTable(place.places.runs).to_pyarrow_dataset(), "clicks") == []
+
+
+def test_the_row_of_a_run_that_was_interrupted_long_ago_is_as_old_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, instant = Place(tmp_path), now()
+    began = instant - timedelta(days=200)
+    note = PublishedNote(run="killed", started_at=began, trigger="manual")
+    module = "tidemark.runs.recorded_runs._last_publishes"
+    monkeypatch.setattr(module, lambda *_: {"per_10m": (3, note)})
+    runs.record_interrupted_run(place.pipeline, place.warehouse)
+    monkeypatch.setattr(module, lambda *_: {})
+    maintain_pipeline(place.pipeline, place.settings, "m", instant)
+    assert found(DeltaTable(place.places.runs).to_pyarrow_dataset(), "clicks") == ["killed"]
 
 
 def found(known: ds.Dataset, pipeline: str) -> list[str]:

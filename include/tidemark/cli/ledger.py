@@ -82,10 +82,11 @@ def rebuild(
         lines = rebuilt_lines(source)
         print(f"{len(lines)} lines; nothing was written")
     else:
-        run_id = manual_run_id(datetime.now(UTC))
+        now = datetime.now(UTC)
+        run_id = manual_run_id(now)
         with pipeline_lease(found, loaded, run_id, "ledger rebuild", repairs=True) as lease:
             lines = rebuilt_lines(source)
-            replace_ledger(warehouse.fenced(lease.check).ledger, found.name, lines)
+            replace_ledger(warehouse.fenced(lease.check).ledger, found.name, lines, now)
         print(f"{len(lines)} lines written")
     check_balance(found.name, lines, _UNBALANCED)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops import append_once, ensure_ops_table
+from tidemark.storage.delta.ops import WRITTEN_AT, append_once, ensure_ops_table, removed_name
 from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
@@ -63,6 +64,8 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("rejected_parts", pa.int64()),
     # The rewind since which the line counts no more: it is undone, or told anew.
     pa.field("rewound", pa.string()),
+    # By its writer's clock; null in lines of a version that did not note it.
+    pa.field(WRITTEN_AT, pa.timestamp("us", "UTC")),
 ]
 SCHEMA = pa.schema(_FIELDS)
 DESCRIPTION = "Where each row went, batch by batch"
@@ -210,9 +213,14 @@ def write_ledger(
     run_id: str,
     scheduled_ms: int,
     lines: Sequence[LedgerLine],
+    now: datetime,
 ) -> None:
-    """Append the lines that the ledger lacks, in one commit. A line is never written twice."""
-    shared = {"pipeline": pipeline, "run": run_id, "scheduled_at": instant_of(scheduled_ms)}
+    """Append the lines that the ledger lacks, in one commit. A line is never written twice.
+
+    `scheduled_ms` is what the run stands for; a line ages from `now`, in UTC.
+    """
+    shared = {"pipeline": pipeline, "run": run_id, WRITTEN_AT: now}
+    shared |= {"scheduled_at": instant_of(scheduled_ms)}
     rows = [(f"{pipeline}/{line.source}", line.position, shared | _row(line)) for line in lines]
     append_once(ledger, SCHEMA, DESCRIPTION, rows)
 
@@ -222,15 +230,18 @@ def write_ledger(
     after_a_kill="before: the ledger is as it was; after: it is the new one, and a repeat writes "
     "it again",
 )
-def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine]) -> None:
+def replace_ledger(
+    ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine], now: datetime
+) -> None:
     """Put these lines in the place of all that count of a pipeline, in one commit. What a rewind
-    has undone stays: no table tells it any more.
+    has undone stays: no table tells it any more. `now` is in UTC.
 
     Which run wrote a line is not known any more. Raises LeaseLost where this process may not write.
     """
     table = ensure_ops_table(ledger, SCHEMA, DESCRIPTION)
-    rows = [{"pipeline": pipeline} | _row(line) for line in lines]
-    last: dict[str, int] = {}
+    rows = [{"pipeline": pipeline, WRITTEN_AT: now} | _row(line) for line in lines]
+    # What was removed before is told again.
+    last: dict[str, int] = {removed_name(pipeline): 0}
     for line in lines:
         source = f"{pipeline}/{line.source}"
         # A computation that waits for its publish rests on more than gold tells.
@@ -254,18 +265,24 @@ def replace_ledger(ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine
     "settled",
 )
 def settle_ledger(
-    ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine], rewind: str, ingest: str
+    ledger: TablePlace,
+    pipeline: str,
+    lines: Sequence[LedgerLine],
+    rewind: str,
+    ingest: str,
+    now: datetime,
 ) -> None:
     """After a rewind: exactly these lines count, which the tables tell; in one commit.
 
     A line that is there with the same numbers is that one, whether it counted or a former rewind
     had undone it. What else counted so far is marked as undone by `rewind`, and stays. The batches
-    of the query `ingest` that come again have lines again.
+    of the query `ingest` that come again have lines again. `now` is in UTC.
     """
     table = ensure_ops_table(ledger, SCHEMA, DESCRIPTION)
     own = f"pipeline = '{pipeline}'"
     there = dataset_of(table, own).to_table(filter=ds.field("pipeline") == pipeline).to_pylist()
-    settled = list(_settled(there, [{"pipeline": pipeline} | _row(one) for one in lines], rewind))
+    counting = [{"pipeline": pipeline} | _row(one) for one in lines]
+    settled = list(_settled(there, counting, rewind, now))
     last = max((one.position for one in lines if one.source == ingest), default=-1)
     known = table.transaction_version(f"{pipeline}/{ingest}")
     if settled == there and known == last:
@@ -277,13 +294,19 @@ def settle_ledger(
         mode="overwrite",
         predicate=own,
         commit_properties=CommitProperties(
-            app_transactions=[Transaction(f"{pipeline}/{ingest}", last)]
+            app_transactions=[
+                Transaction(f"{pipeline}/{ingest}", last),
+                Transaction(removed_name(pipeline), 0),
+            ]
         ),
     )
 
 
 def _settled(
-    there: Sequence[Mapping[str, Any]], counting: Sequence[Mapping[str, Any]], rewind: str
+    there: Sequence[Mapping[str, Any]],
+    counting: Sequence[Mapping[str, Any]],
+    rewind: str,
+    now: datetime,
 ) -> Iterator[Mapping[str, Any]]:
     """The lines that are there, in their order, and then those that count and are not."""
     left = list(counting)
@@ -298,7 +321,7 @@ def _settled(
         marked = None if at in kept else line[REWOUND] or rewind
         yield {**line, REWOUND: marked}
     empty = dict.fromkeys(SCHEMA.names)
-    yield from ({**empty, **line} for line in left)
+    yield from ({**empty, WRITTEN_AT: now, **line} for line in left)
 
 
 def _is_same(told: Mapping[str, Any], line: Mapping[str, Any]) -> bool:

@@ -9,24 +9,28 @@ import pyarrow.dataset as ds
 from tidemark.ledger.ledger import INGEST, STREAM
 from tidemark.operators.repaired import MIGRATION
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.ops import WRITTEN_AT
 from tidemark.storage.delta.place import TablePlace
 
 
 def recorded_queries(place: TablePlace, pipeline: str) -> dict[str | None, tuple[str, ...]]:
     """The ids of the queries with a line, newest last, by table; None is the ingest.
 
-    Newest by the time that its last run stood for; empty without a ledger.
+    Newest by when its last line was written, of lines of a version that did not note that by the
+    time that its run stood for; empty without a ledger.
     """
     ledger = place.open()
     if ledger is None:
         return {}
     known = dataset_of(ledger, f"pipeline = '{pipeline}'")
     own = (ds.field("pipeline") == pipeline) & ds.field("kind").isin([INGEST, STREAM, MIGRATION])
-    columns = ["table", "query", "scheduled_at"]
-    lines = known.to_table(columns=columns, filter=own).group_by(columns[:2])
-    last = lines.aggregate([("scheduled_at", "max")]).to_pylist()
-    # A rebuilt ledger tells no times: its lines come first.
-    last.sort(key=lambda line: line["scheduled_at_max"] or datetime.min.replace(tzinfo=UTC))
+    times = [name for name in (WRITTEN_AT, "scheduled_at") if name in known.schema.names]
+    lines = known.to_table(columns=["table", "query", *times], filter=own)
+    newest = lines.group_by(["table", "query"]).aggregate([(name, "max") for name in times])
+    first = datetime.min.replace(tzinfo=UTC)
+    last = sorted(
+        newest.to_pylist(), key=lambda line: [line[f"{name}_max"] or first for name in times]
+    )
     found: dict[str | None, tuple[str, ...]] = {}
     for line in last:
         # A generation begins with a line of its own, before its query has a batch.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.ops import removed_name
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
@@ -50,14 +51,21 @@ def read_ledger(ledger: TablePlace, pipeline: str, last: int) -> LedgerReport | 
         for name in _LATER:
             connection.execute(f'ALTER TABLE lines ADD COLUMN IF NOT EXISTS "{name}" BIGINT')
         connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS rewound VARCHAR")
+        connection.execute("ALTER TABLE lines ADD COLUMN IF NOT EXISTS written_at TIMESTAMPTZ")
         ((count, checked, wrong, gone),) = connection.execute(_VERDICT).fetchall()
         totals = tuple(connection.execute(_totals()).fetchall())
         newest = tuple(connection.execute(_newest(), [last]).fetchall())
-    if not count and not gone:
+    removed = table.transaction_version(removed_name(pipeline)) or 0
+    if not count and not gone and not removed:
         return None
     verdict = f"{count:,} lines, {checked:,} with an equation, {wrong:,} that do not balance"
     if gone:
         verdict += f"; {gone:,} more of what a rewind has undone, which count in no total"
+    if removed:
+        verdict += (
+            f". The totals are partial: maintenance removed {removed:,} older lines, and `tidemark "
+            f"ledger rebuild {pipeline}` makes those anew that the tables still tell"
+        )
     return LedgerReport(verdict, wrong, _TOTALS, totals, _LINE, newest)
 
 
@@ -98,7 +106,8 @@ def _newest() -> str:
             ELSE {_words(emitted)} || {_ASIDE} END
             || CASE WHEN rewound IS NULL THEN '' ELSE '; undone by a rewind' END, difference
         FROM lines
-        ORDER BY scheduled_at DESC, run DESC, "table" NULLS FIRST, kind, batch DESC LIMIT ?
+        ORDER BY written_at DESC NULLS LAST, scheduled_at DESC NULLS LAST, run DESC,
+            "table" NULLS FIRST, kind, batch DESC LIMIT ?
     """
 
 

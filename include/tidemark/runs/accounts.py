@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from tidemark.gold.plan import GoldState
 from tidemark.ledger.emitted import emitted_by_batch
@@ -32,7 +33,7 @@ def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> Non
     lines = ingest_lines(bronze, rejects, query, written)
     for table, state in gold.items():
         lines += _lines_of_table(run, table, state, repaired[table])
-    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines)
+    write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, datetime.now(UTC))
     check_ledger(ledger, name)
     check_balance(name, [line for line in lines if line.batch is None], UNPUBLISHED)
 

@@ -22,10 +22,11 @@ def mend_ops(pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], obje
     names = ("ledger", "runs", "batches", "upkeep", "quality")
     try:
         places = {name: getattr(warehouse, name) for name in names}
-        aside = set_broken_aside(places, say, datetime.now(UTC))
+        now = datetime.now(UTC)
+        aside = set_broken_aside(places, say, now)
         if "ledger" in aside and warehouse.bronze.open() is not None:
             lines = rebuilt_lines(Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse)))
-            replace_ledger(warehouse.ledger, pipeline.name, lines)
+            replace_ledger(warehouse.ledger, pipeline.name, lines, now)
             say(
                 f"{len(lines)} lines of the ledger of {pipeline.name} were built anew; of other "
                 "pipelines, `tidemark ledger rebuild NAME` does it"

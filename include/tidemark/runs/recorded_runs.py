@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,15 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.notes import PublishedNote, note_of
-from tidemark.storage.delta.ops import COUNT, NUMBER, TEXT, TIME, ensure_ops_table, ops_columns
+from tidemark.storage.delta.ops import (
+    COUNT,
+    NUMBER,
+    TEXT,
+    TIME,
+    WRITTEN_AT,
+    ensure_ops_table,
+    ops_columns,
+)
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 
@@ -50,6 +58,7 @@ _FIELDS = [
     *ops_columns(pa.map_(TEXT, COUNT), "versions"),
     *ops_columns(pa.list_(_TABLE), "tables"),
     *ops_columns(TEXT, "took_over", "error_class", "error"),
+    *ops_columns(TIME, WRITTEN_AT),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The runs of all pipelines"
@@ -100,6 +109,7 @@ def record_interrupted_run(pipeline: Pipeline, warehouse: Warehouse) -> None:
         "outcome": INTERRUPTED,
         "started_at": last.started_at,
         "tables": tables,
+        WRITTEN_AT: datetime.now(UTC),
     }
     _append_missing(warehouse.runs, pipeline.name, row)
 
@@ -183,6 +193,7 @@ def _row(result: RunResult) -> dict[str, Any]:
         "took_over": result.took_over,
         "error_class": result.error.type if result.error else None,
         "error": result.error.message if result.error else None,
+        WRITTEN_AT: result.ended_at,
     }
 
 

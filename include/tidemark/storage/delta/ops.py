@@ -19,6 +19,8 @@ from tidemark.storage.delta.place import TablePlace
 
 Row = tuple[str, int, dict[str, Any]]
 TEXT, COUNT, NUMBER, TIME = pa.string(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC")
+# When a row was written, by its writer's clock: what a row ages by.
+WRITTEN_AT = "written_at"
 
 
 def ops_columns(kind: pa.DataType, *names: str) -> list[pa.Field[Any]]:
@@ -35,6 +37,11 @@ def ensure_ops_table(place: TablePlace, schema: pa.Schema, description: str) -> 
         may_add=None,
     )
     return ensure_table(place, spec)
+
+
+def removed_name(pipeline: str) -> str:
+    """The app transaction that counts the rows of a pipeline which maintenance removed."""
+    return f"{pipeline}/removed by maintenance"
 
 
 def append_once(

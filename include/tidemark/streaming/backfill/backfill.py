@@ -17,7 +17,7 @@ only what differs from that, and publishes it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import repeat
 
 import pyarrow as pa
@@ -196,7 +196,7 @@ def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) 
     positions = {BACKFILL: _position(plan, pinned.changes)}
     lines = list(recomputed_lines(name, _query(plan), positions, [recomputed]))
     run.fence()
-    write_ledger(ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines)
+    write_ledger(ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, datetime.now(UTC))
     if not plan.nothing_to_publish:
         pinned = publish_table(run.operator(name), pinned, gold, changes, note)
     # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.

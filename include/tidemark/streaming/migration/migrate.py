@@ -26,6 +26,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import duckdb
@@ -268,7 +269,14 @@ def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote
     ensure_table(changes, changes_spec(run.pipeline, name, plan.changes_json))
     _fill(plan, changes, generation, query)
     lines = list(recomputed_lines(name, query, {MIGRATION: plan.bronze}, [recomputed]))
-    write_ledger(run.warehouse.ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines)
+    write_ledger(
+        run.warehouse.ledger,
+        run.pipeline.name,
+        run.run_id,
+        run.scheduled_ms,
+        lines,
+        datetime.now(UTC),
+    )
     table = changes.existing()
     support = Support(id=str(table.metadata().id), at=table.version())
     pinned = _pins(plan, generation, support, query)

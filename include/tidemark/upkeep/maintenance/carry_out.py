@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.ops import removed_name
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
@@ -47,16 +48,21 @@ def carry_out_maintenance(pipeline: str, plan: MaintenancePlan, place: TablePlac
     after_a_kill="before: all rows are there; after: a repeat finds none to drop",
 )
 def keep_rows(table: DeltaTable, pipeline: str, stays: ds.Expression) -> None:
-    """Write the rows of a pipeline's partition anew that stay, in one commit.
+    """Write the rows of a pipeline's partition anew that stay, in one commit, which counts those
+    that go.
 
     Not by delta-rs's DELETE: it writes strings as Arrow views, which pyarrow cannot filter. Rows
     that are appended to the partition meanwhile exclude this.
     """
     own = f"pipeline = '{pipeline}'"
     known = dataset_of(table, own)
-    rows = known.to_table(filter=(ds.field("pipeline") == pipeline) & stays)
+    is_own, counted = ds.field("pipeline") == pipeline, removed_name(pipeline)
+    rows = known.to_table(filter=is_own & stays)
+    gone = known.count_rows(filter=is_own) - rows.num_rows
+    removed = Transaction(counted, (table.transaction_version(counted) or 0) + gone)
+    noted = CommitProperties(app_transactions=[removed])
     with _excluded(table):
-        write_deltalake(table, rows, mode="overwrite", predicate=own)
+        write_deltalake(table, rows, mode="overwrite", predicate=own, commit_properties=noted)
 
 
 @commit_point(

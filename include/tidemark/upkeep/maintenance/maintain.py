@@ -91,7 +91,7 @@ def _plans(pipeline: Pipeline, settings: Settings, now: datetime) -> Iterator[Ma
         else:
             yield plan_table(target, table, keep, now)
     for ageing in ageing_tables(pipeline, settings, now):
-        yield from _plan_ops(pipeline, ageing, settings, now)
+        yield _plan_ops(pipeline, ageing, settings, now)
     warehouse = Warehouse.of(pipeline.name, settings)
     yield from plan_generations(pipeline, warehouse, keep.retention, now)
     yield plan_results(results.uri, results.files(), keep.result_retention, now)
@@ -109,18 +109,15 @@ def _targets(pipeline: Pipeline, settings: Settings) -> Iterator[MaintainedTable
 
 def _plan_ops(
     pipeline: Pipeline, ageing: Ageing, settings: Settings, now: datetime
-) -> Iterator[MaintenancePlan]:
+) -> MaintenancePlan:
     """Only the pipeline's own partition is written; log and unused files are everybody's."""
-    table = ageing.place.open()
-    if table is None:
-        return
     name = f"ops/{ageing.place.uri.rpartition('/')[2]}"
     target = MaintainedTable(name, ageing.place, only=pipeline.name)
-    plan = plan_table(target, table, settings.maintenance, now)
-    going = old_rows(table, pipeline.name, ageing)
+    plan = plan_table(target, ageing.table, settings.maintenance, now)
+    going = old_rows(ageing, pipeline.name)
     if going is not None:
         plan = plan.with_old_rows(going, ageing.stays)
-    yield plan
+    return plan
 
 
 def plan_results(

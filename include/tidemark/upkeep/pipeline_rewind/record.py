@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from tidemark.ledger.ledger import settle_ledger
@@ -20,8 +21,8 @@ from tidemark.upkeep.record import REWIND, append_upkeep
 def settle_lines(change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse) -> None:
     """The ledger's lines that count are what the tables tell now; the others are marked."""
     source = Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse))
-    lines = rebuilt_lines(source)
-    settle_ledger(warehouse.ledger, pipeline.name, lines, change.id, change.ingest.query)
+    lines, now = rebuilt_lines(source), datetime.now(UTC)
+    settle_ledger(warehouse.ledger, pipeline.name, lines, change.id, change.ingest.query, now)
 
 
 def record_rewind(change: PipelineChange, warehouse: Warehouse) -> None:
