@@ -131,7 +131,9 @@ def test_a_sample_elsewhere_is_named_by_its_uri(project: Path) -> None:
     folder = project / "my data"
     folder.mkdir()
     land(project, ROWS).rename(folder / "x.ndjson.gz.txt")
-    assert new("my data/x.ndjson.gz.txt").exit_code == 0
+    told = new("my data/x.ndjson.gz.txt")
+    assert told.exit_code == 0
+    assert f'`sources: ["file://{project}/my data"]`' in told.output.replace("\n", " ")
     assert written(project).source.files == f"file://{project}/my data/*.ndjson*"
 
 

@@ -21,7 +21,7 @@ from tests.kit.kafka import (
     produce_transaction,
 )
 from tests.kit.running import Place, clicks, run_warm, succeed
-from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.cli.trial.first_rows import settings_of_trial, take_first_rows, write_pipeline
 from tidemark.errors import PipelineInvalid, SampleUnusable, SourceNotFound
 from tidemark.sources.kinds import placed_source
 from tidemark.sources.source import FirstRows
@@ -59,7 +59,9 @@ def trial_of(place: Place, most: int = 1_000) -> tuple[FirstRows, Place]:
     first = take_first_rows(place.pipeline, place.settings, most, root)
     file = write_pipeline(place.pipeline, first.source, root / "pipelines")
     content = json.loads(file.read_text())
-    return first, Place(root, content, place.name, connections=place.connections)
+    sources = settings_of_trial(place.settings, root).sources
+    trial = Place(root, content, place.name, connections=place.connections, sources=sources)
+    return first, trial
 
 
 def without_batch(table: pa.Table) -> list[dict[str, Any]]:

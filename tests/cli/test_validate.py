@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,19 @@ def test_validate_loads_no_engine(project: Path) -> None:
     assert good == "clicks: good (tables: per_10m)"
     engines = {"pyspark", "deltalake", "duckdb", "pyarrow", "pandas", "airflow"}
     assert not engines & set(json.loads(loaded))
+
+
+def test_what_the_settings_do_not_grant_is_bad_and_the_line_that_grants_it_makes_it_good(
+    project: Path,
+) -> None:
+    place = "file:///srv/landing/in/*.json"
+    source = {**clicks()["source"], "files": place}
+    Place(project / "include", clicks(source=source), "clicks").write_file()
+    refused = tidemark("validate")
+    assert refused.exit_code == 1
+    assert "lies outside of the root" in refused.output
+    line = re.search("`(sources: .*?)`", refused.output.replace("\n", " "))
+    assert line is not None
+    with (project / "include" / "settings.yaml").open("a") as settings:
+        settings.write(f"{line[1]}\n")
+    assert tidemark("validate").output.startswith("clicks: good")

@@ -93,6 +93,7 @@ class Place:
     name: str = "clicks"
     spark: Mapping[str, str] = field(default_factory=dict)
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
 
     @property
     def pipeline(self) -> Pipeline:
@@ -108,6 +109,7 @@ class Place:
             pipelines=str(self.root / "pipelines"),
             spark=dict(self.spark),
             connections=connections,
+            sources=self.sources,
         )
 
     @property

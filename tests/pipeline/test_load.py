@@ -23,10 +23,11 @@ from tidemark.pipeline.load import (
 from tidemark.pipeline.model import Pipeline, Unique
 from tidemark.pipeline.problems import PipelineFileInvalid, Problem
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.pipeline.settings.state import PROVIDER
+from tidemark.pipeline.settings.state import PROVIDER, provider_class
 
 Load = Callable[[str], Pipeline]
 Problems = Callable[..., tuple[Problem, ...]]
+ROCKSDB = provider_class("rocksdb")
 
 
 def test_a_good_file_becomes_a_pipeline_named_by_the_file(load: Load, good: str) -> None:
@@ -203,7 +204,7 @@ ONE_PROBLEM = [
      "tables.page_10m.stream", 17, 13, "allowed: 'engine' or 'recompute'", None),
     ("shuffle_partitions: 2", "state: {store: rocks}", "advanced.state.store", 20, 18,
      "allowed: 'memory' or 'rocksdb'", None),
-    ("shuffle_partitions: 2", f"state: {{store: memory}}\n  spark: {{{PROVIDER}: a.Store}}",
+    ("shuffle_partitions: 2", f"state: {{store: memory}}\n  spark: {{{PROVIDER}: {ROCKSDB}}}",
      f"advanced.spark.{PROVIDER}", 21, 11, "`advanced.state.store` has it too", None),
     ("shuffle_partitions: 2", "shuffle_partitions: many", "advanced.shuffle_partitions", 20, 23,
      "whole number", None),

@@ -20,6 +20,7 @@ from tidemark.errors import (
     SettingsInvalid,
     TidemarkError,
 )
+from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -92,9 +93,11 @@ def _tell(load: Load, settings: Path | None) -> bool:
 
 
 def _changes(pipeline: Pipeline, file: Path | None) -> tuple[list[str], str | None]:
-    """What changed since the last run, and why the next run refuses it; None where it does not."""
+    """What changed since the last run, and why the next run refuses the pipeline; None where it
+    does not."""
     try:
         settings = load_settings(file)
+        check_granted(pipeline, settings)
         places = Places(settings.root, pipeline.name)
         if not list_folder(places.checkpoints, settings.storage_options):
             return [], None
@@ -104,6 +107,8 @@ def _changes(pipeline: Pipeline, file: Path | None) -> tuple[list[str], str | No
         compared = compare_contracts(pipeline, settings)
         if compared.refused:
             return [], contract_refusal(pipeline, settings, compared.refused)
+    except PipelineInvalid as error:
+        return [], str(error)
     except SettingsInvalid:
         # A file can be checked where there is no project yet.
         return [], None

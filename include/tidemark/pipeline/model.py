@@ -210,17 +210,26 @@ class Source(_Model, ABC):
     def told(self) -> str:
         """Where rows come from, as the file says it."""
 
+    @property
+    def named_place(self) -> str | None:
+        """The place that the file names, below the root or a URI; None where it names none."""
+        return None
+
 
 class FilesSource(Source):
     """Where rows come from and what an accepted row looks like."""
 
     files: Annotated[str, AfterValidator(_files)] = Field(
-        description="JSON-lines files below the root, or an absolute URI: FOLDER/NAME-PATTERN, "
-        "or FOLDER/**/NAME-PATTERN for all folders below"
+        description="JSON-lines files below the root, or an absolute URI that the settings list "
+        "under `sources`: FOLDER/NAME-PATTERN, or FOLDER/**/NAME-PATTERN for all folders below"
     )
 
     @property
     def told(self) -> str:
+        return self.files
+
+    @property
+    def named_place(self) -> str:
         return self.files
 
 
@@ -319,7 +328,9 @@ class DeltaTableSource(_Model):
     """Which table, and how it is read."""
 
     table: str = Field(
-        min_length=1, description="A folder below the root, or an absolute URI, of a Delta table"
+        min_length=1,
+        description="The folder of a Delta table, below the root, or an absolute URI that the "
+        "settings list under `sources`",
     )
     starting: Literal["earliest", "latest"] | Annotated[int, Field(ge=0)] = Field(
         default="earliest",
@@ -342,6 +353,10 @@ class DeltaSource(Source):
     @property
     def told(self) -> str:
         return f"delta: {self.delta.table}"
+
+    @property
+    def named_place(self) -> str:
+        return self.delta.table
 
 
 class FirstMessages(KafkaSource):

@@ -33,7 +33,8 @@ from tidemark.pipeline.problems import Problem, nearest
 from tidemark.pipeline.sections import Section, section
 from tidemark.pipeline.settings.spark import as_text, check_pipeline_setting
 from tidemark.pipeline.settings.state import PROVIDER, store_name
-from tidemark.pipeline.source_files import own_place
+from tidemark.pipeline.settings.storage_options import SCHEMES
+from tidemark.pipeline.source_files import check_place, is_uri, own_place
 from tidemark.pipeline.time_rules import find_broken_times
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
@@ -72,6 +73,21 @@ def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
     if isinstance(files, str) and (own := own_place(files, name)):
         message = f"lies in `{own}`, the platform's own folder; land files beside it"
         yield document.problem(("source", "files"), message, value=files)
+    for path in (("source", "files"), ("source", "delta", "table")):
+        place = section(source, "delta").get("table") if "delta" in path else files
+        if isinstance(place, str) and (why := _no_place(place)):
+            yield document.problem(path, why, value=place)
+
+
+def _no_place(place: str) -> str | None:
+    try:
+        check_place(place)
+    except ValueError as error:
+        return str(error)
+    scheme = place.partition(":")[0].lower()
+    if is_uri(place) and scheme not in SCHEMES:
+        return f"has the scheme `{scheme}`; sources lie in the stores {', '.join(SCHEMES)}"
+    return None
 
 
 def _scope(document: Document, source: Section) -> tuple[dict[str, KnownName], list[Problem]]:

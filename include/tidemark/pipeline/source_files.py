@@ -29,7 +29,9 @@ def split_files(pattern: str) -> SourceFiles:
     folder, _, name = pattern.rpartition("/")
     recursive = folder.endswith("/**") or folder == "**"
     folder = folder.removesuffix("**").removesuffix("/") if recursive else folder
-    _check_place(pattern)
+    check_place(pattern)
+    for part in pattern.split("/"):
+        _check_brackets(part)
     _check_stars(folder, name)
     _check_folder(pattern, folder)
     return SourceFiles(folder, recursive, name)
@@ -70,7 +72,8 @@ def own_place(pattern: str, pipeline: str) -> str | None:
     return first if written else None
 
 
-def _check_place(pattern: str) -> None:
+def check_place(pattern: str) -> None:
+    """ValueError for what names no place, or one that its own names lead out of."""
     if not pattern.strip() or pattern != pattern.strip() or "\\" in pattern:
         raise ValueError("is not a path; write it with `/`, as in `landing/clicks/*.json*`")
     if found := find_control_character(pattern):
@@ -81,9 +84,10 @@ def _check_place(pattern: str) -> None:
             raise ValueError(
                 f"has `{dots}`; a pipeline's files stay below the root, or are absolute URIs"
             )
-        _check_brackets(part)
     if is_uri(pattern):
         check_no_login(pattern)
+        if re.search("%(2f|5c)", pattern, re.IGNORECASE):
+            raise ValueError("has a percent-encoded slash, which readers take apart differently")
     if pattern.startswith(("/", "~")):
         raise ValueError(
             "is an absolute path; give a path below the root, or an absolute URI (file:///…)"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.difference import ChangeVerdict, Difference
+from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.model import (
     DeltaSource,
     FilesSource,
@@ -33,7 +34,8 @@ KINDS: dict[type[Source], type[PlacedSource]] = {
 
 def placed_source(pipeline: Pipeline, settings: Settings) -> PlacedSource:
     """The pipeline's source, of its kind. Raises PipelineInvalid for what a trial wrote, below
-    another root than its own: it would read the first rows and never another."""
+    another root than its own: it would read the first rows and never another; and for what the
+    settings do not grant."""
     source = pipeline.source
     if isinstance(source, FirstMessages | FirstTableRows) and source.below != settings.root:
         raise PipelineInvalid(
@@ -41,6 +43,7 @@ def placed_source(pipeline: Pipeline, settings: Settings) -> PlacedSource:
             "read. Write the pipeline's file with `tidemark new`, or take `below`, "
             "`first_messages` and `first_table_rows` out."
         )
+    check_granted(pipeline, settings)
     return KINDS[type(source)](pipeline, settings)
 
 

@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidemark.errors import EngineMissing, TidemarkError
+from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
 from tidemark.pipeline.settings.masters import is_local_master
@@ -68,9 +69,11 @@ StartSession = Callable[[Pipeline, Settings], SparkSession]
 def start_session(pipeline: Pipeline, settings: Settings) -> SparkSession:
     """The session of this process, on a cluster that has what a run needs.
 
-    Raises EngineMissing where the driver lacks Delta's jars or those of the root's store, or an
-    executor lacks them or the driver's Python; ClusterBusy where no executor comes.
+    Raises PipelineInvalid for what the settings do not grant, EngineMissing where the driver lacks
+    Delta's jars or those of the root's store, or an executor lacks them or the driver's Python;
+    ClusterBusy where no executor comes.
     """
+    check_granted(pipeline, settings)
     return checked_session(f"tidemark {pipeline.name}", session_conf(pipeline, settings), settings)
 
 

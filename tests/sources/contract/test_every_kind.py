@@ -13,7 +13,7 @@ from tests.kit.running import SCHEDULED, run_warm, succeed
 from tests.sources.contract.worlds import WORLDS, Log, Row, Topics, Where, World
 from tidemark import commit_point
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.cli.trial.first_rows import settings_of_trial, take_first_rows, write_pipeline
 from tidemark.errors import SourceNotFound
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
@@ -399,7 +399,7 @@ def test_the_first_rows_are_a_source_below_another_root(world: World, tmp_path: 
     taken = take_first_rows(place.pipeline, place.settings, 3, root)
     assert (taken.rows, taken.parts) == (3, 2)
     tried = load_pipeline(write_pipeline(place.pipeline, taken.source, root / "pipelines"))
-    below = place.settings.model_copy(update={"root": str(root)})
+    below = settings_of_trial(place.settings, root)
     assert new_input_bytes(tried, below) > 0
     assert tried.source.columns == place.pipeline.source.columns
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.judge.judging import judge_lines, pipeline_of
 from tidemark.errors import SourceRefused
+from tidemark.pipeline.granted import why_not_granted
+from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.delta.files import files_of, slice_of
 from tidemark.sources.delta.log import AddedFile
 from tidemark.sources.delta.offsets import Offset
@@ -274,3 +277,18 @@ def test_a_value_that_only_the_wider_type_holds_is_a_reject_of_a_pipeline_with_t
     day = '{"at": "2026-11-01T00:00:00Z", "t": "2026-07-01"}'
     (told,) = judge_lines(pipeline_of({"t": "timestamp"}, zone="UTC"), [day])
     assert told["reason"] == "wrong type"
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["file:///etc/private/x.parquet", "http://169.254.169.254/x", "../../private/x.parquet"],
+)
+def test_a_file_that_the_log_names_elsewhere_is_read_where_the_settings_grant_it(
+    tmp_path: Path, named: str
+) -> None:
+    """Who writes the table's log names it, and a run has the keys."""
+    uri = table_with(tmp_path / "landing" / "t", pa.table({"n": [1]}), named)
+    settings = Settings(root=str(tmp_path))
+    table = open_table(uri, {}, partial(why_not_granted, settings=settings))
+    with pytest.raises(SourceRefused, match=r"names the file .* lies outside of the root"):
+        lost_parts(Position(0, Offset(table.id, 0, 0)), table, [], skips=False)

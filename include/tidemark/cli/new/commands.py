@@ -14,7 +14,8 @@ from tidemark.cli.new.pipeline_text import pipeline_text
 from tidemark.cli.new.proposal import Proposal, propose
 from tidemark.cli.new.sample import counted
 from tidemark.cli.options import SettingsFile
-from tidemark.errors import PipelineExists, SampleUnusable
+from tidemark.errors import PipelineExists, PipelineInvalid, SampleUnusable
+from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.load import ENDINGS, pipeline_from_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import check_folder_name
@@ -67,6 +68,10 @@ def new(
     pipeline = pipeline_from_text(name, text, str(file))
     _write(file, text, force)
     _tell(pipeline, proposal, found, file)
+    try:
+        check_granted(pipeline, loaded)
+    except PipelineInvalid as error:
+        print(f"No run reads it yet. {error}")
 
 
 def _check_name(name: str) -> None:

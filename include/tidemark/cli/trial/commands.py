@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -23,7 +24,7 @@ import typer
 
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.cli.run import run
-from tidemark.cli.trial.first_rows import take_first_rows, write_pipeline
+from tidemark.cli.trial.first_rows import settings_of_trial, take_first_rows, write_pipeline
 from tidemark.cli.without_pandas import leave_pandas_out_of_a_run
 from tidemark.errors import FAILED, SUCCESS, ResultUnreadable
 from tidemark.pipeline.load import find_pipeline
@@ -60,7 +61,11 @@ def try_pipeline(
         taken = take_first_rows(found, loaded, rows, root)
         _tell_taken(found, taken)
         file = write_pipeline(found, taken.source, root / "pipelines")
-        variables = {f"{PREFIX}ROOT": str(root), f"{PREFIX}PIPELINES": str(file.parent)}
+        variables = {
+            f"{PREFIX}ROOT": str(root),
+            f"{PREFIX}PIPELINES": str(file.parent),
+            f"{PREFIX}SOURCES": json.dumps(settings_of_trial(loaded, root).sources),
+        }
         with _environment(variables):
             code = _run(file, settings)
         code = _show(found, Places(str(root), found.name)) or code

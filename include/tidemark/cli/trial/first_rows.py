@@ -37,6 +37,13 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, most: int, root: Pat
     return first
 
 
+def settings_of_trial(settings: Settings, root: Path) -> Settings:
+    """The pipeline's settings, but for the root. A topic's and a table's first rows are read where
+    they are, which is outside of it."""
+    sources = (*settings.sources, settings.root)
+    return settings.model_copy(update={"root": str(root), "sources": sources})
+
+
 def write_pipeline(pipeline: Pipeline, source: Mapping[str, Any], folder: Path) -> Path:
     """The pipeline's file with these entries for where its rows come from. JSON is YAML."""
     content = pipeline.model_dump(mode="json", exclude={"name", "partners"}, exclude_unset=True)

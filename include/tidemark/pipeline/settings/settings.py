@@ -1,5 +1,5 @@
-"""Settings: the root, the pipelines' folder, storage options, Spark settings, the cluster,
-connections, the lease, maintenance, checks.
+"""Settings: the root, the pipelines' folder and what pipelines may do, storage options, Spark
+settings, the cluster, connections, the lease, maintenance, checks.
 
 They stand in one file, `include/settings.yaml`, and any of them can be overridden by a
 TIDEMARK_* variable, so that the same pipeline runs in test and in production.
@@ -73,7 +73,9 @@ class Settings(BaseModel):
     """Where things lie and how they are reached.
 
     `root` is an absolute local path or a URI, without a slash at its end. `pipelines`, the folder
-    of their files, is needed by who looks for one by its name. `storage_options` have the names
+    of their files, is needed by who looks for one by its name. `sources` are the places outside of
+    the root that pipelines may read, each with all below it, named as the root is; `allow_python`:
+    may pipelines bring Python, which runs as the platform does? `storage_options` have the names
     of delta-rs. `lease_seconds`: how long a run that is silent keeps others off its pipeline.
     Neither repr nor str shows a secret.
     """
@@ -82,6 +84,8 @@ class Settings(BaseModel):
 
     root: str
     pipelines: str | None = None
+    sources: tuple[str, ...] = ()
+    allow_python: bool = True
     storage_options: dict[str, _Text] = Field(default_factory=dict)
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     cluster: Cluster = Cluster()
@@ -94,6 +98,11 @@ class Settings(BaseModel):
     @classmethod
     def _usable_root(cls, root: str) -> str:
         return _normal_root(root)
+
+    @field_validator("sources")
+    @classmethod
+    def _usable_sources(cls, places: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_normal_root, places))
 
     @field_validator("pipelines")
     @classmethod
@@ -132,6 +141,8 @@ class Settings(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield "root", self.root
         yield "pipelines", self.pipelines
+        yield "sources", self.sources
+        yield "allow_python", self.allow_python
         yield "storage_options", _masked(self.storage_options, lambda name, _: name not in SHOWN)
         yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
         yield "cluster", self.cluster
@@ -223,11 +234,20 @@ def _file_values(file: Path) -> dict[str, Any]:
         raise SettingsInvalid(f"The settings file cannot be used:\n{lines}")
     values = {key: value for key, value in document.content.items() if value is not None}
     for name in ("root", "pipelines"):
-        if isinstance(given := values.get(name), str) and given and not is_uri(given):
-            values[name] = str(file.parent / Path(given).expanduser())
+        if name in values:
+            values[name] = _from_here(file, values[name])
+    if isinstance(places := values.get("sources"), list):
+        values["sources"] = [_from_here(file, one) for one in places]
     if "connections" in values:
         values["connections"] = beside(file.parent, values["connections"])
     return values
+
+
+def _from_here(file: Path, place: object) -> object:
+    """A relative path counts from the settings file's folder."""
+    if not isinstance(place, str) or not place or is_uri(place):
+        return place
+    return str(file.parent / Path(place).expanduser())
 
 
 def _without_the_line(problem: Problem) -> Problem:

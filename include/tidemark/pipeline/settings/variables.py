@@ -44,12 +44,14 @@ class _Environment(BaseSettings):
 
     root: str | None = None
     pipelines: str | None = None
+    sources: list[str] | None = None
+    # Text, so that Settings says what is wrong with it, as with a root.
+    allow_python: str | None = None
     storage_options: dict[str, _Text] | None = None
     spark: dict[str, _Text] | None = None
     cluster: dict[str, _Text] | None = None
     # Of each, text or an object of options.
     connections: dict[str, dict[str, Any]] | None = None
-    # Text, so that Settings says what is wrong with it, as with a root.
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None
     checks: dict[str, _Text] | None = None
@@ -73,8 +75,8 @@ def read_variables() -> dict[str, Any]:
         wrong = {str(detail["loc"][0]) for detail in error.errors()}
     names = ", ".join(f"{PREFIX}{name.upper()}" for name in sorted(wrong))
     raise SettingsInvalid(
-        f"{names} cannot be read: give a JSON object of text, or a variable for each entry "
-        f"(as in {PREFIX}STORAGE_OPTIONS__AWS_REGION)."
+        f"{names} cannot be read: give a JSON object of text (of {PREFIX}SOURCES a list), or a "
+        f"variable for each entry (as in {PREFIX}STORAGE_OPTIONS__AWS_REGION)."
     )
 
 

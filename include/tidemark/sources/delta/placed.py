@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import InputLost, SourceRefused
 from tidemark.pipeline.delta_columns import FILE, ROW, VERSION
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
+from tidemark.pipeline.granted import why_not_granted
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import DeltaSource, DeltaTableSource, FirstTableRows, Pipeline
 from tidemark.pipeline.places import INGEST
@@ -60,7 +62,8 @@ class PlacedTable(PlannedSource[Offset]):
 
     def table(self) -> SourceTable:
         """The table as it is now. Raises as `open_table`."""
-        return open_table(self.places.source(self.delta.table), self.options)
+        why_not = partial(why_not_granted, settings=self.settings)
+        return open_table(self.places.source(self.delta.table), self.options, why_not)
 
     def check(self, ingest: Checkpoint) -> None:
         """Raises SourceRefused too, where the table has features that are not read, or has no

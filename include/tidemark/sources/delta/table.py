@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,19 @@ _AS_JSON = {"string", "date"}
 _BARE = {"byte", "short", "integer", "long", "float", "double", "boolean"}
 
 
+def _anywhere(_: str) -> None:
+    return None
+
+
 @dataclass
 class SourceTable:
-    """A table of somebody else. Versions are read once."""
+    """A table of somebody else. Versions are read once. `why_not`: why a file at such a place is
+    not read; None where it is."""
 
     uri: str
     options: Options
     now: DeltaTable
+    why_not: Callable[[str], str | None] = _anywhere
     _versions: dict[int, Version | None] = field(default_factory=dict)
 
     @property
@@ -130,10 +136,14 @@ class SourceTable:
         return tuple(found)
 
     def uri_of(self, file: AddedFile) -> str:
-        """Where a file lies."""
+        """Where a file lies. Raises SourceRefused where the log names one that is not to be
+        read: its writer names it, and the run has the keys."""
+        found = f"{self.uri}/{quote(file.path) if is_uri(self.uri) else file.path}"
         if is_uri(file.path):
-            return file.path
-        return f"{self.uri}/{quote(file.path) if is_uri(self.uri) else file.path}"
+            found = file.path
+        if why := self.why_not(found):
+            raise SourceRefused(f"The log of {self.uri} names the file {found}, which {why}")
+        return found
 
     def partition_of(self, file: AddedFile) -> dict[str, str]:
         """The file's values of partition columns, as JSON. Raises SourceRefused for types whose
@@ -159,7 +169,9 @@ class SourceTable:
         )
 
 
-def open_table(uri: str, options: Options) -> SourceTable:
+def open_table(
+    uri: str, options: Options, why_not: Callable[[str], str | None] = _anywhere
+) -> SourceTable:
     """The table as it is now. Raises SourceNotFound where there is none, SourceRefused where it has
     features that this reading would get wrong, DataDamaged and StorageUnavailable."""
     # delta-rs, which commands that only place a source do without.
@@ -186,7 +198,7 @@ def open_table(uri: str, options: Options) -> SourceTable:
             f"The table {uri} has {what}, which are not read. Nothing was read. Read it from a "
             "copy without them, or ask for the feature."
         )
-    return SourceTable(uri, options, now)
+    return SourceTable(uri, options, now, why_not)
 
 
 def check_is_whole(table: SourceTable, number: int) -> Version:
