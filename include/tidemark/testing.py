@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidemark.operators.folds.at_hand import code_of, maker_of
-from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output, keys_folded_twice
+from tidemark.operators.folds.folding import FoldSpec, HeldRow, Output
 from tidemark.operators.folds.loaded import checked_fold
+from tidemark.operators.folds.seeds import keys_folded_under_seeds
 from tidemark.operators.folds.values import plain
 from tidemark.pipeline.durations import parse_duration
 from tidemark.pipeline.fold_types import emitted_type
@@ -48,7 +49,8 @@ def fold(
     `time` and `key` name columns of the rows, `key` one or several; without it they are one key's.
     `timeout`, `order_by` and `emits` are as the pipeline's file has them. `up_to` is the frontier:
     nothing that it has not passed comes out; None: everything has ended.
-    The rows are folded twice, as audits do. FoldFailed where an episode has a verdict; with
+    The rows are folded twice, as audits do, and, of a class in a file that is no test, under other
+    hash seeds in processes of their own. FoldFailed where an episode has a verdict; with
     `verdicts` it comes as an output instead, number 0, with `failure`.
     """
     checked_fold(kind)
@@ -69,7 +71,7 @@ def fold(
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     by_key = _by_key(given, keys)
     held = [[_held(row, time, spec) for row in of_key] for of_key in by_key.values()]
-    for values, outputs in zip(by_key, keys_folded_twice(spec, held, frontier), strict=True):
+    for values, outputs in zip(by_key, keys_folded_under_seeds(spec, held, frontier), strict=True):
         told = dict(zip(keys, values, strict=True))
         found.extend(_shown(output, spec, told, verdicts) for output in outputs)
     return sorted(found, key=lambda output: output["window_start"])

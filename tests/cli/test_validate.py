@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.kit.running import Place, clicks
+from tests.kit.running import REPOSITORY, Place, clicks
 from tests.kit.shipped import FILES
 from tidemark.cli.main import app
 
+SITE_VISITS = REPOSITORY / "include" / "pipelines" / "site_visits.yaml"
 SETTINGS = "root: .\npipelines: pipelines\n"
 BAD = """\
 source:
@@ -172,3 +174,16 @@ def test_what_the_settings_do_not_grant_is_bad_and_the_line_that_grants_it_makes
     with (project / "include" / "settings.yaml").open("a") as settings:
         settings.write(f"{line[1]}\n")
     assert tidemark("validate").output.startswith("clicks: good")
+
+
+def test_a_fold_that_every_run_would_refuse_is_bad(project: Path) -> None:
+    pipelines = project / "include" / "pipelines"
+    shutil.copytree(SITE_VISITS.parent / "folds", pipelines / "folds")
+    shutil.copy(SITE_VISITS, pipelines)
+    assert tidemark("validate").exit_code == 0
+    fold = pipelines / "folds" / "after_errors.py"
+    fold.write_text(fold.read_text().replace("def start(self) -> Visit:", "def start(self):"))
+    refused = tidemark("validate")
+    assert refused.exit_code == 1
+    assert refused.output.startswith("site_visits: tables.after_errors.fold.python: ")
+    assert "`start` says that it returns nothing" in refused.output

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+from tidemark.pipeline.fold_code import RUN_SEED
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.streaming.session import checked_session
 
 HUSH = "hush-hush"
 
@@ -22,3 +30,19 @@ def test_secrets_are_not_in_what_spark_writes_of_its_settings(spark: SparkSessio
     assert HUSH not in told
     assert "spark.hadoop.fs.azure.account.key.acc" in told
     assert "spark.acme=shown" in told
+
+
+def test_workers_have_the_seed_of_runs_whatever_the_driver_s_is(spark: SparkSession) -> None:
+    """By it a set of texts has its order, wherever a fold runs."""
+    spark.sparkContext.environment["PYTHONHASHSEED"] = "7"
+    checked_session("tests", {}, Settings(root="/r"))
+    (found,) = spark.range(1).select(udf(lambda _: hash("a text"), "long")("id")).collect()
+    code = "print(hash('a text'))"
+    plain = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONHASHSEED": RUN_SEED},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found[0] == int(plain.stdout)

@@ -1,6 +1,6 @@
 """`tidemark validate`: are the pipeline files good, and can their tables go on with them?
 
-Writes nothing, and starts nothing.
+Writes nothing, and starts nothing but the folds of a pipeline, over rows that are made up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.errors import (
 )
 from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import FoldTable, Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.storage.files import list_folder
@@ -83,13 +83,21 @@ def _tell(load: Load, settings: Path | None) -> bool:
         print(error)
         return False
     told, refusal = _changes(pipeline, settings)
-    if refusal is not None:
-        print(refusal)
+    if refusals := [*_fold_faults(pipeline)] if refusal is None else [refusal]:
+        print("\n".join(refusals))
         return False
     print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
     for line in told:
         print(f"  {line}")
     return True
+
+
+def _fold_faults(pipeline: Pipeline) -> Iterator[str]:
+    if any(isinstance(table, FoldTable) for table in pipeline.tables.values()):
+        # Arrow, and the code of the pipeline itself.
+        from tidemark.operators.folds.validated import fold_faults
+
+        yield from fold_faults(pipeline)
 
 
 def _changes(pipeline: Pipeline, file: Path | None) -> tuple[list[str], str | None]:

@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidemark.errors import EngineMissing, TidemarkError
+from tidemark.pipeline.fold_code import RUN_SEED
 from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE, kept_batches
@@ -88,6 +89,9 @@ def checked_session(name: str, conf: Mapping[str, str], settings: Settings) -> S
         if known := _not_started(error, conf):
             raise known from error
         raise
+    # PySpark takes the driver's own for its workers: a set of texts would come in another order
+    # wherever that is another.
+    spark.sparkContext.environment["PYTHONHASHSEED"] = RUN_SEED
     needed = check_driver(spark, _schemes(settings))
     if not is_local_master(spark.conf.get("spark.master") or ""):
         from tidemark.streaming.cluster.executors import check_executors

@@ -40,6 +40,9 @@ from tidemark.pipeline.instants import instant_of
 VERDICT = 0
 # What a verdict says of a class that comes to something else when it is asked again.
 NOT_DETERMINISTIC = "is not deterministic"
+_BY_ITSELF = (
+    "by a clock, by chance, by what an instance, a class or a module keeps beside the state?"
+)
 
 # What says nothing of rows: a worker that lacks a module, or memory. The task fails, as another one
 # may succeed, and a verdict would stand for good.
@@ -297,8 +300,7 @@ class Folding:
 def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
     """All outputs of a key's rows, no later than the frontier: what the stream comes to when it has
     read them, whatever the batches."""
-    within = [row for row in rows if up_to is None or row.time <= up_to]
-    return Folding(spec).fold(None, within, up_to)[1]
+    return Folding(spec).fold(None, _within(rows, up_to), up_to)[1]
 
 
 def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
@@ -310,29 +312,47 @@ def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> 
 def keys_folded_twice(
     spec: FoldSpec, keys: Sequence[Sequence[HeldRow]], up_to: int | None
 ) -> list[list[Output]]:
-    """The same for the rows of several keys. The second time each is folded by itself, the last one
-    first: so what is kept elsewhere than in the state is missed, or is another."""
-    within = [[row for row in rows if up_to is None or row.time <= up_to] for rows in keys]
+    """The same for the rows of several keys."""
     folding = Folding(spec)
-    first = [folding.fold(None, rows, up_to)[1] for rows in within]
-    second = [Folding(spec, anew=True).fold(None, rows, up_to)[1] for rows in reversed(within)]
-    return [_agreed(spec, *both) for both in zip(first, reversed(second), strict=True)]
+    first = [folding.fold(None, _within(rows, up_to), up_to)[1] for rows in keys]
+    second = keys_folded_anew(spec, keys, up_to)
+    return [agreed(spec, *both, _BY_ITSELF) for both in zip(first, second, strict=True)]
 
 
-def _agreed(spec: FoldSpec, one: Sequence[Output], other: Sequence[Output]) -> list[Output]:
+def keys_folded_anew(
+    spec: FoldSpec, keys: Sequence[Sequence[HeldRow]], up_to: int | None
+) -> list[list[Output]]:
+    """The outputs of several keys' rows, each folded by itself, the last one first: so what is kept
+    elsewhere than in the state is missed, or is another."""
+    second = [
+        Folding(spec, anew=True).fold(None, _within(rows, up_to), up_to)[1]
+        for rows in reversed(keys)
+    ]
+    return second[::-1]
+
+
+def _within(rows: Sequence[HeldRow], up_to: int | None) -> list[HeldRow]:
+    return [row for row in rows if up_to is None or row.time <= up_to]
+
+
+def agreed(
+    spec: FoldSpec, one: Sequence[Output], other: Sequence[Output], why: str
+) -> list[Output]:
+    """The outputs of the same rows, folded twice; where an episode's differ, its verdict, but where
+    it has that already. `why` they may."""
     both = [{start: list(of) for start, of in groupby(found, key=lambda output: output.start)}
             for found in (one, other)]  # fmt: skip
     outputs: list[Output] = []
     for start in sorted({*both[0], *both[1]}):
         first, second = (found.get(start, []) for found in both)
-        if _shown(first) == _shown(second):
+        told = any(NOT_DETERMINISTIC in (one.failure or "") for one in first)
+        if told or _shown(first) == _shown(second):
             outputs += first
             continue
         last = (first or second)[-1]
         failure = (
             f"{spec.python} {NOT_DETERMINISTIC}: the same rows were folded twice, and came to "
-            "different outputs (by a clock, by chance, by what an instance, a class or a module "
-            "keeps beside the state?)"
+            f"different outputs ({why})"
         )
         nothing = (None,) * len(spec.emits)
         outputs.append(Output(start, VERDICT, last.end, nothing, last.rows, failure))

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow, keys_folded_twice
+from tidemark.operators.folds.folding import NOT_DETERMINISTIC, HeldRow
 from tidemark.operators.folds.folds import Folds
+from tidemark.operators.folds.seeds import keys_folded_under_seeds
 from tidemark.operators.folds.values import ordered, read_rows
 from tidemark.pipeline.instants import epoch_us
 from tidemark.storage.delta.dataset import dataset_of
@@ -32,7 +33,7 @@ def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
         key = tuple(ordered(values[name]) for name in operator.table.group_by)
         names[key] = {name: values[name] for name in operator.table.group_by}
         by_key[key].append(HeldRow(epoch_us(at), row))
-    outputs = keys_folded_twice(spec, list(by_key.values()), None)
+    outputs = keys_folded_under_seeds(spec, list(by_key.values()), None)
     for key, of_key in zip(by_key, outputs, strict=True):
         for output in of_key:
             if output.failure and NOT_DETERMINISTIC in output.failure:
