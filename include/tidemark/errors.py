@@ -87,6 +87,13 @@ class DataDamaged(TidemarkError):
 
 
 class TableMismatch(TidemarkError):
+class ClockWrong(TidemarkError):
+    """This machine's clock is earlier than the last batch was planned, or is not the store's; the
+    message says both times. A retry can help, once it is set."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
     """A Delta table does not have the columns that the pipeline file asks for."""
 
 

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +304,7 @@ def check_stops(place: Place, where: Path) -> None:
         assert not error.retry_can_help
         assert str(where) in error.message
     assert digests(place) == before
-    status = pipeline_status(place.pipeline, place.settings, SCHEDULED)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.state == "stopped", status
     assert str(where) in status.next_step
     print_pipeline(status)
@@ -447,7 +447,7 @@ def test_accepted_changes_stop_no_run_and_the_next_ones_do(
     assert result.error is None, result.error
     # Of the closed windows nothing changes but by a backfill.
     assert gold_of(place)[:6] == before[:6]
-    status = pipeline_status(place.pipeline, place.settings, SCHEDULED)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.state == "well", status
     DeltaTable(place.places.bronze).delete("key = 'a' AND amount = 2")
     check_stops(place, thing(place, "bronze"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -61,14 +61,17 @@ def test_outputs_stay_where_the_verdict_on_their_episode_was_not_published(
     place.land("3.json", as_json(ticks(13.5)))
     succeed(spark, place, "third", scheduled=DAY)
     assert place.known() == before
-    status = pipeline_status(place.pipeline, place.settings, DAY)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.tables[0].failing.windows == 0
     place.land("4.json", as_json(ticks(100)))
     succeed(spark, place, "fourth", scheduled=DAY)
     assert [which for which in place.known() if which[1] == "a"] == []
     found = audit(spark, place)
     assert (found.outcome, found.tables["thirds"].found.failing) == ("equal", 1)
-    assert pipeline_status(place.pipeline, place.settings, DAY).tables[0].failing.windows == 1
+    assert (
+        pipeline_status(place.pipeline, place.settings, datetime.now(UTC)).tables[0].failing.windows
+        == 1
+    )
 
 
 @pytest.mark.long
@@ -84,7 +87,7 @@ def test_a_verdict_that_was_not_published_goes_where_its_episode_grew_and_puts_n
     for number, more in enumerate([[event(5), *ticks(13.5)], ticks(100)]):
         place.land(f"more-{number}.json", as_json(more))
         succeed(spark, place, f"more-{number}", scheduled=DAY)
-    status = pipeline_status(place.pipeline, place.settings, DAY)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.tables[0].failing.windows == 0
     assert audit(spark, place).outcome == "equal"
 
@@ -159,7 +162,7 @@ def test_random_sessions_are_right_whatever_was_sealed_and_not_published(
 
     rows = landed_and_sealed(spark, place, draw, one, check)
     failing.check_all(spark, place, rows)
-    status = pipeline_status(place.pipeline, place.settings, DAY)
+    status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.tables[0].failing.windows == failing.check(place, rows)
 
 
@@ -191,7 +194,7 @@ def test_random_folds_are_right_whatever_was_sealed_and_not_published(
     def check(rows: list[Row]) -> None:
         shown, failed = shown_of(rows, place.closed_to)
         assert place.known() == shown
-        status = pipeline_status(place.pipeline, place.settings, DAY)
+        status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
         assert status.tables[0].failing.windows == failed
 
     landed_and_sealed(spark, place, draw, one, check)

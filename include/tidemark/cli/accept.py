@@ -1,5 +1,5 @@
 """`tidemark accept`: let runs go on with rows that somebody changed by hand, without input that is
-gone, or with a change of the pipeline's file that loses something."""
+gone, with a clock that is apart, or with a change of the pipeline's file that loses something."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ def accept(
     That is what was changed by hand in its tables (DELETE, UPDATE, RESTORE …), since the stream
     passes over it: gold stays as it is, so audit the pipeline afterwards; a backfill mends the
     windows that are closed. It is input that is gone before it was read (messages that expired, a
-    topic or a table that was made anew): the next run tells it in rejects. And it is a change of
-    the file that drops rows of bronze or gives a derived column a second meaning: the next run
-    takes it. Safe to repeat.
+    topic or a table that was made anew): the next run tells it in rejects. It is a clock of this
+    machine that is earlier than the last batch was planned, or is not the store's, and is right all
+    the same. And it is a change of the file that drops rows of bronze or gives a derived column a
+    second meaning: the next run takes it. Safe to repeat.
     """
     try:
         given = acceptance(reason is not None, reason, by)
@@ -50,7 +51,11 @@ def accept(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
+    from tidemark.checkpoint.log import Checkpoint
     from tidemark.runs.contract.accept import changes_to_accept
+    from tidemark.runs.wall_clock import clock_faults
+    from tidemark.storage.lease.held import Clocks
+    from tidemark.storage.warehouse import Warehouse
     from tidemark.upkeep.accept_changes import (
         Accepted,
         accept_changes,
@@ -60,7 +65,10 @@ def accept(
 
     if given is None:
         losses, lost = changed_by_hand(found, loaded), lost_input(found, loaded)
-        told = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)))
+        now, warehouse = datetime.now(UTC), Warehouse.of(found.name, loaded)
+        # The store's clock is known under the lease only.
+        clock = clock_faults(Checkpoint.of_ingest(warehouse), Clocks(now, now))
+        told = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)), clock)
     else:
         run_id = manual_run_id(datetime.now(UTC), "acceptance")
         told = accept_changes(found, loaded, run_id, given.reason, given.by)
@@ -71,10 +79,12 @@ def accept(
         print(f"{found.source.told}: {one.detail}")
     for change in told.of_file:
         print(change)
-    if not (told.by_hand or told.lost or told.of_file):
+    for fault in told.clock:
+        print(fault)
+    if not (told.by_hand or told.lost or told.of_file or told.clock):
         print(
             f"Nothing was changed by hand in the tables of {found.name}, nothing of its source is "
-            "lost, and no change of its file waits to be accepted."
+            "lost, no clock is apart, and no change of its file waits to be accepted."
         )
     elif given is None:
         print('Nothing was written. Accept it with --reason "…".')
@@ -84,5 +94,7 @@ def accept(
             print("Audit the pipeline (`jobs/audit.py`).")
         if told.lost:
             print(f"The next run (`tidemark run {found.name}`) tells it in rejects, and goes on.")
+        if told.clock:
+            print("Runs go on with this machine's clock, as far as it is apart now.")
         if told.of_file:
             print(f"The next run (`tidemark run {found.name}`) takes the change.")

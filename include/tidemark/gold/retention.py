@@ -32,6 +32,7 @@ from tidemark.operators.operator import Operator
 from tidemark.operators.other_inputs import other_pipelines
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import Pipeline
+from tidemark.sources.notes import source_notes
 from tidemark.storage.delta.notes import RetentionNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
@@ -45,12 +46,15 @@ def frozen_before_ms(pipeline: Pipeline, ingest: Checkpoint) -> int | None:
     """Closed windows that start before this stay as they are: bronze may have lost rows of
     theirs. None without `keep`, or before the first batch.
 
-    By the time of the newest batch, as the verdict `too old` is; milliseconds, UTC.
+    By the time of the newest batch, as the verdict `too old` is; where a former one's was later,
+    and somebody accepted that, by that one: its dates may be gone. Milliseconds, UTC.
     """
     last = ingest.last_batch("offsets")
     if pipeline.keep is None or last is None:
         return None
-    return ingest.offsets(last).batch_time_ms - pipeline.keep // _MILLISECOND
+    later = (epoch_ms(one.batch_time) for one in source_notes(ingest).clock if one.batch_time)
+    newest_ms = max([ingest.offsets(last).batch_time_ms, *later])
+    return newest_ms - pipeline.keep // _MILLISECOND
 
 
 def table_frozen_before_ms(

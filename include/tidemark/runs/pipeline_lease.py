@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import LeaseLost
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
+from tidemark.runs.wall_clock import check_clock
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
@@ -28,12 +30,13 @@ def pipeline_lease(
     repairs: bool = False,
     rewinds: bool = False,
 ) -> Iterator[Lease]:
+    any_clock: bool = False,
     """Hold the pipeline's lease for a writer, which may take it over by the rules; one that
     `repairs` never does.
 
-    Raises LeaseHeld where another run works, and RewindUnfinished where a rewind left the tables in
-    the middle, unless the writer `rewinds`. `on_lapse` is called when the lease is lost: a job
-    ends itself (`halt`), for it must not go on.
+    Raises RootMissing, LeaseHeld where another run works, RewindUnfinished where a rewind left the
+    tables in the middle, unless the writer `rewinds`, and ClockWrong unless it takes `any_clock`.
+    `on_lapse` is called when the lease is lost: a job ends itself (`halt`), for it must not go on.
     """
     warehouse = Warehouse.of(pipeline.name, settings)
     with hold_lease(
@@ -48,6 +51,8 @@ def pipeline_lease(
             check_no_unfinished_rewind(warehouse)
         yield lease
 
+        if not any_clock:
+            check_clock(pipeline.name, Checkpoint.of_ingest(warehouse), lease.clocks())
 
 def fence_pipeline(pipeline: Pipeline, warehouse: Warehouse, number: int) -> Sequence[str]:
     """Fence the pipeline's tables with a lease's number; the places of those that are left.

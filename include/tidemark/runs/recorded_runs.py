@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow.dataset import field
 
 from tidemark.commit_point import commit_point
+from tidemark.errors import ClockWrong
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
@@ -80,9 +81,11 @@ def try_to_record_run(
     runs: TablePlace, result: RunResult, say: Callable[[str], object] = _LOG.warning
 ) -> None:
     """As `record_run`, of a run that is over. It is as good without its row, whatever keeps that
-    from being written: the next start says what is missing of a published one."""
+    from being written: the next start says what is missing of a published one. One that stopped at
+    this machine's clock has none, for its times are wrong."""
     try:
-        record_run(runs, result)
+        if result.error is None or result.error.type != ClockWrong.__name__:
+            record_run(runs, result)
     except Exception as error:  # noqa: BLE001  see above
         say(f"the row of {result.run_id} in {runs.uri} is missing: {error}")
 

@@ -3,7 +3,7 @@
 The life of such a run:
 1. take the lease, never over from another run: what that one left is for a job to mend;
 2. look (`preflight.py`); where Spark is needed, give the lease back and leave all to the job; where
-   input is lost that nobody accepted, fail as the job would;
+   input is lost that nobody accepted, or this machine's clock is wrong, fail as the job would;
 3. write the lines that the ledger lacks, and the pins for publish into the result, as a job with
    `--hold` does; publish is the next step, for there may be changes that are not published yet.
 Killed anywhere, the next run does what is left: each write is one of a job's, and can be repeated.
@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
-from tidemark.errors import InputLost
+from tidemark.errors import ClockWrong, InputLost
 from tidemark.runs.accounts import account
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
@@ -23,7 +23,8 @@ from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_ru
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.runs.tables_fit import why_tables_do_not_fit
-from tidemark.storage.lease.lease import hold_lease, this_process
+from tidemark.runs.wall_clock import check_clock
+from tidemark.storage.lease.lease import Lease, hold_lease, this_process
 from tidemark.storage.result_file import RunError, write_result
 
 _NOTHING = (
@@ -34,6 +35,7 @@ _LOST = "the run stops at what the source lost"
 
 
 def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
+_CLOCK = "the run stops at this machine's clock"
     """The result of a run that had nothing for Spark to do, held, or that stops at lost input: as
     it was written to `uri`.
 
@@ -44,20 +46,22 @@ def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | Spar
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
-            return _run(replace(run, fence=lease.check), started, uri)
+            return _run(replace(run, fence=lease.check), lease, started, uri)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
 
 
-def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
+def _run(run: Run, lease: Lease, started: datetime, uri: str) -> RunResult | SparkNeeded:
     """Raises nothing either: a lease that an error ends is not given back in order."""
     begin, options = time.monotonic(), run.settings.storage_options
     try:
-        found = _looked(run)
+        found = _looked(run, lease)
         if isinstance(found, SparkNeeded):
             return found
         error = None
-        if isinstance(found, InputLost):
+        if isinstance(found, ClockWrong):
+            outcome, error = Outcome(without_spark=_CLOCK), RunError.of(found)
+        elif isinstance(found, InputLost):
             record_interrupted_run(run.pipeline, run.warehouse)
             outcome, error = Outcome(without_spark=_LOST), RunError.of(found)
         else:
@@ -71,7 +75,7 @@ def _run(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
     return result
 
 
-def _looked(run: Run) -> NothingNew | SparkNeeded | InputLost:
+def _looked(run: Run, lease: Lease) -> NothingNew | SparkNeeded | InputLost | ClockWrong:
     """A file that changed is for the job to admit first: its source may be another."""
     try:
         return look(run)
@@ -79,7 +83,10 @@ def _looked(run: Run) -> NothingNew | SparkNeeded | InputLost:
         because = why_tables_do_not_fit(run)
         return lost if because is None else SparkNeeded(because)
 
+        check_clock(run.pipeline.name, run.ingest_checkpoint(), lease.clocks())
 
+    except ClockWrong as wrong:
+        return wrong
 def _unsure(error: Exception) -> SparkNeeded:
     """The first sentence: the job tells the rest, when it meets the same."""
     return SparkNeeded(f"{type(error).__name__}: {str(error).split('. ')[0]}")

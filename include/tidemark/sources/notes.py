@@ -1,7 +1,8 @@
 """What has to be known of a source that no offset tells: a file beside the ingest's checkpoint.
 
 The losses that somebody accepted: what is gone is a verdict of the batch that would have read it.
-And where reading began, of which topic or table by its id, until the first batch is planned.
+And where reading began, of which topic or table by its id, until the first batch is planned. And
+the clocks that somebody accepted, by which batches are planned.
 """
 
 from __future__ import annotations
@@ -46,6 +47,18 @@ class AcceptedLoss(Facts):
         return PartVerdict(self.part, self.reason, f"{self.told} {since}".strip())
 
 
+class AcceptedClock(Facts):
+    """A clock that somebody accepted: beside the last planned batch and its time (None: there was
+    none), and so many seconds ahead of the store's."""
+
+    batch: int | None
+    batch_time: AwareDatetime | None
+    ahead_of_store: float
+    accepted: str
+    by: str
+    at: AwareDatetime
+
+
 class OfBatch(Protocol):
     """What a kind knows of a loss that is a verdict of one batch."""
 
@@ -59,12 +72,13 @@ class OfBatch(Protocol):
 
 class SourceNotes(Facts):
     """`begins`: by part of the source, where the first batch begins, and `ids` by the name of the
-    topic or table it was noted of. `lost`: accepted, in the order of acceptance."""
+    topic or table it was noted of. `lost` and `clock`: accepted, in the order of acceptance."""
 
     version: Literal[1] = 1
     ids: dict[str, str] = Field(default_factory=dict)
     begins: dict[str, int] = Field(default_factory=dict)
     lost: tuple[AcceptedLoss, ...] = ()
+    clock: tuple[AcceptedClock, ...] = ()
 
 
 def accepted_loss(lost: LostInput, accepted: Acceptance, of: OfBatch | None = None) -> AcceptedLoss:

@@ -7,7 +7,9 @@ The life of an acceptance, under the pipeline's lease:
 3. one commit in each changed table, without rows, notes up to which version it is accepted;
 4. input that is gone is noted as lost (`sources/notes.py`), and is a verdict of the batch that
    would have read it;
-5. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
+5. a clock that does not fit the last batch's, or the store's, is noted there too
+   (`runs/wall_clock.py`);
+6. changes of the pipeline's file that wait for it are accepted too (`runs/contract/accept.py`).
 Killed between two of these, what is not accepted yet is still found; repeat it.
 """
 
@@ -16,7 +18,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
@@ -35,6 +36,7 @@ from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
+from tidemark.runs.wall_clock import accept_clock
 from tidemark.sources.kinds import placed_source
 from tidemark.sources.source import Acceptance, LostInput
 from tidemark.storage.delta.by_hand import HandCommit
@@ -64,11 +66,12 @@ def lost_input(pipeline: Pipeline, settings: Settings) -> tuple[LostInput, ...]:
 
 @dataclass(frozen=True)
 class Accepted:
-    """What was accepted: in tables, of the source, of the pipeline's file."""
+    """What was accepted: in tables, of the source, of the pipeline's file, of the clock."""
 
     by_hand: tuple[Loss, ...]
     lost: tuple[LostInput, ...]
     of_file: tuple[Difference, ...]
+    clock: tuple[str, ...]
 
 
 def accept_changes(
@@ -79,7 +82,7 @@ def accept_changes(
 
     Raises AcceptanceRefused and LeaseHeld; nothing is written then.
     """
-    with pipeline_lease(pipeline, settings, run_id, "acceptance") as lease:
+    with pipeline_lease(pipeline, settings, run_id, "acceptance", any_clock=True) as lease:
         found, lost = changed_by_hand(pipeline, settings), lost_input(pipeline, settings)
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         for loss in found:
@@ -88,12 +91,13 @@ def accept_changes(
                 _accept_of_other(pipeline, warehouse, loss, note)
             else:
                 _accept(warehouse.table_at(loss.place), note)
-        now = datetime.now(UTC)
+        clocks, ingest = lease.clocks(), Checkpoint.of_ingest(warehouse)
+        now, accepted = clocks.own, Acceptance(reason, by, clocks.own)
         if lost:
-            source, ingest = placed_source(pipeline, settings), Checkpoint.of_ingest(warehouse)
-            source.accept_lost(ingest, lost, Acceptance(reason, by, now))
+            placed_source(pipeline, settings).accept_lost(ingest, lost, accepted)
+        clock = accept_clock(ingest, clocks, accepted)
         of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
-    return Accepted(found, lost, of_file)
+    return Accepted(found, lost, of_file, clock)
 
 
 def _accept_of_other(

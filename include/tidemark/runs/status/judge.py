@@ -59,6 +59,8 @@ def judge_pipeline(
     tables: Sequence[TableStatus] = (),
     source: Lag | NotAsked | None = None,
     unfinished: str | None = None,
+    clock: Sequence[str] = (),
+    published: datetime | None = None,
 ) -> Standing:
     """The state of a pipeline whose file is good.
 
@@ -66,7 +68,8 @@ def judge_pipeline(
     has taken. `due`: a run should have begun since then, by the schedule (None: nobody can tell).
     `losses` is what does not fit what rests on it; of a pipeline at work nobody can tell. `tables`
     say which of their windows fail, `source` what was not read of it and what of that is gone,
-    `unfinished` which rewind ended in the middle.
+    `unfinished` which rewind ended in the middle, `clock` what does not fit this machine's clock.
+    `published`: when the run began that published last, where `runs` has none.
     """
     if lease is not None and lease.at_work:
         since = time_text(lease.record.taken_at)
@@ -79,6 +82,12 @@ def judge_pipeline(
             f"The rewind {unfinished} was begun and not finished, and no run starts: `tidemark "
             f"rewind {name} --apply` finishes it, --undo {unfinished} --apply takes it back.",
         )
+    if clock:
+        return Standing(
+            PipelineState.FAILED,
+            f"{' '.join(clock)} Runs stop at that: set the clock that is wrong, or see `tidemark "
+            f"accept {name}`.",
+        )
     if losses:
         return Standing(PipelineState.STOPPED, " ".join(str(loss) for loss in losses))
     if isinstance(source, Lag) and source.lost:
@@ -87,7 +96,7 @@ def judge_pipeline(
             "Of what was not read of the source some is gone or changed, and runs stop at it: "
             f"`tidemark accept {name}` tells what it is, and lets them go on with --reason.",
         )
-    found = _left_by(name, lease, runs, unpublished)
+    found = _left_by(name, lease, runs, unpublished, published)
     if found.state is PipelineState.WELL:
         found = _failing(name, tables) or found
     missed = _missed(name, runs, due)
@@ -98,7 +107,11 @@ def judge_pipeline(
 
 
 def _left_by(
-    name: str, lease: HeldLease | None, runs: Sequence[RecentRun], unpublished: int
+    name: str,
+    lease: HeldLease | None,
+    runs: Sequence[RecentRun],
+    unpublished: int,
+    published: datetime | None,
 ) -> Standing:
     """What the last run left behind."""
     if lease is not None and lease.verdict.act is Act.REFUSE:
@@ -114,6 +127,14 @@ def _left_by(
         )
     # A run that found the lease taken did nothing.
     last = next((run for run in runs if run.error_class != LeaseHeld.__name__), None)
+    if last is None and published is not None:
+        return Standing(
+            PipelineState.UNKNOWN,
+            f"`ops/runs` has no run of it, and one that began at {time_text(published)} has "
+            "published: was `ops` removed? What was read, late and corrected is not known. Bring "
+            f"`ops` back from a backup; else {_again(name).replace('The', 'the')} builds the "
+            "ledger anew from what the tables tell, and counts from there.",
+        )
     if last is None:
         return Standing(PipelineState.NEW, f"It has not run yet: `tidemark run {name}` runs it.")
     if last.outcome == RUN_FAILED:

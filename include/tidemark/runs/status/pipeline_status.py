@@ -22,16 +22,19 @@ from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.schedules import last_but_one_time
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.losses import find_losses
+from tidemark.runs.recorded_runs import last_published
 from tidemark.runs.status.judge import HeldLease, judge_pipeline
 from tidemark.runs.status.recent_runs import RecentRun, recent_runs
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus, table_status
 from tidemark.runs.unfinished_rewind import unfinished_rewind
+from tidemark.runs.wall_clock import clock_faults
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
 from tidemark.storage.delta.newest_event import newest_event_ms
 from tidemark.storage.delta.ops import newest_rows
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.lease.held import Clocks
 from tidemark.storage.lease.lease import read_lease, this_process
 from tidemark.storage.lease.taking import decide
 from tidemark.storage.warehouse import Warehouse
@@ -120,7 +123,12 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     due = last_but_one_time(pipeline.schedule, now) if pipeline.schedule else None
     unpublished = sum(table.unpublished for table in tables)
     source = source_lag(pipeline, settings) if not losses else None
-    found = judge_pipeline(name, lease, runs, unpublished, due, losses, tables, source, unfinished)
+    published = None if runs or losses else last_published(pipeline, warehouse)
+    # The store's clock is known under the lease only.
+    clock = clock_faults(Checkpoint.of_ingest(warehouse), Clocks(now, now))
+    found = judge_pipeline(
+        name, lease, runs, unpublished, due, losses, tables, source, unfinished, clock, published
+    )
     if losses:
         return PipelineStatus(name, found.state, found.next_step, runs=runs)
     event_time = pipeline.source.event_time.column

@@ -25,6 +25,7 @@ from tidemark.storage.files import (
     list_files,
     read_bytes,
     remove_files,
+    stat_files,
     write_bytes,
 )
 from tidemark.storage.processes import ProcessMark
@@ -161,6 +162,11 @@ class LeaseFolder:
         found = self._all_numbers()
         gone = [other for other in found if other < number or other > HIGHEST_NUMBER]
         remove_files(map(self.place, gone), self.options)
+
+    def written_at(self, number: int) -> datetime | None:
+        """When its file was written last, by the store's clock; None where there is none."""
+        facts = stat_files([self.place(number)], self.options)[self.place(number)]
+        return None if facts is None else facts.modified
 
     def place(self, number: int) -> str:
         """The file of a number."""

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Event, Lock, Thread
 
@@ -21,6 +22,15 @@ Clock = Callable[[], datetime]
 OnLapse = Callable[[LeaseLost], object]
 # After a renewal that failed, and between looks at the wall clock, which may jump.
 _SECONDS_BETWEEN_TRIES = 1.0
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What time it is by this machine's clock and by the store's, in UTC: as far apart as they are
+    for sure."""
+
+    own: datetime
+    store: datetime
 
 
 class Lease:
@@ -50,6 +60,17 @@ class Lease:
     def took_over(self) -> TakenFrom | None:
         """Whom it was taken over from; None where it was free."""
         return self._record.took_over
+
+    def clocks(self) -> Clocks:
+        """By the time that the store gave the lease's own file: one request. The same twice where
+        that lies between what this machine's clock said before it was written, and says now."""
+        before, written = self._record.renewed_at, self._files.written_at(self.number)
+        now = self._now()
+        if written is None:
+            return Clocks(now, now)
+        # Stores tell whole seconds.
+        early = max(timedelta(0), before - written - timedelta(seconds=1))
+        return Clocks(now, now - early if early else max(now, written))
 
     def check(self) -> None:
         """Raise LeaseLost unless this process holds the lease now. Lists the folder: a few ms.

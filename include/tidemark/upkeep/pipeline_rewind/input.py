@@ -92,10 +92,11 @@ def notes_text(ingest: Checkpoint) -> str | None:
 
 
 def notes_up_to(ingest: Checkpoint, batch: int) -> str | None:
-    """The same without what was accepted as lost for later batches: these numbers come again, and
-    read other parts. NoteUnreadable as `source_notes`."""
+    """The same without what was accepted, as lost or of the clock, for later batches: these numbers
+    come again, and read other parts. NoteUnreadable as `source_notes`."""
     notes = source_notes(ingest)
     if notes == SourceNotes():
         return None
     kept = tuple(one for one in notes.lost if one.batch is None or one.batch <= batch)
-    return notes.model_copy(update={"lost": kept}).model_dump_json(indent=1)
+    clock = tuple(one for one in notes.clock if one.batch is None or one.batch <= batch)
+    return notes.model_copy(update={"lost": kept, "clock": clock}).model_dump_json(indent=1)
