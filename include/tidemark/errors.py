@@ -75,8 +75,21 @@ class SourceChanging(TidemarkError):
     retry_can_help: ClassVar[bool] = True
 
 
+class RootMissing(TidemarkError):
+    """The root is not there as it should be: a mount is missing. It may come back between tries."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
 class StorageUnavailable(TidemarkError):
     """A place under the root could not be read or written; the cause may pass."""
+
+    retry_can_help: ClassVar[bool] = True
+
+
+class ClockWrong(TidemarkError):
+    """This machine's clock is earlier than the last batch was planned, or is not the store's; the
+    message says both times. A retry can help, once it is set."""
 
     retry_can_help: ClassVar[bool] = True
 
@@ -87,13 +100,6 @@ class DataDamaged(TidemarkError):
 
 
 class TableMismatch(TidemarkError):
-class ClockWrong(TidemarkError):
-    """This machine's clock is earlier than the last batch was planned, or is not the store's; the
-    message says both times. A retry can help, once it is set."""
-
-    retry_can_help: ClassVar[bool] = True
-
-
     """A Delta table does not have the columns that the pipeline file asks for."""
 
 

@@ -23,6 +23,7 @@ from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.results.engine_result import EngineResult
 from tidemark.storage.bucket import make_bucket
+from tidemark.storage.root import why_missing
 from tidemark.storage.store_check import Finding, check_store
 
 _JOB = "tidemark.streaming.jobs.doctor"
@@ -72,6 +73,9 @@ def _findings(
 ) -> Iterator[Finding]:
     """One after the other: each rests on those before."""
     yield _pipelines(settings)
+    if (missing := why_missing(settings)) is not None:
+        yield Finding("root", settings.root, f"{missing} Mount it.", retry_can_help=True)
+        return
     lease = timedelta(seconds=settings.lease_seconds)
     yield from check_store(
         settings.root, settings.storage_options, lease, lambda: datetime.now(UTC)

@@ -32,6 +32,7 @@ from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.new_input import new_input_bytes
+from tidemark.storage.root import check_root
 
 if TYPE_CHECKING:
     from tidemark.runs.run import Run
@@ -85,6 +86,8 @@ def run(
     from tidemark.runs.without_spark import run_without_spark
 
     check_master(loaded, master, "--master")
+    # A job would leave its result in the folder below a missing mount.
+    check_root(loaded)
     started = datetime.now(UTC)
     run_id = run_id or manual_run_id(started)
     uri = absolute(result) if result else Places(loaded.root, found.name).result(run_id)

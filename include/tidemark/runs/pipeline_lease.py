@@ -15,6 +15,7 @@ from tidemark.runs.wall_clock import check_clock
 from tidemark.storage.delta.fence import fence_tables, pipeline_tables
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
+from tidemark.storage.root import check_root
 from tidemark.storage.warehouse import Warehouse
 
 OnLapse = Callable[[LeaseLost], object]
@@ -29,8 +30,8 @@ def pipeline_lease(
     on_lapse: OnLapse = halt,
     repairs: bool = False,
     rewinds: bool = False,
-) -> Iterator[Lease]:
     any_clock: bool = False,
+) -> Iterator[Lease]:
     """Hold the pipeline's lease for a writer, which may take it over by the rules; one that
     `repairs` never does.
 
@@ -38,6 +39,7 @@ def pipeline_lease(
     tables in the middle, unless the writer `rewinds`, and ClockWrong unless it takes `any_clock`.
     `on_lapse` is called when the lease is lost: a job ends itself (`halt`), for it must not go on.
     """
+    check_root(settings)
     warehouse = Warehouse.of(pipeline.name, settings)
     with hold_lease(
         warehouse.places.lease,
@@ -49,10 +51,10 @@ def pipeline_lease(
     ) as lease:
         if not rewinds:
             check_no_unfinished_rewind(warehouse)
-        yield lease
-
         if not any_clock:
             check_clock(pipeline.name, Checkpoint.of_ingest(warehouse), lease.clocks())
+        yield lease
+
 
 def fence_pipeline(pipeline: Pipeline, warehouse: Warehouse, number: int) -> Sequence[str]:
     """Fence the pipeline's tables with a lease's number; the places of those that are left.

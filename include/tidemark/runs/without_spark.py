@@ -28,6 +28,7 @@ from tidemark.storage.lease.lease import Lease, hold_lease, this_process
 from tidemark.storage.result_file import RunError, write_result
 
 _NOTHING = (
+from tidemark.storage.root import check_root
     "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
 )
@@ -46,6 +47,7 @@ _CLOCK = "the run stops at this machine's clock"
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
+        check_root(settings)
             return _run(replace(run, fence=lease.check), lease, started, uri)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)

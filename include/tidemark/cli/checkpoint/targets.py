@@ -21,6 +21,7 @@ from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.source import Lag
 from tidemark.storage.file_place import FilePlace
+from tidemark.storage.root import check_root
 
 if TYPE_CHECKING:
     from tidemark.gold.plan import GoldState
@@ -68,6 +69,7 @@ def find_targets(path_or_pipeline: str, settings: Path | None) -> CheckpointTarg
     if isinstance(found, CheckpointTarget):
         return CheckpointTargets((found,))
     pipeline, loaded = found
+    check_root(loaded)
     return CheckpointTargets(
         _of_pipeline(pipeline, loaded),
         pipeline.name,

@@ -72,17 +72,19 @@ class Checks(BaseModel):
 class Settings(BaseModel):
     """Where things lie and how they are reached.
 
-    `root` is an absolute local path or a URI, without a slash at its end. `pipelines`, the folder
-    of their files, is needed by who looks for one by its name. `sources` are the places outside of
-    the root that pipelines may read, each with all below it, named as the root is; `allow_python`:
-    may pipelines bring Python, which runs as the platform does? `storage_options` have the names
-    of delta-rs. `lease_seconds`: how long a run that is silent keeps others off its pipeline.
+    `root` is an absolute local path or a URI, without a slash at its end; `root_marker` the name of
+    a file that is in it unless a mount is missing. `pipelines`, the folder of their files, is
+    needed by who looks for one by its name. `sources` are the places outside of the root that
+    pipelines may read, each with all below it, named as the root is; `allow_python`: may pipelines
+    bring Python, which runs as the platform does? `storage_options` have the names of delta-rs.
+    `lease_seconds`: how long a run that is silent keeps others off its pipeline.
     Neither repr nor str shows a secret.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     root: str
+    root_marker: str | None = Field(default=None, pattern=r"^[^/\s][^/]*$")
     pipelines: str | None = None
     sources: tuple[str, ...] = ()
     allow_python: bool = True
@@ -140,6 +142,7 @@ class Settings(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield "root", self.root
+        yield "root_marker", self.root_marker
         yield "pipelines", self.pipelines
         yield "sources", self.sources
         yield "allow_python", self.allow_python

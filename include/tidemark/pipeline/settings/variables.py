@@ -43,6 +43,7 @@ class _Environment(BaseSettings):
     )
 
     root: str | None = None
+    root_marker: str | None = None
     pipelines: str | None = None
     sources: list[str] | None = None
     # Text, so that Settings says what is wrong with it, as with a root.

@@ -37,6 +37,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.lease.held import Clocks
 from tidemark.storage.lease.lease import read_lease, this_process
 from tidemark.storage.lease.taking import decide
+from tidemark.storage.root import check_root
 from tidemark.storage.warehouse import Warehouse
 
 # How many runs count as recent.
@@ -108,6 +109,7 @@ def pipeline_status(pipeline: Pipeline, settings: Settings, now: datetime) -> Pi
 
 def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineStatus:
     name, warehouse = pipeline.name, Warehouse.of(pipeline.name, settings)
+    check_root(settings)
     # Before the tables: a run that ends in between is not told as one that was killed.
     lease = _lease(warehouse, now)
     runs = recent_runs(warehouse.runs.open(), name, RECENT)
