@@ -7,7 +7,9 @@ and a table's offsets the id of bronze and the version that they read to. So it 
 - it is another one: by its id, whatever its number says;
 - it went back: behind what was published or read of it, or without the commit of a batch that
   its checkpoint has committed; or the checkpoint is behind the tables;
-- a commit changed rows that is none of ours.
+- a commit changed rows that is none of ours;
+- a file of a checkpoint that the next start reads is empty, cut off or gone, as a power loss leaves
+  it: the doctor's judgement, as far as logs, lists and a listing of the state tell.
 Gold alone may be gone or go back: it is built from `changes`, and the next publish makes up for it.
 
 A warehouse of a version that did not note what gold rests on is asked what can be told of it, and
@@ -18,18 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 
+from tidemark.checkpoint.doctor.findings import FindingKind, Severity
+from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.checkpoint.reading.read import Limits, read_checkpoint
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, source_offset
-from tidemark.errors import TableLost
+from tidemark.errors import CheckpointUnreadable, NotACheckpoint, TableLost
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, accepted_name, entry_name, noted_name
 from tidemark.gold.state import is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import INGEST
 from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
@@ -41,6 +48,8 @@ from tidemark.storage.generation import generation_of
 from tidemark.storage.warehouse import Warehouse
 
 _MOST_SHOWN = 5
+# Leftovers, which are told by their age, are nothing to a run.
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -121,17 +130,74 @@ def find_losses(
     pipeline: Pipeline, warehouse: Warehouse, pinned: Mapping[str, TableResult] | None = None
 ) -> tuple[Loss, ...]:
     """All that does not fit, each place once. Reads logs and checkpoints, and no row."""
-    found: dict[str, Loss] = {}
-    tables = tuple(found_tables(pipeline, warehouse))
+    damaged = {loss.place: loss for loss in _damaged(pipeline, warehouse)}
+    found = dict(damaged)
+    try:
+        tables = tuple(found_tables(pipeline, warehouse))
+    except CheckpointUnreadable:
+        if not damaged:
+            raise
+        return tuple(found.values())
     for table in tables:
-        if _gold_is_another(table):
-            losses = [_another_gold(table)]
-        else:
-            of_pins = _against_pins(table, (pinned or {}).get(table.name))
-            losses = [*_of_ingest(table, tables), *_of_table(table), *of_pins]
-        for loss in losses:
+        for loss in _of(table, tables, (pinned or {}).get(table.name), damaged):
             found.setdefault(loss.place, loss)
     return tuple(found.values())
+
+
+def _of(
+    table: Found, tables: tuple[Found, ...], pinned: TableResult | None, damaged: Mapping[str, Loss]
+) -> Iterator[Loss]:
+    """What rests on a damaged checkpoint, or it on, is not asked."""
+    if _gold_is_another(table):
+        yield _another_gold(table)
+        return
+    if table.ingest.uri not in damaged:
+        yield from _of_ingest(table, tables)
+    if table.query.uri not in damaged:
+        yield from _of_table(table)
+    if not {table.ingest.uri, table.query.uri} & damaged.keys():
+        yield from _against_pins(table, pinned)
+
+
+def _damaged(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[Loss]:
+    """Checkpoints in use that a start could not go on with, or only in a wrong way."""
+    yield from _damage_of(INGEST, Checkpoint.of_ingest(warehouse), pipeline.name, QueryFacts())
+    for name, table in pipeline.tables.items():
+        generation = generation_of(warehouse.gold(name).open())
+        checkpoint = Checkpoint.of_query(warehouse, name, generation)
+        known = QueryFacts(keeps_state=False if table.recomputes else None)
+        yield from _damage_of(QUERY, checkpoint, pipeline.name, known, name)
+
+
+def _damage_of(
+    name: str, checkpoint: Checkpoint, pipeline: str, known: QueryFacts, table: str | None = None
+) -> Iterator[Loss]:
+    try:
+        # Whether a source's file is gone is a verdict of the batch that reads it.
+        facts = read_checkpoint(checkpoint, Limits(log_files=2, listed_files=1, state_files=0))
+    except NotACheckpoint:
+        return
+    damage = [
+        one
+        for one in judge_checkpoint(facts, _LONG_AGO, known).findings
+        if one.severity is Severity.DAMAGE and one.kind is not FindingKind.SOURCE_FILES
+    ]
+    if damage:
+        rebuild = (
+            ""
+            if table is None
+            else (
+                f" Bronze has all rows: `tidemark migrate {pipeline} --rebuild {table}` computes "
+                "the table from them."
+            )
+        )
+        yield Loss(
+            name,
+            checkpoint.uri,
+            f"The checkpoint {checkpoint.uri} is damaged: " + " ".join(one.known for one in damage),
+            f"At risk: {damage[0].at_risk}",
+            f"{damage[0].advice}{rebuild} `tidemark checkpoint doctor {pipeline}` tells more.",
+        )
 
 
 def _of_ingest(table: Found, tables: tuple[Found, ...]) -> Iterator[Loss]:
