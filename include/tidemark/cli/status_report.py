@@ -96,7 +96,7 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
     last = status.runs[0] if status.runs else None
     read = sum(run.read for run in status.runs)
     rejected = sum(run.rejected for run in status.runs)
-    ran = bool(status.runs)
+    ran, counted = bool(status.runs), any(run.counted for run in status.runs)
     return {
         "pipeline": status.name,
         "state": status.state,
@@ -104,10 +104,10 @@ def _overview(status: PipelineStatus, now: datetime) -> dict[str, str]:
         "watermark": _time(status.watermark),
         "behind": _between(status.watermark, status.newest_event),
         "open": _sum(ran, (table.open_windows for table in status.tables)),
-        "read": _sum(ran, [read]),
-        "rejected": _share(rejected, read) if ran else _NONE,
-        "late": _sum(ran, (run.late_rows for run in counted_once(status.runs))),
-        "corrected": _sum(ran, (run.corrected_windows for run in status.runs)),
+        "read": _sum(counted, [read]),
+        "rejected": _share(rejected, read) if counted else _NONE,
+        "late": _sum(counted, (run.late_rows for run in counted_once(status.runs))),
+        "corrected": _sum(counted, (run.corrected_windows for run in status.runs)),
         "state bytes": _NONE if status.state_bytes is None else f"{status.state_bytes:,}",
     }
 
@@ -120,8 +120,8 @@ def _of_table(table: TableStatus, newest_event: datetime | None) -> dict[str, st
         "closed up to": _time(table.closed_to),
         "open": f"{table.open_windows:,}",
         "unpublished": f"{table.unpublished:,}",
-        "late": f"{table.late_rows:,}",
-        "corrected": f"{table.corrected_windows:,}",
+        "late": _sum(table.late_rows is not None, [table.late_rows or 0]),
+        "corrected": _sum(table.corrected_windows is not None, [table.corrected_windows or 0]),
     }
 
 
@@ -132,11 +132,11 @@ def _of_run(run: RecentRun) -> dict[str, str]:
         "outcome": f"{run.outcome}: {run.error_class}" if run.error_class else run.outcome,
         "began": _time(run.started_at),
         "seconds": _NONE if took is None else f"{took:,.0f}",
-        "read": f"{run.read:,}",
-        "rejected": _share(run.rejected, run.read),
-        "published": f"{run.windows_published:,}",
-        "late": f"{run.late_rows:,}",
-        "corrected": f"{run.corrected_windows:,}",
+        "read": _sum(run.counted, [run.read]),
+        "rejected": _share(run.rejected, run.read) if run.counted else _NONE,
+        "published": _sum(run.counted, [run.windows_published]),
+        "late": _sum(run.counted, [run.late_rows]),
+        "corrected": _sum(run.counted, [run.corrected_windows]),
     }
 
 

@@ -1,11 +1,14 @@
-"""The tables of `ops/` as a run finds them: broken ones are made anew from what is known."""
+"""The tables of `ops/` as a run finds them: what is broken or gone is made anew from what is
+known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidemark.ledger.ledger import replace_ledger
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.state import is_published
+from tidemark.ledger.ledger import last_batch_written, replace_ledger
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.contract.recorded import seeds_of
@@ -14,7 +17,8 @@ from tidemark.storage.warehouse import Warehouse
 
 
 def mend_ops(pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], object]) -> None:
-    """Set broken tables aside and build the pipeline's ledger anew; never raises.
+    """Set broken tables aside and build the pipeline's ledger anew where it was broken, or was
+    removed; never raises.
 
     Its runs come back as far as gold's commits tell: the last one that published. What upkeep and
     checks said before is in the table that was set aside.
@@ -22,14 +26,24 @@ def mend_ops(pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], obje
     names = ("ledger", "runs", "batches", "upkeep", "quality")
     try:
         places = {name: getattr(warehouse, name) for name in names}
-        now = datetime.now(UTC)
-        aside = set_broken_aside(places, say, now)
-        if "ledger" in aside and warehouse.bronze.open() is not None:
+        set_broken_aside(places, say, datetime.now(UTC))
+        if _forgot(pipeline, warehouse):
             lines = rebuilt_lines(Ledgered(pipeline, warehouse, seeds_of(pipeline, warehouse)))
-            replace_ledger(warehouse.ledger, pipeline.name, lines, now)
+            replace_ledger(warehouse.ledger, pipeline.name, lines, datetime.now(UTC))
             say(
                 f"{len(lines)} lines of the ledger of {pipeline.name} were built anew; of other "
-                "pipelines, `tidemark ledger rebuild NAME` does it"
+                "pipelines, their next runs or `tidemark ledger rebuild NAME` do it"
             )
     except Exception as error:  # noqa: BLE001  a run is as good without its accounts of before
         say(f"ops could not be mended ({type(error).__name__}: {error})")
+
+
+def _forgot(pipeline: Pipeline, warehouse: Warehouse) -> bool:
+    """Has the ledger nothing of the batches of the source, though something was published? A run
+    publishes after it wrote the ledger."""
+    ingest = Checkpoint.of_ingest(warehouse)
+    query = ingest.query_id()
+    if query is None or last_batch_written(warehouse.ledger, pipeline.name, query) >= 0:
+        return False
+    golds = (warehouse.gold(name).open() for name in pipeline.tables)
+    return any(gold is not None and is_published(gold) for gold in golds)

@@ -11,12 +11,14 @@ Killed anywhere, the next run does what is left: each write is one of a job's, a
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from datetime import datetime
 
 from tidemark.errors import ClockWrong, InputLost
 from tidemark.runs.accounts import account
+from tidemark.runs.mended_ops import mend_ops
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
@@ -26,17 +28,18 @@ from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.runs.wall_clock import check_clock
 from tidemark.storage.lease.lease import Lease, hold_lease, this_process
 from tidemark.storage.result_file import RunError, write_result
-
-_NOTHING = (
 from tidemark.storage.root import check_root
+
+_LOG = logging.getLogger(__name__)
+_NOTHING = (
     "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
 )
+_CLOCK = "the run stops at this machine's clock"
 _LOST = "the run stops at what the source lost"
 
 
 def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
-_CLOCK = "the run stops at this machine's clock"
     """The result of a run that had nothing for Spark to do, held, or that stops at lost input: as
     it was written to `uri`.
 
@@ -44,10 +47,10 @@ _CLOCK = "the run stops at this machine's clock"
     """
     holder, settings = this_process(run.run_id, "preflight"), run.settings
     try:
+        check_root(settings)
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
-        check_root(settings)
             return _run(replace(run, fence=lease.check), lease, started, uri)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
@@ -80,15 +83,15 @@ def _run(run: Run, lease: Lease, started: datetime, uri: str) -> RunResult | Spa
 def _looked(run: Run, lease: Lease) -> NothingNew | SparkNeeded | InputLost | ClockWrong:
     """A file that changed is for the job to admit first: its source may be another."""
     try:
+        check_clock(run.pipeline.name, run.ingest_checkpoint(), lease.clocks())
         return look(run)
+    except ClockWrong as wrong:
+        return wrong
     except InputLost as lost:
         because = why_tables_do_not_fit(run)
         return lost if because is None else SparkNeeded(because)
 
-        check_clock(run.pipeline.name, run.ingest_checkpoint(), lease.clocks())
 
-    except ClockWrong as wrong:
-        return wrong
 def _unsure(error: Exception) -> SparkNeeded:
     """The first sentence: the job tells the rest, when it meets the same."""
     return SparkNeeded(f"{type(error).__name__}: {str(error).split('. ')[0]}")
@@ -105,5 +108,6 @@ def _finished(run: Run, found: NothingNew) -> Outcome:
         before = state_before(run, name, state)
         outcome.tables[name] = pins_of(run, before, found.repaired[name], outcome)
     run.fence()
+    mend_ops(run.pipeline, run.warehouse, _LOG.warning)
     account(run, found.gold, found.repaired)
     return outcome

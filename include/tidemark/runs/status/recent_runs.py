@@ -57,6 +57,11 @@ class RecentRun:
     error: str | None
 
     @property
+    def counted(self) -> bool:
+        """Is it known what it read and repaired? Of an interrupted one only what it published."""
+        return self.outcome != INTERRUPTED
+
+    @property
     def retry_can_help(self) -> bool:
         """Of a failed run; a class that is none of ours was unforeseen, and may pass."""
         known = getattr(errors, self.error_class or "", errors.RunFailed)

@@ -29,7 +29,8 @@ class TableStatus:
     `closed_to` is gold's close frontier. `open_windows` are gold's provisional ones: windows in
     append mode have none, for gold gets them when they close. `unpublished` counts changed windows
     that gold does not stand for yet, `failing` those that it lacks as a measure of them fails.
-    `late_rows`, each counted once, and `corrected_windows` are those of the recent runs.
+    `late_rows`, each counted once, and `corrected_windows` are those of the recent runs; None
+    where no run is known that counted them.
     """
 
     name: str
@@ -37,8 +38,8 @@ class TableStatus:
     closed_to: datetime | None = None
     open_windows: int = 0
     unpublished: int = 0
-    late_rows: int = 0
-    corrected_windows: int = 0
+    late_rows: int | None = None
+    corrected_windows: int | None = None
     failing: Failing = NONE_FAILING
 
 
@@ -57,15 +58,15 @@ def table_status(
         return TableStatus(name)
     state = gold_state(gold)
     results = [run.tables[name] for run in runs if name in run.tables]
-    counted = counted_once(runs)
+    counted = [run.tables[name] for run in counted_once(runs) if name in run.tables and run.counted]
     return TableStatus(
         name,
         watermark=next((one.watermark for one in results if one.watermark), None),
         closed_to=instant_of(state.close_ms) if state.close_ms else None,
         open_windows=_open_windows(gold, state),
         unpublished=rows_appended(changes, state.changes),
-        late_rows=sum(run.tables[name].late_rows for run in counted if name in run.tables),
-        corrected_windows=sum(one.corrected_windows for one in results),
+        late_rows=sum(one.late_rows for one in counted) if counted else None,
+        corrected_windows=sum(one.corrected_windows for one in counted) if counted else None,
         failing=failing_now(gold, changes, operator, state, frozen_before_ms),
     )
 
