@@ -349,6 +349,18 @@ def test_a_root_that_all_executors_reach_is_not_refused(root: str, master: str) 
     check_master(Settings(root=root, pipelines="/srv/pipelines"), master, "--master")
 
 
+def test_a_root_whose_mount_is_missing_is_retried_and_nothing_is_written_there(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_ROOT_MARKER", "here")
+    submit.plan(SUCCEEDED)
+    with pytest.raises(AirflowException, match=r"RootMissing: .* has no file here") as told:
+        submit.run()
+    assert not isinstance(told.value, AirflowFailException)
+    assert not submit.was_started
+    assert not (submit.folder / "root").exists()
+
+
 def test_a_connection_that_does_not_exist_is_told(
     submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
 """A task that runs a job of a pipeline by spark-submit, and decides from its result file.
 
 Its life:
-1. refuse what cannot work before a JVM starts (a cluster cannot write to a local root);
+1. refuse what cannot work before a JVM starts (a root that is not mounted, a cluster that cannot
+   write to a local one);
 2. end here where the subclass can do the run without the job;
 3. submit the job as the provider does, in a session of its own: whatever ends the try (a kill,
    its timeout, Ctrl-C, Airflow's end) ends all processes of that session;
@@ -33,6 +34,7 @@ from tidemark.pipeline.settings.masters import check_master, without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.storage.result_file import Facts, read_result
+from tidemark.storage.root import check_root
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -90,6 +92,7 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         """Run the job to its end; the summary goes to XCom."""
         with as_task_failure(self.doing):
             settings = self.own_settings()
+            check_root(settings)
             check_master(settings, *self._master())
         pipeline, run_id = Path(self.pipeline_file).stem, self.job_run_id(context)
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
