@@ -127,6 +127,17 @@ ONE_PROBLEM = [
     ("  page_10m", "  bronze", "tables.bronze", 15, 3, "platform makes", None),
     ("slide: 5 m", "slide: 11 m", "tables.page_10m.window", 16, 13, "longer than length", None),
     (
+        "length: 10 minutes, slide: 5 minutes",
+        "length: 400 days, slide: 1 second",
+        *("tables.page_10m.window.slide", 16, 39),
+        *("into 34,560,000 windows, and a run makes a copy for each; at most 1,440", None),
+    ),
+    (
+        "length: 10 minutes, slide: 5 minutes",
+        "length: 1440001 milliseconds, slide: 1 second",
+        *("tables.page_10m.window.slide", 16, 51, "slide by 2 seconds or more", None),
+    ),
+    (
         "slide: 5 minutes",
         "slide: 5 microseconds",
         *("tables.page_10m.window.slide", 16, 41, "whole number of milliseconds", None),
@@ -504,7 +515,7 @@ def test_the_longest_of_durations_are_compared_too(problems: Problems) -> None:
     longest = "999999999 days"
     (found,) = problems(
         ("delay: 10 minutes", f"delay: {longest}"),
-        ("length: 10 minutes", f"length: {longest}"),
+        ("length: 10 minutes, slide: 5 minutes", f"length: {longest}"),
         ("tables:", f"keep: {longest}\ntables:"),
     )
     assert found.field == "keep"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -11,12 +12,16 @@ from tidemark.pipeline.problems import Problem
 from tidemark.pipeline.sections import Section, duration, section
 from tidemark.pipeline.yaml_file import Document, KeyPath
 
+# A day by minutes. A row that is in more takes a run's memory, whoever sends it.
+MOST_WINDOWS = 1_440
+
 
 def find_broken_times(document: Document, usable: Section) -> Iterator[Problem]:
-    """Gaps that are too long; durations that do not fit the watermark's delay, none where the delay
-    itself is wrong."""
+    """Gaps that are too long, and windows that are too many; durations that do not fit the
+    watermark's delay, none where the delay itself is wrong."""
     for name, table in section(usable, "tables").items():
         yield from _gaps(document, ("tables", name), table)
+        yield from _windows_of_a_row(document, ("tables", name, "window"), section(table, "window"))
     delay = duration(section(usable, "watermark"), "delay")
     if delay is not None:
         yield from _max_future(document, section(section(usable, "source"), "event_time"), delay)
@@ -31,6 +36,22 @@ def _gaps(document: Document, path: KeyPath, table: Section) -> Iterator[Problem
             message = f"is longer than {duration_text(LONGEST_RANGE)}"
             given = str(section(table, part)[key])
             yield document.problem((*path, part, key), message, value=given)
+
+
+def _windows_of_a_row(document: Document, path: KeyPath, window: Section) -> Iterator[Problem]:
+    """The engine makes a copy of each row for each of its windows. A rule of files too."""
+    length, slide = duration(window, "length"), duration(window, "slide")
+    if not length or not slide or length / slide <= MOST_WINDOWS:
+        return
+    message = (
+        f"puts each row into {math.ceil(length / slide):,} windows, and a run makes a copy for "
+        f"each; at most {MOST_WINDOWS:,}: slide by {duration_text(_shortest_slide(length))} or more"
+    )
+    yield document.problem((*path, "slide"), message, value=str(window["slide"]))
+
+
+def _shortest_slide(length: timedelta) -> timedelta:
+    return timedelta(seconds=math.ceil(length / MOST_WINDOWS / timedelta(seconds=1)))
 
 
 def _max_future(document: Document, event_time: Section, delay: timedelta) -> Iterator[Problem]:

@@ -1,10 +1,11 @@
-"""Regular expressions within an expression, which are Java's: what is wrong with one that is
-written out.
+"""Regular expressions within an expression, which are Java's, and the patterns of LIKE: they are
+written out, and what is wrong with one.
+
+One that comes from a row could take the time or the stack of a run: who sends rows would decide.
 
 Without a JVM only its grammar can be told: brackets, repetitions, groups and escapes. What takes
 knowledge of Java's tables (`\\p{…}`, names of groups that are referred to, how far a look-behind
-reaches) is left to Java itself, which reads every pattern when a run plans its columns. A pattern
-that is no literal is told by nobody before its row.
+reaches) is left to Java itself, which reads every pattern when a run plans its columns.
 """
 
 from __future__ import annotations
@@ -14,12 +15,29 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from tidemark.pipeline.expressions.regular_expressions import why_refused
+
 Node = exp.Expr
 _WITH_PATTERN = (
     *(exp.RegexpLike, exp.RegexpReplace, exp.RegexpExtract, exp.RegexpExtractAll),
     *(exp.RegexpCount, exp.RegexpInstr, exp.RegexpSubstr, exp.RegexpSplit),
 )
-_BY_NAME = ("regexp", "rlike", "regexp_like")
+_LIKE = (exp.Like, exp.ILike)
+# Where a pattern stands among the arguments, by node and by name. parse_url looks for its key by a
+# regular expression that has it as it is.
+_IN: dict[type[Node], tuple[str, ...]] = {
+    **dict.fromkeys((*_WITH_PATTERN, *_LIKE), ("expression",)),
+    exp.StrToMap: ("pair_delim", "key_value_delim"),
+    exp.ParseUrl: ("key",),
+}
+_BY_NAME = {"regexp": 1, "rlike": 1, "regexp_like": 1, "parse_url": 2, "try_parse_url": 2}
+# What may stand around texts; the first two make one of them.
+_OF_TEXTS = (exp.Concat, exp.DPipe, exp.Any, exp.All, exp.Paren, exp.Tuple)
+_NOT_WRITTEN_OUT = (
+    "has a pattern that is not written out: one of a row could take the time or the stack of a "
+    "run. Write it as a text, or ask by startswith, endswith, contains, instr or split_part, which "
+    "take text as it is"
+)
 _REPETITION = re.compile(r"\{(\d+)(,(\d*))?\}")
 _GROUP = re.compile(r"\?(?:[:=!>]|<[=!]|<[A-Za-z][A-Za-z0-9]*>|([idmsuxU]*(?:-[idmsuxU]*)?)[:)])")
 # Letters that mean nothing after a backslash; Java keeps them for later.
@@ -27,34 +45,49 @@ _NO_ESCAPES = frozenset("CFgiIjJKlLmMoOqTUyY")
 
 
 def pattern_faults(root: Node) -> Iterator[tuple[Node, str]]:
-    """Each pattern that Java would refuse, with the reason."""
-    for node, pattern in literal_patterns(root):
-        if reason := why_no_pattern(pattern):
-            yield node, f"has the pattern '{pattern}', which Java cannot read: {reason}"
+    """Each pattern that a row brings, that Java would refuse or that no run may match, with the
+    reason."""
+    for node, given in _patterns(root):
+        texts = _texts(given)
+        if texts is None:
+            yield node, _NOT_WRITTEN_OUT
+        if texts is None or isinstance(node, _LIKE):
+            continue
+        for pattern in texts:
+            if reason := why_no_pattern(pattern):
+                yield node, f"has the pattern '{pattern}', which Java cannot read: {reason}"
+            elif reason := why_refused(pattern):
+                yield node, f"has the pattern '{pattern}', which {reason}"
 
 
 def literal_patterns(root: Node) -> Iterator[tuple[Node, str]]:
-    """Patterns that are written out, with the call that they stand in."""
+    """Regular expressions that are written out, with the call that they stand in."""
+    for node, given in _patterns(root):
+        if not isinstance(node, _LIKE):
+            yield from ((node, text) for text in _texts(given) or ())
+
+
+def _patterns(root: Node) -> Iterator[tuple[Node, Node]]:
+    """What each call takes for its pattern."""
     for node in root.walk():
-        given = None
-        if isinstance(node, _WITH_PATTERN):
-            given = node.args.get("expression")
-        elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _BY_NAME:
-            given = node.expressions[1] if len(node.expressions) > 1 else None
-        for text in _texts(given):
-            yield node, text
+        given = [node.args.get(name) for name in _IN.get(type(node), ())]
+        if isinstance(node, exp.Anonymous):
+            place = _BY_NAME.get(str(node.this).lower())
+            given = node.expressions[place : place + 1] if place else []
+        yield from ((node, one) for one in given if isinstance(one, exp.Expr))
 
 
-def _texts(given: Node | None) -> Iterator[str]:
-    """One literal, or several as in `rlike any ('a', 'b')`."""
+def _texts(given: Node) -> list[str] | None:
+    """One text that is written out, or several as in `rlike any ('a', 'b')`; None where one is
+    not."""
     if isinstance(given, exp.Literal | exp.RawString):
-        yield str(given.this)
-    elif isinstance(given, exp.Any | exp.All | exp.Paren | exp.Tuple):
-        for part in (given.this, *given.expressions):
-            yield from _texts(part if isinstance(part, exp.Expr) else None)
-    elif isinstance(given, exp.Anonymous) and str(given.this).lower() in ("all", "any", "some"):
-        for part in given.expressions:
-            yield from _texts(part)
+        return [str(given.this)]
+    of_texts = isinstance(given, _OF_TEXTS) or str(given.this).lower() in ("all", "any", "some")
+    texts = [_texts(part) for part in given.iter_expressions()] if of_texts else [None]
+    found = [text for several in texts if several is not None for text in several]
+    if None in texts:
+        return None
+    return ["".join(found)] if isinstance(given, exp.Concat | exp.DPipe) else found
 
 
 def why_no_pattern(pattern: str) -> str | None:
