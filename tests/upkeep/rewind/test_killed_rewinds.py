@@ -106,7 +106,7 @@ def test_killed_at_a_step_a_rewind_is_finished_by_a_repetition(
     assert (code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]) == stopped
     dry = command(*arguments)
     assert ("was begun and not finished" in str(dry.output)) == stopped
-    again = command(*arguments[:-1], tmp_path / ("backup" if stopped else "another"), "--apply")
+    again = command(*arguments, "--apply")
     assert again.exit_code == 0, again.output
     assert outcome(made) == wanted[kind]
     assert code_of(made) != VERDICTS[CheckpointVerdict.DAMAGED]
@@ -143,20 +143,31 @@ def test_killed_at_a_step_a_restore_is_finished_by_a_repetition(
     assert as_rows(made) == before
 
 
-# The process ends itself at the Nth removal, once the file is gone.
+# The process ends itself at the Nth removal or writing, once the file is gone, or there.
 DYING = """
 import os, signal, sys
 from itertools import count
 import obstore
-remove, calls, last = obstore.delete, count(1), int(sys.argv.pop(1))
-def dying(*of):
-    remove(*of)
+name, last = sys.argv.pop(1), int(sys.argv.pop(1))
+act, calls = getattr(obstore, name), count(1)
+def dying(*of, **options):
+    act(*of, **options)
     if next(calls) == last:
         os.kill(os.getpid(), signal.SIGKILL)
-obstore.delete = dying
+setattr(obstore, name, dying)
 from tidemark.cli.main import app
 app(prog_name="tidemark")
 """
+
+
+def killed_at(made: WithSinks, act: str, number: int, backup: Path) -> list[str]:
+    """Begin a rewind in a process of its own, which ends so; its arguments."""
+    arguments = ["rewind", str(made.checkpoint), "--to-batch", str(TO)]
+    arguments += ["--sink", made.sink("delta"), "--backup", str(backup), "--apply"]
+    script = [sys.executable, "-c", DYING, act, str(number), "checkpoint", *arguments]
+    died = subprocess.run(script, check=False, env=os.environ, capture_output=True)
+    assert died.returncode == -signal.SIGKILL
+    return arguments
 
 
 @pytest.mark.parametrize(
@@ -166,11 +177,33 @@ app(prog_name="tidemark")
 def test_a_process_killed_between_two_files_leaves_what_a_repetition_finishes(
     made: WithSinks, wanted: dict[str, object], tmp_path: Path, removed: int
 ) -> None:
-    arguments = ["rewind", str(made.checkpoint), "--to-batch", str(TO)]
-    arguments += ["--sink", made.sink("delta"), "--backup", str(tmp_path / "backup")]
-    script = [sys.executable, "-c", DYING, str(removed), "checkpoint", *arguments, "--apply"]
-    died = subprocess.run(script, check=False, env=os.environ, capture_output=True)
-    assert died.returncode == -signal.SIGKILL
+    arguments = killed_at(made, "delete", removed, tmp_path / "backup")
     assert code_of(made) == VERDICTS[CheckpointVerdict.DAMAGED]
-    assert command(*arguments, "--apply").exit_code == 0
+    assert command(*arguments).exit_code == 0
     assert outcome(made) == wanted["delta"]
+
+
+@pytest.mark.parametrize("written", [30, pytest.param(1, marks=pytest.mark.long)])
+def test_a_backup_that_a_kill_left_in_part_is_finished_by_the_same_command_and_is_whole(
+    made: WithSinks, wanted: dict[str, object], tmp_path: Path, written: int
+) -> None:
+    before, backup = as_rows(made), tmp_path / "backup"
+    arguments = killed_at(made, "put", written, backup)
+    assert as_rows(made) == before
+    assert command(*arguments).exit_code == 0
+    assert outcome(made) == wanted["delta"]
+    done(*undo(backup, made.checkpoint, made.sink("delta")))
+    assert as_rows(made) == before
+
+
+def test_a_folder_that_holds_anything_else_takes_no_backup(made: WithSinks, tmp_path: Path) -> None:
+    before, backup = as_rows(made), tmp_path / "backup"
+    arguments = killed_at(made, "put", 30, backup)
+    begun = backup / "begun.json"
+    begun.write_text(begun.read_text().replace("batch 3", "batch 4"))
+    for folder in (backup, made.folder):
+        arguments[arguments.index("--backup") + 1] = str(folder)
+        refused = command(*arguments)
+        assert refused.exit_code == 1
+        assert "holds something already" in refused.output
+        assert as_rows(made) == before

@@ -1,7 +1,9 @@
 """The backup of a checkpoint, and of a file sink's log: copies of all files, and the plan beside.
 
-`BACKUP/checkpoint` and `BACKUP/sink_log` hold the copies; `BACKUP/change.json` is written last, so
-a backup that has it is whole. Tables and data files are not copied: a table keeps its versions.
+`BACKUP/checkpoint` and `BACKUP/sink_log` hold the copies. The plan is written first, as
+`BACKUP/begun.json`, and last, as `BACKUP/change.json`: a backup that has that is whole, and one
+that has the first alone is finished by the command that began it. Tables and data files are not
+copied: a table keeps its versions.
 """
 
 from __future__ import annotations
@@ -17,23 +19,25 @@ from tidemark.storage.files import FileMissing, copy_file, write_bytes
 from tidemark.upkeep.rewind.change import CheckpointChange, change_from_json
 
 CHECKPOINT, SINK_LOG = "checkpoint", "sink_log"
-_CHANGE = "change.json"
+_BEGUN, _CHANGE = "begun.json", "change.json"
 _AT_ONCE = 16
 
 
 @commit_point(
     "checkpoint backed up",
     after_a_kill="before and in between: a part of a backup, which nobody reads; after: a backup "
-    "that no mark leads to; the checkpoint is as it was, and a repetition makes a new one",
+    "that no mark leads to; the checkpoint is as it was, and a repetition copies all again",
 )
 def make_backup(change: CheckpointChange, place: FilePlace, backup: FilePlace) -> None:
-    """Copy what the plan saw, and then the plan. RewindRefused where the backup's folder is not
-    empty, or where a file is gone: a query works on the checkpoint then."""
-    if backup.names():
+    """Copy what the plan saw, and then the plan. RewindRefused where the backup's folder holds
+    anything but a part of this backup, or where a file is gone: a query works on the checkpoint
+    then."""
+    if backup.names() and not _begun(change, backup):
         raise RewindRefused(
             f"{backup.uri} holds something already: give another folder by --backup. Nothing was "
             "changed."
         )
+    write_bytes(backup.below(_BEGUN), change.as_json(), backup.options)
     try:
         copy_files(place, backup.folder(CHECKPOINT), change.listed)
         if change.sink_log is not None:
@@ -46,6 +50,11 @@ def make_backup(change: CheckpointChange, place: FilePlace, backup: FilePlace) -
             "try again."
         ) from error
     write_bytes(backup.below(_CHANGE), change.as_json(), backup.options)
+
+
+def _begun(change: CheckpointChange, backup: FilePlace) -> bool:
+    """Did a kill leave this change's backup there?"""
+    return _BEGUN in backup.names() and backup.read(_BEGUN) == change.as_json()
 
 
 def read_backup(backup: FilePlace) -> CheckpointChange:
