@@ -14,7 +14,7 @@ WORKDIR /opt/tidemark
 # Only what set-up itself needs: a change of the code does not repeat what takes minutes.
 COPY requirements.txt pyproject.toml ./
 COPY include/setup include/setup
-COPY include/tidemark/__init__.py include/tidemark/
+COPY include/tidemark/__init__.py include/tidemark/version.py include/tidemark/
 RUN PIP_NO_CACHE_DIR=1 sh include/setup/setup.sh
 
 COPY dags dags

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tidemark.version import __version__
+
 if TYPE_CHECKING:
     from tidemark.gold.reading import dataset as dataset
     from tidemark.gold.reading import read as read
 
-__version__ = "0.1.0"
 __all__ = ("__version__", "dataset", "read")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+import tidemark
 from tests.kit.cluster import cluster
 from tests.kit.packed import BASE_PYTHON, packed_python
 from tests.kit.patience import HUNG_SECONDS
@@ -27,6 +29,7 @@ from tests.kit.running import REPOSITORY, Place, clicks, query
 from tests.storage.s3 import s3_server
 from tidemark.pipeline.places import FIRST_GENERATION, Places
 from tidemark.storage.files import list_files, write_bytes
+from tidemark.version import told_version
 
 pytestmark = pytest.mark.process
 
@@ -208,6 +211,25 @@ def test_executors_without_the_jars_of_the_driver_end_a_run_before_its_first_bat
     assert "lack io.delta.sql.DeltaSparkSessionExtension" in said
     assert "org.apache.hadoop.fs.s3a.S3AFileSystem" in said
     assert "SPARK_DIST_CLASSPATH" in said
+    assert not list_files(f"{place.root}/clicks/checkpoints", store)
+
+
+@pytest.mark.long
+def test_executors_of_a_stale_image_end_a_run_before_its_first_batch(
+    tmp_path: Path, store: Mapping[str, str]
+) -> None:
+    """The same release, and one line of its code is another."""
+    stale = tmp_path / "image"
+    shutil.copytree(Path(tidemark.__file__).parent, stale / "tidemark")
+    line = stale / "tidemark" / "judge" / "exact.py"
+    line.write_text(line.read_text() + "\n")
+    with cluster(tmp_path / "cluster", 1, {"PYTHONPATH": str(stale)}) as other:
+        place = on(tmp_path, store, other, "stale")
+        place.land(0)
+        code, said = place.run()
+    assert code == 1, said
+    assert f"EngineMissing: The driver has Tidemark {told_version()}, and executors have" in said
+    assert "Nothing was read or written" in said
     assert not list_files(f"{place.root}/clicks/checkpoints", store)
 
 

@@ -27,13 +27,16 @@ import tidemark
 from tests.kit.late_model import EPOCH, MILLISECOND
 from tests.kit.running import SamplePlace, query, succeed
 from tests.streaming.audits import audit
+from tidemark.errors import CheckpointUnreadable
 from tidemark.ledger.ledger import check_ledger
 from tidemark.pipeline.model import WindowTable
+from tidemark.runs.contract.check import admit
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
 from tidemark.storage.result_file import read_result
+from tidemark.version import told_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,6 +177,19 @@ def queries(place: SamplePlace) -> dict[str, str]:
     return {str(file): json.loads(file.read_text())["id"] for file in files}
 
 
+def versions_told(place: SamplePlace) -> list[str | None]:
+    """Of the contracts of all queries, and of the rows of all runs in the order of their starts."""
+    contracts = sorted(Path(place.places.checkpoints).rglob("*.contract.json"))
+    assert len(contracts) == 1 + len(place.pipeline.tables)
+    runs = place.table(place.places.runs).sort_by("started_at").to_pylist()
+    own = [run.get("tidemark") for run in runs if run["pipeline"] == place.name]
+    return [*(json.loads(file.read_text()).get("tidemark") for file in contracts), *own]
+
+
+def contents(place: SamplePlace) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in place.root.rglob("*") if file.is_file()}
+
+
 def check_all(spark: SparkSession, place: SamplePlace) -> None:
     check_gold(place)
     check_rows(place)
@@ -214,8 +230,11 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     assert "not JSON" not in killed.rejects().column("raw").to_pylist()
     before = queries(killed)
     land_more(killed)
+    assert set(versions_told(killed)) == {None}
     result = succeed(spark, killed, "next", scheduled=NOON)
     assert result.took_over is not None
+    # The contracts of both queries, two runs of the former version, and this one.
+    assert versions_told(killed) == [told_version()] * 2 + [None] * 2 + [told_version()]
     assert result.restart == {"ingest": "repeats batch 2", "updated": "clean end"}
     assert {"held", "new"} <= teams(killed, "updated")
     check_all(spark, killed)
@@ -224,6 +243,27 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     gold = DeltaTable(killed.places.gold("updated"))
     query_id = before[str(Path(killed.places.query_checkpoint("updated", 1), "metadata"))]
     assert gold.transaction_version(f"query/{query_id}") is not None
+
+
+@pytest.mark.parametrize("query", ["ingest", "updated", "appended", "completed"])
+def test_what_a_newer_release_ran_is_refused_by_name_before_anything_is_written(
+    clicks: SamplePlace, query: str
+) -> None:
+    file = Path(clicks.places.contract(query, 1))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"tidemark": "0.2.0+0123456789ab"}))
+    before, uri = contents(clicks), clicks.places.result("clicks-3")
+    told = r"Tidemark 0\.2\.0\+0123456789ab wrote it, and this is 0\.1\."
+    with pytest.raises(CheckpointUnreadable, match=told):
+        admit(clicks.pipeline, clicks.settings)
+    assert contents(clicks) == before
+    held = read_result(RunResult, uri, {})
+    published = publish_and_record(clicks.pipeline, held, uri, clicks.settings)
+    assert published.error is not None
+    assert published.error.type == CheckpointUnreadable.__name__
+    assert not published.error.retry_can_help
+    tables = Path(clicks.places.bronze).parent
+    written = {name for name, of in contents(clicks).items() if before.get(name) != of}
+    assert not [name for name in written if "_delta_log" in name and tables in Path(name).parents]
 
 
 @pytest.mark.long

@@ -28,6 +28,7 @@ from tidemark.runs.contract.contract import (
     write_contract,
 )
 from tidemark.runs.kept_columns import fingerprint
+from tidemark.version import told_version
 
 DATA = Path(__file__).parents[1] / "checkpoint" / "data"
 SETTINGS = Settings(root="/lake", pipelines="/pipelines")
@@ -290,7 +291,8 @@ def test_a_contract_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         write_contract(place, typed, {})
         read = read_contract(place, {})
         assert read is not None
-        assert read.model_dump_json() == typed.model_dump_json()
+        assert read == typed.model_copy(update={"tidemark": told_version()})
+        assert read.pipeline.model_dump_json() == typed.pipeline.model_dump_json()
         assert read.is_of(contract.pipeline)
         assert contract_differences(read, contract) == ()
 
@@ -310,6 +312,22 @@ def test_a_file_that_is_no_contract_is_named(tmp_path: Path, text: str) -> None:
     place.write_text(text)
     with pytest.raises(CheckpointUnreadable, match="no contract that this version"):
         read_contract(str(place), {})
+
+
+@pytest.mark.parametrize("more", [{}, {"unknown": 1}, {"version": 2}])
+def test_a_contract_of_a_newer_release_is_refused_by_name(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    place = tmp_path / "1.contract.json"
+    write_contract(str(place), contracts(content())[1], {})
+    newer = json.loads(place.read_text()) | {"tidemark": "0.2.0+0123456789ab", **more}
+    place.write_text(json.dumps(newer))
+    with pytest.raises(CheckpointUnreadable) as refused:
+        read_contract(str(place), {})
+    told = str(refused.value)
+    assert f"Tidemark 0.2.0+0123456789ab wrote it, and this is {told_version()}" in told
+    assert "Run Tidemark 0.2.0+0123456789ab or later" in told
+    assert not refused.value.retry_can_help
 
 
 def test_no_contract_is_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from tidemark.cli.main import app
 from tidemark.errors import LeaseLost, PipelineChanged
 from tidemark.runs.contract.accept import accept_file
 from tidemark.runs.contract.check import Admitted, admit, compare_contracts, record_contracts
-from tidemark.runs.contract.contract import read_contract
+from tidemark.runs.contract.contract import Contract, read_contract
 from tidemark.runs.contract.recorded import with_recorded_keep
 
 MEASURES = {"events": "count(*)", "amount": "sum(amount)"}
@@ -117,6 +118,24 @@ def test_a_run_whose_lease_is_lost_records_no_contract(place: Place) -> None:
 def test_the_next_run_records_nothing(place: Place) -> None:
     started(place)
     plan_all(place)
+    assert started(place) == Admitted(place.pipeline)
+
+
+@pytest.mark.parametrize("former", [None, "0.0.9", "0.1.0+0123456789ab"])
+def test_a_run_of_another_build_records_that_and_changes_nothing_else(
+    place: Place, former: str | None
+) -> None:
+    started(place)
+    plan_all(place)
+    ours: dict[str, Contract | None] = {}
+    for query in ("ingest", "per_10m"):
+        file = place.places.contract(query, 1)
+        ours[file] = read_contract(file, {})
+        written = json.loads(Path(file).read_text()) | {"tidemark": former}
+        Path(file).write_text(json.dumps(written))
+    admitted = started(place)
+    assert admitted.messages == ()
+    assert {file: read_contract(file, {}) for file in ours} == ours
     assert started(place) == Admitted(place.pipeline)
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -14,9 +15,11 @@ from tests.kit.windows import at, window
 from tests.runs.test_result import RESULT
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import publish_note
+from tidemark.runs import recorded_runs
 from tidemark.runs.recorded_runs import record_interrupted_run, record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.place import TablePlace
+from tidemark.version import WRITTEN_BY, told_version
 
 STARTED = RESULT.started_at
 GOOD = RESULT.model_copy(update={"outcome": "succeeded", "held": False, "error": None})
@@ -76,6 +79,17 @@ def test_a_row_tells_what_the_result_tells(runs: str) -> None:
     assert table["table"] == "per_10m"
     assert table["watermark_before"] is table["close_before"] is table["sealed_to"] is None
     assert table["close_after"] == datetime(2015, 5, 17, 19, 13, 20, 123_000, tzinfo=UTC)
+
+
+def test_rows_tell_their_tidemark_beside_rows_of_before_and_a_former_build_adds_its_own(
+    runs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = recorded_runs.SCHEMA
+    before = pa.schema([column for column in now if column.name != WRITTEN_BY])
+    for number, schema in enumerate((before, now, before)):
+        monkeypatch.setattr(recorded_runs, "SCHEMA", schema)
+        record_run(TablePlace(runs), GOOD.model_copy(update={"run_id": str(number)}))
+    assert rows(runs, "run, tidemark") == [("0", None), ("1", told_version()), ("2", None)]
 
 
 def test_pipelines_have_rows_of_their_own(runs: str) -> None:

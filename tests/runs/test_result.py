@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tidemark.gold.pins import Late, TableResult
 from tidemark.runs.results.result import RunResult, repair_lines
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError, read_result, write_result
+from tidemark.version import told_version
 
 TABLE = TableResult(
     generation=2,
@@ -63,6 +65,27 @@ def test_the_error_stands_in_the_file_under_the_name_class(tmp_path: Path) -> No
     uri = tmp_path / "run.json"
     write_result(str(uri), RESULT, {})
     assert '"class": "RunFailed"' in uri.read_text()
+
+
+def test_a_result_says_who_wrote_it_and_one_that_does_not_is_read_too(tmp_path: Path) -> None:
+    uri = tmp_path / "run.json"
+    write_result(str(uri), RESULT, {})
+    told = json.loads(uri.read_text())
+    assert told.pop("tidemark") == told_version()
+    uri.write_text(json.dumps(told))
+    assert read_result(RunResult, str(uri), {}) == RESULT
+
+
+def test_a_result_of_another_form_is_told_with_who_wrote_it(tmp_path: Path) -> None:
+    uri = tmp_path / "run.json"
+    write_result(str(uri), RESULT, {})
+    newer = json.loads(uri.read_text()) | {"tidemark": "0.2.0+0123456789ab", "more": 1}
+    uri.write_text(json.dumps(newer))
+    with pytest.raises(ResultUnreadable) as refused:
+        read_result(RunResult, str(uri), {})
+    assert f"Tidemark 0.2.0+0123456789ab wrote it, and this is {told_version()}" in str(
+        refused.value
+    )
 
 
 def test_a_missing_result_says_that_the_job_ended_before_writing_one(tmp_path: Path) -> None:

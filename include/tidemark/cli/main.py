@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark import __version__
 from tidemark.cli.accept import accept
 from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.doctor import doctor
@@ -36,6 +35,7 @@ from tidemark.cli.validate import validate
 from tidemark.errors import FAILED, TidemarkError
 from tidemark.printed import printing_text
 from tidemark.storage.delta.damage import damage_of
+from tidemark.version import told_version
 
 _STATE = "What was committed stays, and is not done again."
 
@@ -96,7 +96,7 @@ app.add_typer(state, name="state")
 
 def _print_version(asked: bool) -> None:
     if asked:
-        print(f"tidemark {__version__}")
+        print(f"tidemark {told_version()}")
         raise typer.Exit
 
 

@@ -27,7 +27,13 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced
 from tidemark.pipeline.instants import instant_of
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops import WRITTEN_AT, append_once, ensure_ops_table, removed_name
+from tidemark.storage.delta.ops import (
+    WRITTEN_AT,
+    append_once,
+    ensure_ops_table,
+    ops_rows,
+    removed_name,
+)
 from tidemark.storage.delta.place import TablePlace
 
 INGEST, STREAM = "ingest", "stream"
@@ -250,7 +256,7 @@ def replace_ledger(
     ledger.fence()
     write_deltalake(
         table,
-        pa.Table.from_pylist(rows, SCHEMA),
+        ops_rows(table, SCHEMA, rows),
         mode="overwrite",
         predicate=f"pipeline = '{pipeline}' AND {REWOUND} IS NULL",
         commit_properties=CommitProperties(
@@ -290,7 +296,7 @@ def settle_ledger(
     ledger.fence()
     write_deltalake(
         table,
-        pa.Table.from_pylist(settled, SCHEMA),
+        ops_rows(table, SCHEMA, settled),
         mode="overwrite",
         predicate=own,
         commit_properties=CommitProperties(

@@ -20,7 +20,7 @@ from tidemark.commit_point import commit_point
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns
+from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns, ops_rows
 from tidemark.storage.delta.place import TablePlace
 
 _FIELDS = [
@@ -77,7 +77,7 @@ def record_verdicts(
     same = {"time": time, "validation": validation, "data_docs": data_docs}
     same |= {"accepted": reason, "accepted_by": by}
     rows = [named | same | row for row in written]
-    write_deltalake(table, pa.Table.from_pylist(rows, SCHEMA), mode="append")
+    write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
 
 
 def last_failures(quality: TablePlace, run: JudgedRun) -> tuple[CheckVerdict, ...]:

@@ -32,9 +32,11 @@ from tidemark.storage.delta.ops import (
     WRITTEN_AT,
     ensure_ops_table,
     ops_columns,
+    ops_rows,
 )
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
+from tidemark.version import WRITTEN_BY, told_version
 
 _LOG = logging.getLogger(__name__)
 HELD, SUCCEEDED, FAILED, INTERRUPTED = "held", "succeeded", "failed", "interrupted"
@@ -60,6 +62,7 @@ _FIELDS = [
     *ops_columns(pa.list_(_TABLE), "tables"),
     *ops_columns(TEXT, "took_over", "error_class", "error"),
     *ops_columns(TIME, WRITTEN_AT),
+    *ops_columns(TEXT, WRITTEN_BY),
 ]
 SCHEMA = pa.schema(_FIELDS)
 _DESCRIPTION = "The runs of all pipelines"
@@ -150,7 +153,7 @@ def _last_publish(gold: TablePlace) -> tuple[int, PublishedNote] | None:
 def _append_missing(runs: TablePlace, pipeline: str, row: dict[str, Any]) -> None:
     table = ensure_ops_table(runs, SCHEMA, _DESCRIPTION)
     if not _has(table, pipeline, row):
-        write_deltalake(table, pa.Table.from_pylist([row], SCHEMA), mode="append")
+        write_deltalake(table, ops_rows(table, SCHEMA, [row]), mode="append")
 
 
 def _has(table: DeltaTable, pipeline: str, row: dict[str, Any]) -> bool:
@@ -197,6 +200,7 @@ def _row(result: RunResult) -> dict[str, Any]:
         "error_class": result.error.type if result.error else None,
         "error": result.error.message if result.error else None,
         WRITTEN_AT: result.ended_at,
+        WRITTEN_BY: told_version(),
     }
 
 

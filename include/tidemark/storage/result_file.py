@@ -6,6 +6,7 @@ the command line. JSON at a URI, so that it works where the job ran on another m
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from tidemark.commit_point import commit_point
 from tidemark.errors import ResultUnreadable, TidemarkError
 from tidemark.storage.delta.damage import damage_of
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
+from tidemark.version import WRITTEN_BY, beside_ours, told_version, written_by
 
 
 class Facts(BaseModel):
@@ -50,17 +52,27 @@ class RunError(Facts):
     "nothing is due, and a run that is started again finds nothing to do",
 )
 def write_result(uri: str, result: Facts, options: Mapping[str, str]) -> None:
-    """Write a result; an earlier one of the same try is replaced."""
-    write_bytes(uri, result.model_dump_json(by_alias=True, indent=2).encode(), options)
+    """Write a result and which Tidemark wrote it; an earlier one of the same try is replaced."""
+    told = {WRITTEN_BY: told_version(), **result.model_dump(mode="json", by_alias=True)}
+    write_bytes(uri, json.dumps(told, indent=2, ensure_ascii=False).encode(), options)
 
 
 def read_result(kind: type[Result], uri: str, options: Mapping[str, str]) -> Result:
     """Read a result of this kind. Raises ResultUnreadable where there is none, or another."""
     try:
-        return kind.model_validate_json(read_bytes(uri, options))
+        stored = read_bytes(uri, options)
     except FileMissing as error:
         raise ResultUnreadable(
             f"There is no result file {uri}: the job ended before it could write one."
         ) from error
+    told = written_by(stored)
+    try:
+        return kind.model_validate_json(stored if told is None else _without_version(stored))
     except ValidationError as error:
-        raise ResultUnreadable(f"{uri} is not a {kind.__name__} of format 1: {error}") from error
+        raise ResultUnreadable(
+            f"{uri} is not a {kind.__name__} of format 1. {beside_ours(told)}: {error}"
+        ) from error
+
+
+def _without_version(stored: bytes) -> str:
+    return json.dumps({name: of for name, of in json.loads(stored).items() if name != WRITTEN_BY})

@@ -13,7 +13,15 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from tidemark.commit_point import commit_point
-from tidemark.storage.delta.ops import COUNT, NUMBER, TEXT, TIME, ensure_ops_table, ops_columns
+from tidemark.storage.delta.ops import (
+    COUNT,
+    NUMBER,
+    TEXT,
+    TIME,
+    ensure_ops_table,
+    ops_columns,
+    ops_rows,
+)
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.checkpoints_in_use import InUse
 from tidemark.upkeep.plan import HousekeepingPlan
@@ -110,7 +118,7 @@ def append_upkeep(upkeep: TablePlace, rows: Sequence[Mapping[str, Any]]) -> None
     """Append rows of any kind of upkeep, in one commit; columns that a row lacks are null."""
     if rows:
         table = ensure_ops_table(upkeep, SCHEMA, _DESCRIPTION)
-        write_deltalake(table, pa.Table.from_pylist(list(rows), SCHEMA), mode="append")
+        write_deltalake(table, ops_rows(table, SCHEMA, rows), mode="append")
 
 
 def row_head(

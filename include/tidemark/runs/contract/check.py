@@ -36,6 +36,7 @@ from tidemark.runs.contract.recorded import RecordedQuery, column_types, queries
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.warehouse import Warehouse
+from tidemark.version import told_version
 
 _MOST_SHOWN = 10
 
@@ -117,22 +118,29 @@ def record_contracts(admitted: Admitted, warehouse: Warehouse) -> None:
     """Record the contracts behind the warehouse's fence, once the tables are there and before the
     first batch. Repeatable."""
     for query in admitted.to_record:
-        if query.recorded is not None and never_committed(query, warehouse):
-            _remove_state(query, warehouse)
-        contract = query.asked
-        if query.recorded is not None:
-            # Settings stay what they were with the first batch, whatever is asked for now.
-            kept = {
-                "settings": query.recorded.settings,
-                "taken": _taken(query.recorded, contract),
-                "seed": query.recorded.seed,
-            }
-            contract = contract.model_copy(update=kept)
-        if query.name != INGEST:
-            gold = warehouse.gold(query.name).existing()
-            contract = contract.with_types(column_types(gold))
+        contract = _to_record(query, warehouse)
         warehouse.fence()
         write_contract(query.place, contract, warehouse.options)
+
+
+def _to_record(query: RecordedQuery, warehouse: Warehouse) -> Contract:
+    """The contract of a query that begins, changed, or was recorded by another Tidemark."""
+    contract, recorded = query.asked, query.recorded
+    if recorded is not None:
+        if recorded.is_of(contract.pipeline) and not query.adopted:
+            return recorded
+        if never_committed(query, warehouse):
+            _remove_state(query, warehouse)
+        # Settings stay what they were with the first batch, whatever is asked for now.
+        kept = {
+            "settings": recorded.settings,
+            "taken": _taken(recorded, contract),
+            "seed": recorded.seed,
+        }
+        contract = contract.model_copy(update=kept)
+    if query.name == INGEST:
+        return contract
+    return contract.with_types(column_types(warehouse.gold(query.name).existing()))
 
 
 def _taken(recorded: Contract, asked: Contract) -> tuple[AcceptedChange, ...]:
@@ -205,7 +213,8 @@ def _going(pipeline: Pipeline, settings: Settings, refused: tuple[Difference, ..
 def _is_recorded(query: RecordedQuery) -> bool:
     if query.recorded is None or query.adopted:
         return False
-    return query.recorded.is_of(query.asked.pipeline)
+    is_ours = query.recorded.tidemark == told_version()
+    return is_ours and query.recorded.is_of(query.asked.pipeline)
 
 
 def _finishing(pipeline: Pipeline, settings: Settings, compared: Comparison) -> Admitted:

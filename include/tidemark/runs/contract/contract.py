@@ -20,6 +20,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.state import PROVIDER, provider_class
 from tidemark.storage.files import FileMissing, Options, read_bytes, write_bytes
+from tidemark.version import beside_ours, is_of_a_newer_release, told_version, written_by
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -85,7 +86,8 @@ class Contract(_Frozen):
     `keys` and `measures` stand in the order in which the state holds them; the ingest has none.
     `settings` holds what was asked of Spark and a checkpoint fixes. All else stands in `pipeline`,
     without its checks. `accepted` are changes that the next run may take, `taken` those that runs
-    took. `seed` is None for a first generation, whose query read all of bronze.
+    took. `seed` is None for a first generation, whose query read all of bronze. `tidemark` wrote it
+    last, so that every run of another build writes it anew; None: before versions were told.
     """
 
     version: Literal[1] = 1
@@ -97,6 +99,7 @@ class Contract(_Frozen):
     accepted: tuple[AcceptedChange, ...] = ()
     taken: tuple[AcceptedChange, ...] = ()
     seed: Seed | None = None
+    tidemark: str | None = None
 
     def with_types(self, types: dict[str, str]) -> Contract:
         """The same with the types of the table's columns, by name."""
@@ -134,18 +137,27 @@ def _of_kind(table: Table) -> dict[str, str]:
 
 def read_contract(place: str, options: Options) -> Contract | None:
     """The contract at a place; None where none was recorded. CheckpointUnreadable where it is
-    none that this version knows."""
+    none that this version knows, or of a newer release, which may mean more by what it wrote."""
     try:
-        return Contract.model_validate_json(read_bytes(place, options))
+        stored = read_bytes(place, options)
     except FileMissing:
         return None
+    told = written_by(stored)
+    if is_of_a_newer_release(told):
+        raise CheckpointUnreadable(
+            f"The query of {place} ran by a newer release. {beside_ours(told)}. Nothing was "
+            f"written. Run Tidemark {told} or later: an older release does not go on with what a "
+            "newer one wrote, and takes over a copy of the root from before it."
+        )
+    try:
+        return Contract.model_validate_json(stored)
     except ValidationError as error:
         text = re.sub(r"\s+", " ", str(error.errors(include_url=False, include_input=False)[:3]))
         raise CheckpointUnreadable(
-            f"{place} is no contract that this version of Tidemark knows: {text}. Nothing was "
-            "written. If a newer version wrote it, run that. Else move the file away: the next "
-            "run takes the pipeline's file as what the query was started with, so make sure that "
-            "it is."
+            f"{place} is no contract that this version of Tidemark knows: {text}. "
+            f"{beside_ours(told)}. Nothing was written. If a newer version wrote it, run that. "
+            "Else move the file away: the next run takes the pipeline's file as what the query was "
+            "started with, so make sure that it is."
         ) from error
 
 
@@ -155,7 +167,9 @@ def read_contract(place: str, options: Options) -> Contract | None:
     "is there, and records what is missing",
 )
 def write_contract(place: str, contract: Contract, options: Options) -> None:
-    """Record a contract, whole or not at all; to repeat it changes nothing."""
+    """Record a contract as written by this Tidemark, whole or not at all; to repeat it changes
+    nothing."""
+    contract = contract.model_copy(update={"tidemark": told_version()})
     write_bytes(place, contract.model_dump_json(indent=1).encode(), options)
 
 

@@ -13,8 +13,10 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
 
 Row = tuple[str, int, dict[str, Any]]
@@ -37,6 +39,11 @@ def ensure_ops_table(place: TablePlace, schema: pa.Schema, description: str) -> 
         may_add=None,
     )
     return ensure_table(place, spec)
+
+
+def ops_rows(table: DeltaTable, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows as the table takes them: a column that a newer version gave it is null."""
+    return conformed(pa.Table.from_pylist(list(rows), schema), schema_of(table))
 
 
 def removed_name(pipeline: str) -> str:
@@ -107,7 +114,7 @@ def _append_new(table: DeltaTable, schema: pa.Schema, rows: Sequence[Row]) -> No
     if not new:
         return
     last = {source: max(at for name, at, _ in new if name == source) for source, _, _ in new}
-    values = pa.Table.from_pylist([columns for _, _, columns in new], schema)
+    values = ops_rows(table, schema, [columns for _, _, columns in new])
     properties = CommitProperties(
         app_transactions=[Transaction(source, at) for source, at in last.items()]
     )

@@ -19,9 +19,9 @@ from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark import __version__
 from tidemark.errors import ClusterBusy, EngineMissing
 from tidemark.streaming.cluster.lacking import JARS_ON_ALL, PYTHON_ON_ALL, lacking, master_gone
+from tidemark.version import told_version
 
 _STATE = "Nothing was read or written."
 # Spark's own way to load a class: it knows the jars that came with the application, too.
@@ -63,22 +63,24 @@ def _check_python(spark: SparkSession) -> None:
         if missing := lacking(error, happened):
             raise missing from error
         raise
-    if other := sorted({(row.host, row.version) for row in answers if row.version != __version__}):
+    ours = told_version()
+    if other := sorted({(row.host, row.version) for row in answers if row.version != ours}):
         hosts = ", ".join(f"{version} on {host}" for host, version in other)
         raise EngineMissing(
-            f"The driver has Tidemark {__version__}, and executors have {hosts}. {_STATE} "
-            f"{PYTHON_ON_ALL}"
+            f"The driver has Tidemark {ours}, and executors have {hosts}. {_STATE} What is "
+            "behind the + tells builds apart: an image on that host, or the driver's, is an old "
+            f"one. {PYTHON_ON_ALL}"
         )
 
 
 def python_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The host that a task runs on, and its version of Tidemark; one row a task. Raises
+    """The host that a task runs on, and its Tidemark by `told_version`; one row a task. Raises
     ModuleNotFoundError where a module is missing that large input is judged with."""
     import tidemark.streaming.ingest.task_files  # noqa: F401
 
     for _ in batches:
         pass
-    yield pa.RecordBatch.from_pydict({"host": [platform.node()], "version": [__version__]})
+    yield pa.RecordBatch.from_pydict({"host": [platform.node()], "version": [told_version()]})
 
 
 def _within(spark: SparkSession, seconds: int, ask: Callable[[], None]) -> None:
