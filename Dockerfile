@@ -1,5 +1,7 @@
 # One image for all services of docker-compose.yaml: Airflow, Spark's drivers, master and workers.
-FROM python:3.11-slim-bookworm
+# `make image BASE_IMAGE=python:3.11-slim-bookworm@sha256:…` takes one by its digest: docs/compose.md.
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+FROM ${BASE_IMAGE}
 
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
@@ -11,8 +13,10 @@ RUN useradd --uid 50000 --gid 0 --create-home --home-dir /var/lib/tidemark tidem
 
 WORKDIR /opt/tidemark
 
-# Only what set-up itself needs: a change of the code does not repeat what takes minutes.
-COPY requirements.txt pyproject.toml ./
+# Only what set-up itself needs: a change of the code does not repeat what takes minutes. The lock is
+# that of what runs: no tools of tests.
+COPY pyproject.toml ./
+COPY requirements-runtime.txt requirements.txt
 COPY include/setup include/setup
 COPY include/tidemark/__init__.py include/tidemark/version.py include/tidemark/
 RUN PIP_NO_CACHE_DIR=1 sh include/setup/setup.sh

@@ -1,7 +1,9 @@
 # `make` alone lists the targets. Each does the set-up that it needs; done once, that costs a
-# fraction of a second. PYTHON names the Python to use, INSTALLER (uv or pip) what installs.
+# fraction of a second. PYTHON names the Python to use, INSTALLER (uv or pip) what installs,
+# BASE_IMAGE what the image is built on.
 
 PYTHON ?=
+BASE_IMAGE ?=
 INSTALLER ?=
 # Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
 PYTEST_WORKERS = -n 2 --dist loadscope --no-loadscope-reorder
@@ -34,7 +36,7 @@ kafka: setup ## a Kafka broker of its own, with its address as a connection, unt
 	@$(IN_ENVIRONMENT) python -m broker
 
 image: ## the image that docker-compose.yaml runs
-	@docker build --tag tidemark .
+	@docker build --tag tidemark $(if $(BASE_IMAGE),--build-arg 'BASE_IMAGE=$(BASE_IMAGE)') .
 
 compose-env: ## .env, random passwords and keys for docker-compose.yaml; never overwritten
 	@sh include/deploy/compose_env.sh

@@ -156,7 +156,7 @@ def build_tools(lock: str) -> str:
 
     Only these: given the whole lock, pip calls an unreachable registry a conflict of versions.
     """
-    pins = [line for line in lock.splitlines() if re.match(r"(setuptools|wheel)==", line)]
+    pins = re.findall(r"^(?:setuptools|wheel)==\S+", lock, re.MULTILINE)
     return "\n".join(pins) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ OF_THE_MACHINE = ("PATH", "HOME", "JAVA_HOME", "SPARK_DIST_CLASSPATH", "PIP_", "
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment with the wheel, and a folder that is not the repository."""
+    """A virtual environment with the wheel, by the lines of docs/airflow.md in a clone that is gone
+    then, and a folder that is not the repository."""
 
     python: Path
     folder: Path
@@ -62,15 +64,23 @@ def installed(tmp_path: Path) -> Installed:
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(CONNECTION),
     }
-    fresh = Installed(place / "python", folder, environment)
-    fresh.ask("-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(REPOSITORY))
-    (wheel,) = tmp_path.glob("tidemark-*.whl")
-    pins = tmp_path / "constraints.txt"
-    lock = (REPOSITORY / "requirements.txt").read_text()
-    pins.write_text("".join(re.findall(r"^[\w.\[\]-]+==.*\n", lock, re.MULTILINE)))
-    extras = f"{wheel}[spark,airflow,quality]"
-    fresh.ask("-m", "pip", "install", "-q", "-c", str(pins), extras)
-    return fresh
+    # The versions of the lock, where the page's lines leave them open.
+    pins, lock = tmp_path / "pins.txt", (REPOSITORY / "requirements.txt").read_text()
+    pins.write_text("\n".join(re.findall(r"^[\w.\[\]-]+==\S+", lock, re.MULTILINE)))
+    environment["PIP_CONSTRAINT"] = str(pins)
+    clone = tmp_path / "clone"
+    for name in ("pyproject.toml", "README.md", "include"):
+        source, target = REPOSITORY / name, clone / name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    (lines,) = examples_under(page("airflow.md"), "Into an Airflow that you have", "sh")
+    command = ["sh", "-euc", lines]
+    typed = subprocess.run(
+        command, cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+    assert typed.returncode == 0, f"{typed.stdout[-5_000:]}\n{typed.stderr[-5_000:]}"
+    shutil.rmtree(clone)
+    return Installed(place / "python", folder, environment)
 
 
 def test_a_wheel_and_three_lines_make_a_dag_that_runs(installed: Installed) -> None:

@@ -89,6 +89,35 @@ def test_a_connection_is_one_variable_and_its_password_another_in_any_order(
     assert "hidden" not in repr(found)
 
 
+def test_a_variable_may_name_the_file_that_holds_its_value(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of a file\n")
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_SECRET_ACCESS_KEY__FILE", str(secret))
+    whole = '{"servers": "kafka:9093", "mechanism": "PLAIN", "user": "me"}'
+    monkeypatch.setenv("TIDEMARK_CONNECTIONS__EVENTS", whole)
+    monkeypatch.setenv("TIDEMARK_CONNECTIONS__EVENTS__PASSWORD__FILE", str(secret))
+    settings = load_settings(file)
+    assert settings.storage_options["AWS_SECRET_ACCESS_KEY"] == "of a file"
+    found = connection_of(settings.connections, "events")
+    assert client_options(found)["sasl.password"] == "of a file"
+    assert "of a file" not in repr(settings)
+
+
+def test_a_variable_whose_file_cannot_be_read_is_named_with_it(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_ROOT__FILE", str(tmp_path / "gone"))
+    with pytest.raises(SettingsInvalid) as failed:
+        load_settings(file)
+    assert str(failed.value) == (
+        f"TIDEMARK_ROOT__FILE names the file {tmp_path}/gone, which cannot be read: "
+        "No such file or directory."
+    )
+
+
 def test_the_length_of_a_lease_is_a_setting_that_a_variable_overrides(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

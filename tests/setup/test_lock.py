@@ -20,6 +20,18 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+# A pin with its marker, or one of its hashes.
+LINE = re.compile(r"[\w.\[\]-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
+LOCKS = ("requirements.txt", "requirements-runtime.txt")
+
+
+def hashes_of(lock: str) -> dict[str, frozenset[str]]:
+    """Of each pin, with its marker, the sha256 of the files that may be installed."""
+    lines = re.sub(r"\\\n", " ", re.sub(r"^ *#.*\n", "", lock, flags=re.MULTILINE)).splitlines()
+    pins = [line.partition("--hash=") for line in lines if line]
+    return {pin.strip(): frozenset(re.findall(r"[0-9a-f]{64}", of)) for pin, _, of in pins}
+
+
 @pytest.fixture
 def lock(repository: Path) -> str:
     return (repository / "requirements.txt").read_text(encoding="utf-8")
@@ -69,9 +81,10 @@ def test_what_is_installed_is_what_the_lock_says(lock: str) -> None:
     assert differing == {}
 
 
-def test_the_lock_is_complete(lock: str) -> None:
-    """Set-up installs without looking at dependencies, so none may be missing from the lock."""
-    pins = pinned_versions(lock)
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_is_complete(repository: Path, name: str) -> None:
+    """Set-up installs without looking at dependencies, so none may be missing from a lock."""
+    pins = pinned_versions((repository / name).read_text(encoding="utf-8"))
     missing = []
     for name in pins:
         try:
@@ -111,9 +124,28 @@ def test_the_wheel_asks_for_each_package_that_the_judge_imports(repository: Path
     assert others <= asked
 
 
-def test_the_lock_names_no_registry(lock: str) -> None:
-    assert "://" not in lock
-    assert "--" not in re.sub(r"^#.*$", "", lock, flags=re.MULTILINE)
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_registry_and_hashes_of_each_package(repository: Path, name: str) -> None:
+    """One package without a hash, and pip takes none at all."""
+    text = (repository / name).read_text(encoding="utf-8")
+    assert "://" not in text
+    lines = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).splitlines()
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
+    assert hashes_of(text)
+    assert [pin for pin, hashes in hashes_of(text).items() if not hashes] == []
+
+
+def test_what_runs_is_the_full_lock_without_what_only_tests_and_checks_need(
+    repository: Path, lock: str
+) -> None:
+    runs = (repository / "requirements-runtime.txt").read_text(encoding="utf-8")
+    assert hashes_of(runs).items() < hashes_of(lock).items()
+    known = pinned_versions(runs)
+    assert not known.keys() & {"pytest", "hypothesis", "moto", "mypy", "ruff", "check-jsonschema"}
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    asked = [*project["dependencies"], *(need for extra in extras for need in extra)]
+    assert {canonical(Requirement(text).name) for text in asked} <= known.keys()
 
 
 def test_the_delta_jars_are_of_the_versions_in_the_lock(lock: str) -> None:

@@ -33,8 +33,7 @@ def new(
             "--from",
             metavar="SOURCE",
             help="JSON lines: a file, a pattern in quotes, or a URI of either. A topic: "
-            "kafka:CONNECTION/TOPIC. A Delta table: delta:URI, or delta:PATH, from the root or "
-            "from here.",
+            "kafka:CONNECTION/TOPIC. A Delta table: delta:PATH or delta:URI.",
         ),
     ],
     event_time: Annotated[

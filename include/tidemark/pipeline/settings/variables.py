@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationError
@@ -20,15 +21,34 @@ from tidemark.pipeline.problems import nearest
 from tidemark.pipeline.settings.environment import PREFIX
 from tidemark.pipeline.settings.spark import as_text
 
+# One underscore more than options such as AWS_WEB_IDENTITY_TOKEN_FILE.
+_FILE = "__file"
 _Text = Annotated[str, BeforeValidator(as_text)]
 
 
 class _InOrder(EnvSettingsSource):
     """An object (…CONNECTIONS__EVENTS) before its entries (…CONNECTIONS__EVENTS__PASSWORD): each
-    is put over what came before, and an environment has no order of its own."""
+    is put over what came before, and an environment has no order of its own. What a variable with
+    __FILE behind its name is to be stands in the file that it names."""
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
-        return dict(sorted(super()._load_env_vars().items()))
+        found = dict(super()._load_env_vars())
+        ours = [one for one in found if one.startswith(PREFIX.lower()) and one.endswith(_FILE)]
+        for name in ours:
+            if text := _content(name, found.pop(name) or ""):
+                found[name.removesuffix(_FILE)] = text
+        return dict(sorted(found.items()))
+
+
+def _content(name: str, file: str) -> str:
+    """Its text without the line's end. Raises SettingsInvalid, with the variable and the file."""
+    try:
+        return Path(file).read_text("utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise SettingsInvalid(
+            f"{name.upper()} names the file {file}, which cannot be read: {reason}."
+        ) from None
 
 
 class _Environment(BaseSettings):
