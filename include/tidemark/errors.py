@@ -257,6 +257,14 @@ class ExpressionFailed(TidemarkError):
     """
 
 
+class StackExhausted(TidemarkError):
+    """An expression of the pipeline's file took more of Java's stack than there is.
+
+    A retry cannot help. It is no verdict on a row or a window either: how much stack there is
+    depends on the machine.
+    """
+
+
 class LeaseHeld(TidemarkError):
     """Another run works on the pipeline; the message says who, where and until when."""
 

@@ -161,6 +161,28 @@ def test_a_table_whose_first_files_were_vacuumed_begins_behind_them(project: Pat
     assert "from 5 rows of" in file_of(project).read_text()
 
 
+def test_a_path_counts_from_the_root_as_in_the_file_or_from_this_folder(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(project / "warehouse" / "shop" / "sales", range(20), "event_id", "happened")
+    for named in ("shop/sales", "shop/../shop/sales/", "warehouse/shop/sales"):
+        assert delta_of(proposed(project, named, "--force")) == {"table": "shop/sales"}
+    # A folder whose path no URI of a source can have is none that the table lies in.
+    (project / "odd%20name").mkdir()
+    monkeypatch.chdir(project / "odd%20name")
+    assert delta_of(proposed(project, "shop/sales", "--force")) == {"table": "shop/sales"}
+
+
+def test_a_path_that_names_two_tables_is_refused_and_both_are_told(project: Path) -> None:
+    for table in (project / "shop" / "sales", project / "warehouse" / "shop" / "sales"):
+        append(table, range(20), "event_id", "happened")
+    ended = new("shop/sales")
+    assert ended.exit_code == 1
+    both = f"{project}/warehouse/shop/sales and {project}/shop/sales"
+    assert f"shop/sales names two tables, {both}: name one by its whole path." in ended.stderr
+    assert delta_of(proposed(project, str(project / "warehouse" / "shop" / "sales")))
+
+
 def refuse(table: Path) -> None:
     """Let the table's log say that its columns are mapped by name."""
     log = table / "_delta_log" / f"{0:020}.json"
@@ -175,6 +197,8 @@ def refuse(table: Path) -> None:
     ("named", "said"),
     [
         ("delta:warehouse/evnts", "There is no Delta table {root}/evnts: a folder with a "
+         "`_delta_log`. Did you mean {root}/events?"),
+        ("delta:evnts", "There is no Delta table {root}/evnts: a folder with a "
          "`_delta_log`. Did you mean {root}/events?"),
         ("delta:", "A table is named delta:TABLE, by its path or its URI."),
         ("delta:warehouse/empty", "The table {root}/empty has no row that a run would read"),

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from tidemark.errors import DataDamaged, RunFailed, TidemarkError
 from tidemark.storage.delta.damage import damage_of
 from tidemark.streaming.cluster.lacking import java_causes, lacking
+from tidemark.streaming.exhausted import exhausted, is_exhausted
 from tidemark.streaming.expression_errors import expression_failure
 
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -30,6 +31,8 @@ def failure_of(error: Exception, happened: str) -> TidemarkError:
         return error
     if told := expression_failure(error, happened) or lacking(error, happened):
         return told
+    if is_exhausted(error):
+        return exhausted(happened)
     cause = cause_of(error)
     if damage := damage_of(RuntimeError(cause)):
         return DataDamaged(f"{damage} {happened}")

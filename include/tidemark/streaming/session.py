@@ -38,6 +38,9 @@ DEFAULTS = STATE_DEFAULTS | {
     # Else each call that builds a column also asks the JVM where in Python it stands: half of the
     # time that judging takes to plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Else a task that ends for lack of stack takes its JVM along, in local mode the driver's, and
+    # nobody tells why.
+    "spark.executor.killOnFatalError.depth": "0",
     # The plan of a wide pipeline is longer than Spark likes to log.
     "spark.sql.debug.maxToStringFields": "1000",
 }

@@ -33,7 +33,8 @@ def new(
             "--from",
             metavar="SOURCE",
             help="JSON lines: a file, a pattern in quotes, or a URI of either. A topic: "
-            "kafka:CONNECTION/TOPIC. A Delta table: delta:PATH or delta:URI.",
+            "kafka:CONNECTION/TOPIC. A Delta table: delta:URI, or delta:PATH, from the root or "
+            "from here.",
         ),
     ],
     event_time: Annotated[

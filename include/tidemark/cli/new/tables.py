@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +18,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import is_local, local_path
+from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.source import PartUnreadable
 
 if TYPE_CHECKING:
@@ -26,22 +30,48 @@ _MOST_SHOWN = 5
 
 def sampled_table(given: str, settings: Settings, pipeline: str) -> Found:
     """The table at a path or URI, with its schema and the first rows that a run would read."""
+    if not given:
+        raise SampleUnusable("A table is named delta:TABLE, by its path or its URI.")
+    named, table = _found_table(given, settings, pipeline)
+    offset, further, reasons = _readable(table)
+    return Found({"delta": {"table": named, **further}}, _sample(table, offset), reasons)
+
+
+def _found_table(given: str, settings: Settings, pipeline: str) -> tuple[str, SourceTable]:
+    """The table, and how `source.delta.table` names it: a path counts from the root, as it does
+    there, or from this folder, as that of a file does."""
     # delta-rs, which other commands do without.
     from tidemark.sources.delta.table import open_table
 
-    if not given:
-        raise SampleUnusable("A table is named delta:TABLE, by its path or its URI.")
+    places = Places(settings.root, pipeline)
+    tables: dict[str, tuple[str, SourceTable]] = {}
+    names, unnamed = _names(given, settings)
+    for named in names:
+        uri = places.source(named)
+        with suppress(SourceNotFound):
+            table = open_table(uri, settings.storage_options)
+            tables.setdefault(_place(uri), (named, table))
+    if not tables:
+        raise SampleUnusable(unnamed or _no_table([places.source(named) for named in names]))
+    if len(tables) > 1:
+        both = " and ".join(tables)
+        raise SampleUnusable(f"{given} names two tables, {both}: name one by its whole path.")
+    return tables.popitem()[1]
+
+
+def _names(given: str, settings: Settings) -> tuple[list[str], str | None]:
+    """What of a source's `table` may be meant; why the path from this folder is none of it."""
+    below = os.path.normpath(given)
+    outside = is_uri(given) or below.startswith(("/", "~", ".."))
+    from_root = [] if outside else [below]
     try:
-        named = place_in_source(given, settings)
+        return list(dict.fromkeys([*from_root, place_in_source(given, settings)])), None
     except ValueError as error:
-        raise SampleUnusable(f"It {error}") from error
-    uri = Places(settings.root, pipeline).source(named)
-    try:
-        table = open_table(uri, settings.storage_options)
-    except SourceNotFound:
-        raise SampleUnusable(_no_table(uri)) from None
-    offset, further, reasons = _readable(table)
-    return Found({"delta": {"table": named, **further}}, _sample(table, offset), reasons)
+        return from_root, f"It {error}"
+
+
+def _place(uri: str) -> str:
+    return os.path.realpath(local_path(uri)) if is_local(uri) else uri
 
 
 def _readable(table: SourceTable) -> tuple[Offset, dict[str, Any], tuple[str, ...]]:
@@ -104,11 +134,22 @@ def _sample(table: SourceTable, offset: Offset) -> Sample:
     )
 
 
-def _no_table(uri: str) -> str:
-    told = f"There is no Delta table {uri}: a folder with a `_delta_log`."
+def _no_table(uris: Sequence[str]) -> str:
+    near = {uri: found for uri in uris if (found := _near(uri))}
+    told = next(iter(near), uris[-1])
+    nor = "".join(f" There is none at {uri} either." for uri in uris if uri != told)
+    hint = f" Did you mean {near[told]}?" if told in near else ""
+    keys = "" if is_local(told) else "; keys of its store stand in the settings"
+    return (
+        f"There is no Delta table {told}: a folder with a `_delta_log`.{hint}{nor} "
+        f"Name one that is there{keys}."
+    )
+
+
+def _near(uri: str) -> Path | None:
+    """The table beside a local place whose name is most like its own."""
     if not is_local(uri):
-        return f"{told} Name one that is there; keys of its store stand in the settings."
+        return None
     place = Path(local_path(uri))
     near = nearest(place.name, [one.parent.name for one in place.parent.glob("*/_delta_log")])
-    hint = f" Did you mean {place.parent / near}?" if near else ""
-    return f"{told}{hint} Name one that is there."
+    return place.parent / near if near else None

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.pipeline.model import Unique
+from tidemark.errors import StackExhausted
+from tidemark.pipeline.expressions.sql import columns_read
+from tidemark.pipeline.model import Source, Unique
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.sources.source import Reading
 from tidemark.storage.files import remove_files
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.derive import EXPRESSION, FAILED, derived, failure_details
+from tidemark.streaming.exhausted import exhausted, found_exhausting, is_exhausted
 from tidemark.streaming.ingest.accepted_before import accepted_before, dates_within
 from tidemark.streaming.ingest.batch import Batch
 from tidemark.streaming.ingest.batch_rows import accepted_rows, collected_rows, rejected_rows
@@ -91,9 +95,34 @@ def judge_further(
             reasons = Counter(str(reason) for reason in rejected["reason"].to_pylist())
             return FurtherRows(accepted, accepted.num_rows, rejected, reasons, release)
         return _of_many(batch, judged, lines, repeated, kept, release)
-    except BaseException:
+    except BaseException as error:
+        # Before the lines are gone that it is looked for in.
+        told = _exhausted(_rows(spark, batch, lines), batch) if is_exhausted(error) else None
         release()
+        if told:
+            raise told from error
         raise
+
+
+def _exhausted(rows: DataFrame, batch: Batch) -> StackExhausted:
+    """With the derived column that took the stack, and the row."""
+    source = batch.source
+    asked = {name: partial(_asked_for, source=source, name=name) for name in source.derive}
+    read = {
+        name: columns_read(sql, source.columns) or tuple(source.columns)
+        for name, sql in source.derive.items()
+    }
+    found = found_exhausting(rows, asked, [one.name for one in batch.origin], read)
+    where = f" It was source.derive.{found}." if found else ""
+    return exhausted(f"The rows of batch {batch.number} were not derived.{where} None is written.")
+
+
+def _asked_for(rows: DataFrame, source: Source, name: str) -> DataFrame:
+    """A derived column alone, with those before it."""
+    names = list(source.derive)
+    until = {one: source.derive[one] for one in names[: names.index(name) + 1]}
+    found = derived(rows, source.model_copy(update={"derive": until}))
+    return found.agg(F.max(F.col(f"`{name}`").cast("string")))
 
 
 def _rows(spark: SparkSession, batch: Batch, lines: FewLines | TaskFiles) -> DataFrame:

@@ -10,6 +10,7 @@ from tidemark.errors import (
     CheckpointUnreadable,
     ExpressionFailed,
     SourcePassedOver,
+    StackExhausted,
     TidemarkError,
 )
 from tidemark.gold.failing import failing_of_run
@@ -31,6 +32,7 @@ from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
+from tidemark.streaming.run.exhausting import with_measure
 from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
 from tidemark.streaming.run.repairs import repair_tables
 from tidemark.streaming.run.set_aside import set_failing_aside
@@ -143,6 +145,8 @@ def _mended(
     spark: SparkSession, plan: Aggregate, failure: TidemarkError, progress: Progress
 ) -> bool:
     """Can the query go on, without the windows that it failed on?"""
+    if isinstance(failure, StackExhausted):
+        raise with_measure(spark, plan, failure) from failure
     if not isinstance(failure, ExpressionFailed) or not plan.operator.sets_aside:
         return False
     try:
