@@ -32,10 +32,10 @@ def test_the_first_lines_are_read_by_name_and_the_source_is_the_store_s(tmp_path
 
         one = find_files(f"{FOLDER}/1.json.gz", settings, "orders")
         assert one.source == f"{FOLDER}/*.json*"
-        assert [row["n"] for row in read_sample(one.read, options).rows] == [10, 11, 12]
+        assert [row["n"] for row in read_sample(one.read, settings).rows] == [10, 11, 12]
         every = find_files(f"{FOLDER}/*.gz", settings, "orders")
         assert every.source == f"{FOLDER}/*.gz"
-        assert [row["n"] for row in read_sample(every.read, options).rows] == [0, 1, 2, 10, 11, 12]
+        assert [row["n"] for row in read_sample(every.read, settings).rows] == [0, 1, 2, 10, 11, 12]
         with pytest.raises(SampleUnusable, match="there is no such file"):
             find_files(f"{FOLDER}/3.json", settings, "orders")
 

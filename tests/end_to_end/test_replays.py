@@ -103,6 +103,26 @@ def assert_gold_is_bronze(place: Place) -> None:
     assert events == {key: keys.count(key) for key in keys}
 
 
+@pytest.mark.parametrize("then", [4_096, 16_000])
+def test_a_batch_ends_with_the_bound_of_lines_that_its_accepted_rows_were_committed_with(
+    spark: SparkSession, tmp_path: Path, then: int
+) -> None:
+    """A line between the old bound and the new one would be in both tables, or in none."""
+    place = Place(tmp_path, max_line_bytes=8_000)
+    place.land("a.json", [row("k" * 6_000), row("k" * 9_000), row("k")])
+    fail(spark, place, BETWEEN)
+    assert sorted(map(len, place.bronze()["key"].to_pylist())) == [1, 6_000]
+    place.max_line_bytes = then
+    rows = succeed(spark, place).rows
+    assert (rows.read, rows.accepted, rows.rejected) == (3, 2, {"too large": 1})
+    [reject] = place.rejects().to_pylist()
+    assert reject["detail"].startswith("Line 2 has 9,0")
+    # The next batch goes by what the setting says now.
+    place.land("b.json", [row("k" * 9_000)])
+    rows = succeed(spark, place, "next", scheduled=LATER_ON).rows
+    assert rows.accepted == (1 if then == 16_000 else 0)
+
+
 @pytest.mark.long
 def test_failed_before_bronze_the_batch_is_read_from_the_files_as_they_are_now(
     spark: SparkSession, tmp_path: Path

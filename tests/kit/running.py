@@ -94,6 +94,7 @@ class Place:
     spark: Mapping[str, str] = field(default_factory=dict)
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    max_line_bytes: int = 16 * 1024**2
 
     @property
     def pipeline(self) -> Pipeline:
@@ -110,6 +111,7 @@ class Place:
             spark=dict(self.spark),
             connections=connections,
             sources=self.sources,
+            max_line_bytes=self.max_line_bytes,
         )
 
     @property

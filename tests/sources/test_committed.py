@@ -37,7 +37,7 @@ def rejects_below(folder: Path) -> TablePlace:
 
 def commit(place: str, batch: int) -> None:
     """As ingest leaves it."""
-    note = commit_note(QUERY, batch, COUNTS, Reading((), (), {}), 7)
+    note = commit_note(QUERY, batch, COUNTS, Reading((), (), {}), 5_000, 7)
     properties = CommitProperties(
         app_transactions=[Transaction(QUERY, batch)], custom_metadata=as_metadata(note)
     )
@@ -54,7 +54,8 @@ def test_a_batch_is_known_however_often_its_repeat_has_failed_since(
         fence_tables([TablePlace(bronze)], lease)
     found = committed_before(checkpoint, TablePlace(bronze), TablePlace(rejects), 4)
     assert found is not None
-    assert (found.rows, found.scheduled_ms, found.is_complete) == (COUNTS, 7, False)
+    assert (found.rows, found.max_line_bytes, found.scheduled_ms) == (COUNTS, 5_000, 7)
+    assert not found.is_complete
 
 
 @pytest.mark.parametrize("text", ["OPTIMIZE by hand", "[1]", "{"])

@@ -104,7 +104,7 @@ def test_copied_first_lines_are_read_as_plain_ones_whatever_packed_the_file(
     file = tmp_path / f"a.json{ending}"
     pack = PACKERS[f".{ending.rpartition('.')[2].lower()}"]
     file.write_bytes(pack(ONE) + pack(ONE))
-    taken = copy_first_lines([str(file)], {}, 10, tmp_path / "copies")
+    taken = copy_first_lines([str(file)], {}, 10, 10**6, tmp_path / "copies")
     assert (taken.rows, taken.notes) == (2, ())
     (copy,) = (path for path in (tmp_path / "copies").rglob("*") if path.is_file())
     assert b"".join(unpacked(str(copy), iter([copy.read_bytes()]))) == ONE * 2

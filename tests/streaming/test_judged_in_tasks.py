@@ -46,15 +46,19 @@ class CrashingSlice(Slice):
     part: str
 
     @property
+    def told(self) -> str:
+        return self.inner.told
+
+    @property
     def estimated_bytes(self) -> int:
         return self.inner.estimated_bytes
 
-    def lines(self) -> Iterator[pa.Table]:
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         def crash(*_: Any) -> None:
             os.kill(os.getpid(), signal.SIGSEGV)
 
         BlockReader.read = crash  # type: ignore[assignment]  # what native code would do
-        return self.inner.lines()
+        return self.inner.lines(most_bytes)
 
 
 def test_where_a_tasks_reader_crashes_the_same_run_judges_line_by_line(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MALFORMED = "malformed"
+# Told by the source, as such a line is not read to be judged.
+TOO_LARGE = "too large"
 MISSING_FIELD = "missing field"
 WRONG_TYPE = "wrong type"
 UNKNOWN_FIELD = "unknown field"

@@ -25,18 +25,25 @@ class Committed:
     """A batch that an earlier try has committed, wholly or up to bronze.
 
     `rows` are its counts, `reading` its verdicts on whole parts and what was seen of others,
-    `scheduled_ms` the scheduled time of the run that committed first (None: the note is older
-    than that entry). It is complete when its rejects are committed as well, or when it has none.
+    `max_line_bytes` how large a line was taken (None: of any size), `scheduled_ms` the scheduled
+    time of the run that committed first (None: the note is older than that entry). It is complete
+    when its rejects are committed as well, or when it has none.
     """
 
     rows: Rows
     reading: Reading
+    max_line_bytes: int | None
     scheduled_ms: int | None
     is_complete: bool
 
 
 def commit_note(
-    query: str, batch: int, rows: Rows, reading: Reading, scheduled_ms: int
+    query: str,
+    batch: int,
+    rows: Rows,
+    reading: Reading,
+    max_line_bytes: int | None,
+    scheduled_ms: int,
 ) -> IngestNote:
     """What the commit of an append says of its batch.
 
@@ -48,6 +55,7 @@ def commit_note(
         rows=rows,
         verdicts=tuple((v.part, v.reason, v.detail) for v in reading.verdicts),
         seen=dict(reading.seen),
+        max_line_bytes=max_line_bytes,
         scheduled_ms=scheduled_ms,
     )
 
@@ -64,6 +72,7 @@ def committed_before(
     return Committed(
         rows=note.rows,
         reading=Reading((), verdicts, note.seen),
+        max_line_bytes=note.max_line_bytes,
         scheduled_ms=note.scheduled_ms,
         is_complete=in_rejects is not None or not sum(note.rows.rejected.values()),
     )

@@ -140,17 +140,23 @@ class Slice(ABC):
 
     @property
     @abstractmethod
+    def told(self) -> str:
+        """Where it lies, for a log."""
+
+    @property
+    @abstractmethod
     def estimated_bytes(self) -> int:
         """About how many bytes its lines have together."""
 
     @abstractmethod
-    def lines(self) -> Iterator[pa.Table]:
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         """The lines in pieces, in their order: `_value` (binary, without its end) and the origin's
         columns.
 
         A kind that rejects lines by itself has REASON and DETAIL too (text; null: judge the line),
-        and the value of such a line may be null. One that knows more of a line than it says has
-        AS_READ: the line as it is judged (binary).
+        and the value of such a line may be null. It does so with each line of more than
+        `most_bytes` (`large_lines`), and holds as little of it as it can. One that knows more of a
+        line than it says has AS_READ: the line as it is judged (binary).
 
         Raises PartUnreadable, SourceChanging where the part is not what was planned, and
         StorageUnavailable where that cannot be told.

@@ -22,6 +22,7 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import SOURCE_KINDS, Pipeline, Source
 from tidemark.pipeline.places import INGEST
 from tidemark.sources import kinds
+from tidemark.sources.large_lines import bounded
 from tidemark.sources.source import (
     FirstRows,
     OriginColumn,
@@ -72,11 +73,15 @@ class LogSlice(Slice):
     folder: str
 
     @property
+    def told(self) -> str:
+        return self.part
+
+    @property
     def estimated_bytes(self) -> int:
         span = Span.of(self.part)
         return 100 * (span.last - span.first + 1)
 
-    def lines(self) -> Iterator[pa.Table]:
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         span = Span.of(self.part)
         offsets = range(span.first, span.last + 1)
         files = [Path(self.folder, str(span.partition), f"{offset:012}") for offset in offsets]
@@ -86,7 +91,7 @@ class LogSlice(Slice):
             raise PartUnreadable(self.part, "expired") from error
         yield pa.table(
             {
-                "_value": pa.array(messages, pa.binary()),
+                **bounded(pa.array(messages, pa.binary()), most_bytes, lambda _: "The message"),
                 "_partition": pa.repeat(pa.scalar(span.partition, pa.int32()), len(messages)),
                 "_offset": pa.array(offsets, pa.int64()),
             }

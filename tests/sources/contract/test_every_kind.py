@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,27 @@ def test_what_is_read_is_accepted_or_rejected_whether_the_driver_or_tasks_write_
         assert len(rejected(world)) == sum(rows.rejected.values())
         where = {where for where, _ in landed}
         assert {world.where(one) for one in world.place.bronze().to_pylist()} <= where
+
+
+@pytest.mark.parametrize("few", [None, pytest.param(0, marks=pytest.mark.long)])
+def test_a_row_that_is_too_large_is_a_reject_with_its_first_bytes_and_the_others_are_taken(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, few: int | None
+) -> None:
+    from tidemark.streaming.ingest import judged_lines
+
+    if few is not None:
+        monkeypatch.setattr(judged_lines, "FEW_BYTES", -1)
+    world.place.max_line_bytes = 5_000
+    rows: list[Row] = [row("a"), row("x" * 5_000), row("b")]
+    landed = world.land("0", rows)
+    succeed(spark, world.place)
+    assert accepted(world) == sorted([(landed[0], "a"), (landed[2], "b")])
+    [reject] = world.place.rejects().to_pylist()
+    assert (world.where(reject), reject["reason"]) == (landed[1], "too large")
+    line = world.raw(rows[1])
+    assert reject["raw"] == line[:4096]
+    assert f" has {len(line):,} bytes, at most 5,000 are taken;" in reject["detail"]
+    assert sha256(line.encode()).hexdigest() in reject["detail"]
 
 
 @pytest.mark.long

@@ -87,7 +87,8 @@ def test_an_instant_of_spark_is_the_same_in_any_year_and_a_time_without_zone_sta
 
     def read() -> list[str]:
         whole = DeltaSlice("0/file.parquet", 0, "file.parquet", file.as_uri(), 1, {}, {})
-        return [line.decode() for piece in whole.lines() for line in piece["_value"].to_pylist()]
+        pieces = whole.lines(10**9)
+        return [line.decode() for piece in pieces for line in piece["_value"].to_pylist()]
 
     pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
     told = ["9999-12-31T23:59:59Z", "1600-01-01T00:00:00Z", "2026-07-01T10:00:00Z"]
@@ -95,3 +96,17 @@ def test_an_instant_of_spark_is_the_same_in_any_year_and_a_time_without_zone_sta
     pq.write_table(rows, file)
     bare = [one.removesuffix("Z") for one in told]
     assert read() == [f'{{"at": "{one}", "in": {{"at": "{one}"}}}}' for one in bare]
+
+
+def test_large_rows_are_read_few_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "file.parquet"
+    text = "é" * 1_000_000
+    values = [f"{number}{text}" for number in range(100)]
+    pq.write_table(pa.table({"v": values}), file, use_dictionary=False, compression="zstd")
+    whole = DeltaSlice("0/file.parquet", 0, "file.parquet", file.as_uri(), 1, {}, {})
+    pieces = list(whole.lines(10**9))
+    assert sum(map(len, pieces)) == 100
+    assert max(map(len, pieces)) < 40
+    rows = [row for piece in whole.lines(2_000_010) for row in piece.to_pylist()]
+    assert [row["_row"] for row in rows if row.get("_reason") == "too large"] == [*range(10, 100)]
+    assert rows[99]["_value"] == f'{{"v": "99{text}'.encode()[:4095]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 ALL = ("_key", "_kafka_time", "_headers", "_topic", "_partition", "_offset")
 AT = 1_782_900_000_123
+SHOWN = f"here are the first 101. SHA-256 of all: {sha256(b'x' * 101).hexdigest()}"
 
 
 def read(
@@ -55,7 +57,7 @@ def read(
     end = ends(broker, topic)[0] - 1 if last is None else last
     options = {**client_of(broker), "isolation.level": "read_committed"}
     part = Range(topic, 0, 0, end)
-    pieces = KafkaSlice((part,), "broker", options, AsLines(fields, 100)).lines()
+    pieces = KafkaSlice((part,), "broker", options, AsLines(fields, 100)).lines(10**9)
     return [line for piece in pieces for line in piece.to_pylist()]
 
 
@@ -92,15 +94,29 @@ def test_a_message_that_cannot_be_a_row_is_rejected_with_the_reason(broker: Brok
     produce(broker, topic, [b"{}"], headers=[("h", b"\xff")])
     produce(broker, topic, [b"{}"], timestamps=[AT * 1_000_000])
     lines = read(broker, topic, ALL)
+    assert lines[1]["_value"] == b"x" * 101
     assert [(one["_reason"], one["_detail"]) for one in lines] == [
         ("no value", "The message has no value (a tombstone)"),
-        ("too large", "The value has 101 bytes, at most 100 are taken"),
+        ("too large", f"The value has 101 bytes, at most 100 are taken; {SHOWN}"),
         ("malformed", "The message's key is not UTF-8"),
         ("malformed", "The message's header `h` is not UTF-8"),
         ("malformed", f"Kafka's time of the message, {AT * 1_000_000} ms, is beyond the year 9999"),
     ]
     # Who does not ask for them does not mind.
     assert [one["_reason"] for one in read(broker, topic)] == ["no value", "too large", *[None] * 3]
+
+
+def test_a_line_with_what_is_declared_of_the_message_is_held_to_the_settings_bound(
+    broker: Broker,
+) -> None:
+    topic = make_topic(broker, new_name(), retention_ms=-1)
+    produce(broker, topic, [b"{}", b"{}"], keys=["k", "k" * 5_000])
+    options = {**client_of(broker), "isolation.level": "read_committed"}
+    for fields, reasons in (((), [None, None]), (("_key",), [None, "too large"])):
+        one = KafkaSlice((Range(topic, 0, 0, 1),), "c", options, AsLines(fields, 10**6))
+        lines = [line for piece in one.lines(5_000) for line in piece.to_pylist()]
+        assert [line["_reason"] for line in lines] == reasons
+    assert lines[1]["_detail"].startswith("The value with what is declared of the message has 5,0")
 
 
 @given(
@@ -192,7 +208,7 @@ def test_one_slice_reads_ranges_of_many_partitions_each_to_its_own_end(broker: B
     ]
     parts = (*of_topic, Range(other, 1, 0, 2))
     options = {**client_of(broker), "isolation.level": "read_committed"}
-    pieces = KafkaSlice(parts, "broker", options, AsLines((), 100)).lines()
+    pieces = KafkaSlice(parts, "broker", options, AsLines((), 100)).lines(10**9)
     lines = [line for piece in pieces for line in piece.to_pylist()]
     found = [(one["_topic"], one["_partition"], one["_offset"]) for one in lines]
     for one in of_topic:
@@ -230,7 +246,7 @@ def test_messages_that_a_disk_has_changed_are_no_rows_and_are_told_by_their_offs
         delete_records(broker, topic, {0: 2})
         options = client_of(broker)
         one = KafkaSlice((Range(topic, 0, 2, 2),), "broker", options, AsLines((), 100))
-        assert [len(piece) for piece in one.lines()] == [1]
+        assert [len(piece) for piece in one.lines(10**9)] == [1]
 
 
 def secure(broker: Broker, **changed: Any) -> Connection:
@@ -252,7 +268,7 @@ def test_a_login_over_tls_reads(broker: Broker, mechanism: str) -> None:
     assert "BEGIN CERTIFICATE" in options["ssl.ca.pem"]
     assert Cluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
     one = KafkaSlice((Range(topic, 0, 0, 0),), "c", options, AsLines((), 100))
-    assert [len(piece) for piece in one.lines()] == [1]
+    assert [len(piece) for piece in one.lines(10**9)] == [1]
     assert broker.password not in repr(one)
     assert secure_client_of(broker)["sasl.username"] == broker.user
 
@@ -273,7 +289,7 @@ def test_who_is_not_let_in_is_told_so_and_need_not_try_again(broker: Broker) -> 
         (Range(topic, 0, 0, 0),), "c", client_options(secure(broker)), AsLines((), 100)
     )
     with pytest.raises(SourceRefused, match="may not read"):
-        list(one.lines())
+        list(one.lines(10**9))
 
 
 def test_a_broker_that_stops_answering_is_waited_for_and_then_told(
@@ -290,10 +306,10 @@ def test_a_broker_that_stops_answering_is_waited_for_and_then_told(
         with pytest.raises(SourceUnavailable, match="cannot be asked"):
             Cluster("c", options, "read_committed").states([topic])
         with pytest.raises(SourceUnavailable, match="gave no message"):
-            list(one.lines())
+            list(one.lines(10**9))
         broker.resume()
         assert Cluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
-        assert [len(piece) for piece in one.lines()] == [1]
+        assert [len(piece) for piece in one.lines(10**9)] == [1]
         broker.kill()
         with pytest.raises(SourceUnavailable, match="cannot be asked"):
             Cluster("c", options, "read_committed").states([topic])
@@ -308,7 +324,8 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
         options = {**client_options(secure(broker)), "fetch.max.bytes": "200000"}
         options |= {"message.max.bytes": "100000"}
         options |= {"queued.max.messages.kbytes": "200", "max.partition.fetch.bytes": "100000"}
-        pieces = KafkaSlice((Range(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6)).lines()
+        one = KafkaSlice((Range(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6))
+        pieces = one.lines(10**9)
         found = next(pieces)["_value"].to_pylist()
         broker.kill()
         broker.start()

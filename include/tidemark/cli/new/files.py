@@ -11,4 +11,4 @@ from tidemark.pipeline.settings.settings import Settings
 def sampled_files(given: str, settings: Settings, pipeline: str) -> Found:
     """The files that a path, a pattern or a URI names, with their first lines."""
     places = find_files(given, settings, pipeline)
-    return Found({"files": places.source}, read_sample(places.read, settings.storage_options))
+    return Found({"files": places.source}, read_sample(places.read, settings))

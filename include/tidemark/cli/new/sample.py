@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, islice
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from tidemark.errors import SampleUnusable
-from tidemark.sources.files.lines import read_lines
+from tidemark.pipeline.settings.settings import Settings
+from tidemark.sources.files.lines import first_lines
 
 MOST_LINES = 10_000
 _SHOWN = 60
@@ -52,12 +52,16 @@ class Sample:
         return f"{first}{counted(seen, self.row)}"
 
 
-def read_sample(places: Iterable[str], options: Mapping[str, str]) -> Sample:
+def read_sample(places: Iterable[str], settings: Settings) -> Sample:
     """The first MOST_LINES lines of these files. SampleUnusable where no row is among them."""
-    files = list(places)
-    each = chain.from_iterable(read_lines(one, options) for one in files)
+    files, lines = list(places), list[bytes]()
     try:
-        lines = list(islice(each, MOST_LINES))
+        for place in files:
+            if (left := MOST_LINES - len(lines)) == 0:
+                break
+            options, most_bytes = settings.storage_options, settings.max_line_bytes
+            for piece in first_lines(place, options, left, most_bytes):
+                lines += cast("list[bytes]", piece["_value"].to_pylist())
     except SampleUnusable as error:
         raise SampleUnusable(f"{error} Nothing was written.") from error
     parsed = [row_of(line) for line in lines]

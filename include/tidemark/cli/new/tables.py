@@ -34,7 +34,7 @@ def sampled_table(given: str, settings: Settings, pipeline: str) -> Found:
         raise SampleUnusable("A table is named delta:TABLE, by its path or its URI.")
     named, table = _found_table(given, settings, pipeline)
     offset, further, reasons = _readable(table)
-    return Found({"delta": {"table": named, **further}}, _sample(table, offset), reasons)
+    return Found({"delta": {"table": named, **further}}, _sample(table, offset, settings), reasons)
 
 
 def _found_table(given: str, settings: Settings, pipeline: str) -> tuple[str, SourceTable]:
@@ -104,12 +104,12 @@ def _readable(table: SourceTable) -> tuple[Offset, dict[str, Any], tuple[str, ..
     return offset, further, tuple(reasons)
 
 
-def _sample(table: SourceTable, offset: Offset) -> Sample:
+def _sample(table: SourceTable, offset: Offset, settings: Settings) -> Sample:
     from tidemark.cli.new.table_schema import schema_of
     from tidemark.sources.delta.files import files_of, slice_of
 
     slices = (slice_of(table, part, file, MOST_LINES) for part, file in files_of(table, offset))
-    pieces = chain.from_iterable(one.lines() for one in slices)
+    pieces = chain.from_iterable(one.lines(settings.max_line_bytes) for one in slices)
     lines = chain.from_iterable(piece["_value"].to_pylist() for piece in pieces)
     try:
         first = [line for line in islice(lines, MOST_LINES) if line is not None]

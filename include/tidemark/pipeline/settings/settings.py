@@ -77,8 +77,8 @@ class Settings(BaseModel):
     needed by who looks for one by its name. `sources` are the places outside of the root that
     pipelines may read, each with all below it, named as the root is; `allow_python`: may pipelines
     bring Python, which runs as the platform does? `storage_options` have the names of delta-rs.
-    `lease_seconds`: how long a run that is silent keeps others off its pipeline.
-    Neither repr nor str shows a secret.
+    `max_line_bytes`: larger lines and messages of any source are rejected. `lease_seconds`: how
+    long a run that is silent keeps others off its pipeline. Neither repr nor str shows a secret.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -92,6 +92,8 @@ class Settings(BaseModel):
     spark: dict[_SparkName, _Text] = Field(default_factory=dict)
     cluster: Cluster = Cluster()
     connections: dict[str, Connection] = Field(default_factory=dict)
+    # More than a reject shows of it, less than what a column of Arrow can hold with the next chunk.
+    max_line_bytes: int = Field(default=16 * 1024**2, ge=4 * 1024, le=1024**3)
     lease_seconds: int = Field(default=60, ge=5, le=LONGEST_LEASE)
     maintenance: Maintenance = Maintenance()
     checks: Checks = Checks()
@@ -150,6 +152,7 @@ class Settings(BaseModel):
         yield "spark", _masked(self.spark, lambda name, value: is_secret(f"{name}={value}"))
         yield "cluster", self.cluster
         yield "connections", self.connections
+        yield "max_line_bytes", self.max_line_bytes
         yield "lease_seconds", self.lease_seconds
         yield "maintenance", self.maintenance
         yield "checks", self.checks

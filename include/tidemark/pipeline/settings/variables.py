@@ -73,6 +73,7 @@ class _Environment(BaseSettings):
     cluster: dict[str, _Text] | None = None
     # Of each, text or an object of options.
     connections: dict[str, dict[str, Any]] | None = None
+    max_line_bytes: str | None = None
     lease_seconds: str | None = None
     maintenance: dict[str, str] | None = None
     checks: dict[str, _Text] | None = None

@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.delta.rows import lines_of
+from tidemark.sources.large_lines import bounded
 from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
 from tidemark.storage.files import FileMissing, Options, read_bytes
 
-# Rows that are turned into lines at a time.
+# Rows that are turned into lines at a time; fewer where so many have more bytes than that.
 _AT_ONCE = 20_000
+_BYTES_AT_ONCE = 64 * 1024 * 1024
 # Bytes of a column that are read at a time.
 _AT_A_TIME = 1024 * 1024
 # A row as JSON is about so much larger than in its file.
@@ -38,22 +40,26 @@ class DeltaSlice(Slice):
     most: int | None = None
 
     @property
+    def told(self) -> str:
+        return self.uri
+
+    @property
     def estimated_bytes(self) -> int:
         return self.bytes * _UNPACKED
 
-    def lines(self) -> Iterator[pa.Table]:
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         row = 0
         try:
             file = self._opened()
             schema = _typed(file)
-            for batch in file.iter_batches(_AT_ONCE):
+            for batch in file.iter_batches(_rows_at_once(file)):
                 rows = pa.Table.from_batches([batch]).cast(schema)
                 rows = rows if self.most is None else rows.slice(0, self.most - row)
-                lines = lines_of(rows, dict(self.partition))
+                lines = pa.array(lines_of(rows, dict(self.partition)), pa.binary())
                 number = len(lines)
                 yield pa.table(
                     {
-                        "_value": pa.array(lines, pa.binary()),
+                        **bounded(lines, most_bytes, lambda _: "The row as JSON"),
                         "_version": pa.repeat(pa.scalar(self.version, pa.int64()), number),
                         "_file": pa.repeat(pa.scalar(self.path, pa.string()), number),
                         "_row": pa.array(range(row, row + number), pa.int64()),
@@ -83,6 +89,13 @@ def _parquet(file: Any) -> pq.ParquetFile:
     return pq.ParquetFile(
         file, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
     )
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    """By what the file says of its row groups."""
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    largest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
+    return max(1, min(_AT_ONCE, _BYTES_AT_ONCE // max(1, largest)))
 
 
 def _typed(file: pq.ParquetFile) -> pa.Schema:

@@ -116,7 +116,7 @@ class PlacedFiles(PlacedSource):
         local = is_local(self.files.folder)
         found = source_files(self.files, self.options)
         places = sorted(one if local else quote(one, safe=":/") for one in found)
-        return copy_first_lines(places, self.options, most, copies)
+        return copy_first_lines(places, self.options, most, self.settings.max_line_bytes, copies)
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:

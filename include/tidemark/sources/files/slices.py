@@ -7,7 +7,7 @@ its bytes, so that each line is in one slice wherever the cuts are.
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tidemark.errors import SourceChanging
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
+from tidemark.sources.large_lines import LargeLine, LineColumns, bounded
 from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
 from tidemark.storage.files import FileFacts, FileMissing, OpenedFile, Options, open_file
 
@@ -38,47 +39,61 @@ class FileSlice(Slice):
     options: Options
 
     @property
+    def told(self) -> str:
+        return self.part if self.start == 0 else f"{self.part} from byte {self.start:,} on"
+
+    @property
     def estimated_bytes(self) -> int:
         own = self.end - self.start
         return own * _UNPACKED if is_packed(self.part) else own
 
-    def lines(self) -> Iterator[pa.Table]:
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         if reason := why_not_read(self.part):
             raise PartUnreadable(self.part, reason)
-        for lines in self._pieces():
-            first = pa.repeat(pa.scalar(0, pa.int32()), len(lines))
+        for columns in self._pieces(most_bytes):
+            first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
             where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
-            yield pa.table({"_value": lines, "_file": where})
+            yield pa.table({**columns, "_file": where})
 
-    def _pieces(self) -> Iterator[pa.Array[Any]]:
+    def _pieces(self, most: int) -> Iterator[LineColumns]:
+        number = 0
         try:
             # One byte earlier: a line that begins at `start` is told by the end before it.
             opened = open_file(self.part, max(0, self.start - 1), self.options)
             self._check(opened.facts)
             # A byte order mark at the file's start is no part of its first line.
             mark = BOM_UTF8 if self.start == 0 else b""
-            for data in self._whole_lines(opened):
-                yield split_lines(data.removeprefix(mark))
-                mark = b""
+            for piece in _at_line_ends(self._own_bytes(opened), most, mark):
+                if isinstance(piece, LargeLine):
+                    columns = piece.columns(self._name(number), most)
+                else:
+                    columns = bounded(split_lines(piece), most, self._names(number))
+                yield columns
+                number += len(columns["_value"])
         except FileMissing as error:
             raise PartUnreadable(self.part, "It was gone between listing and reading") from error
         except FAULTS as error:
             raise PartUnreadable(self.part, _cause(error)) from error
 
+    def _name(self, number: int) -> str:
+        """What the slice's line of this number, from 0, is called."""
+        if self.start:
+            return f"Line {number + 1:,} of those that begin at byte {self.start:,} or later"
+        return f"Line {number + 1:,}"
+
+    def _names(self, before: int) -> Callable[[int], str]:
+        return lambda place: self._name(before + place)
+
     def _check(self, facts: FileFacts) -> None:
         if (facts.size, epoch_ms(facts.modified)) != (self.size, self.modified_ms):
             raise changed_while_read([self.part])
 
-    def _whole_lines(self, opened: OpenedFile) -> Iterator[bytes]:
-        """Pieces that begin and end with a line: those of the lines that begin in the slice."""
+    def _own_bytes(self, opened: OpenedFile) -> Iterator[bytes]:
+        """From the first line that begins in the slice to the end of the last one."""
         chunks = unpacked(self.part, opened.chunks)
         if is_packed(self.part):
-            yield from _at_line_ends(chunks)
-        else:
-            yield from _at_line_ends(self._own_bytes(chunks))
-
-    def _own_bytes(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """From the first line that begins in the slice to the end of the last one."""
+            yield from chunks
+            return
         position, begun = max(0, self.start - 1), self.start == 0
         for chunk in chunks:
             data = chunk
@@ -129,18 +144,33 @@ def changed_while_read(parts: list[str]) -> SourceChanging:
     )
 
 
-def _at_line_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces that end with a line; none of them empty."""
-    rest: list[bytes] = []
-    for chunk in chunks:
-        cut = chunk.rfind(b"\n") + 1
-        if cut:
-            yield b"".join([*rest, chunk[:cut]])
-            rest = []
+def _at_line_ends(chunks: Iterator[bytes], most: int, mark: bytes) -> Iterator[bytes | LargeLine]:
+    """The same bytes but for a `mark` at their beginning, in pieces that end with a line, none of
+    them empty. A line of more than `most` bytes is held no longer than that can be told, and is
+    one piece."""
+    begun: list[bytes] = []
+    large: LargeLine | None = None
+    for data in chunks:
+        chunk = data
+        if large is not None:
+            rest, end, chunk = data.partition(b"\n")
+            large.add(rest)
+            if not end:
+                continue
+            yield large
+            large = None
+        if cut := chunk.rfind(b"\n") + 1:
+            yield b"".join([*begun, chunk[:cut]]).removeprefix(mark)
+            begun, mark = [], b""
         if chunk[cut:]:
-            rest.append(chunk[cut:])
-    if rest:
-        yield b"".join(rest)
+            begun.append(chunk[cut:])
+        if sum(map(len, begun)) > most + len(mark):
+            large = LargeLine(b"".join(begun).removeprefix(mark))
+            begun, mark = [], b""
+    if large is not None:
+        yield large
+    elif begun:
+        yield b"".join(begun).removeprefix(mark)
 
 
 def _cause(error: Exception) -> str:

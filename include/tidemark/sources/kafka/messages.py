@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from tidemark.judge.reasons import MALFORMED, TOO_LARGE
 from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
+from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-NO_VALUE, TOO_LARGE, MALFORMED = "no value", "too large", "malformed"
+NO_VALUE = "no value"
 _Header = tuple[str, bytes | str | None]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Confluent's `TIMESTAMP_NOT_AVAILABLE`: a message of before Kafka 0.10.
@@ -31,14 +33,15 @@ _BLANK = b" \t\r\n"
 
 @dataclass(frozen=True)
 class AsLines:
-    """Which further fields a line has (`fields`), and how large a value may be."""
+    """Which further fields a line has (`fields`), and how large a value may be by the pipeline."""
 
     fields: tuple[str, ...]
     most_bytes: int
 
-    def table(self, messages: Sequence[Message]) -> pa.Table:
-        """The messages in their order, in the columns of `Slice.lines`."""
-        lines = [self._line(message) for message in messages]
+    def table(self, messages: Sequence[Message], most_bytes: int) -> pa.Table:
+        """The messages in their order, in the columns of `Slice.lines`; a value, and a line with
+        its further fields, of more than `most_bytes` is too large by any pipeline."""
+        lines = [self._line(message, most_bytes) for message in messages]
         columns: dict[str, pa.Array[Any]] = {
             "_value": pa.array([one.value for one in lines], pa.binary()),
             AS_READ: pa.array([one.as_read for one in lines], pa.binary()),
@@ -50,19 +53,21 @@ class AsLines:
         }
         return pa.table(columns)
 
-    def _line(self, message: Message) -> _Line:
+    def _line(self, message: Message, most_bytes: int) -> _Line:
         value = message.value()
         if value is None:
             return _Line(None, None, NO_VALUE, "The message has no value (a tombstone)")
-        if len(value) > self.most_bytes:
-            told = f"The value has {len(value):,} bytes, at most {self.most_bytes:,} are taken"
-            return _Line(None, None, TOO_LARGE, told)
+        if len(value) > (most := min(self.most_bytes, most_bytes)):
+            return _too_large(value, "The value", most)
         if not self.fields:
             return _Line(value, value, None, None)
         try:
-            return _Line(value, spliced(value, self._fields(message)), None, None)
+            line = spliced(value, self._fields(message))
         except _Unusable as error:
             return _Line(value, None, MALFORMED, str(error))
+        if len(line) > most_bytes:
+            return _too_large(line, "The value with what is declared of the message", most_bytes)
+        return _Line(value, line, None, None)
 
     def _fields(self, message: Message) -> bytes:
         """The further fields as JSON without its braces."""
@@ -103,6 +108,11 @@ class _Line:
     as_read: bytes | None
     reason: str | None
     detail: str | None
+
+
+def _too_large(line: bytes, what: str, most: int) -> _Line:
+    large = LargeLine(line)
+    return _Line(large.shown, None, TOO_LARGE, large.detail(what, most))
 
 
 class _Unusable(Exception):

@@ -48,12 +48,16 @@ class KafkaSlice(Slice):
     as_lines: AsLines
 
     @property
+    def told(self) -> str:
+        return ", ".join(map(str, self.ranges))
+
+    @property
     def estimated_bytes(self) -> int:
         return sum(one.number for one in self.ranges) * _BYTES_OF_A_MESSAGE
 
-    def lines(self) -> Iterator[pa.Table]:
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         for messages in self.messages():
-            yield self.as_lines.table(messages)
+            yield self.as_lines.table(messages, most_bytes)
 
     def messages(self) -> Iterator[Sequence[Message]]:
         """The messages, those of a partition in their order, several at a time. Raises as

@@ -33,8 +33,9 @@ class IngestNote(Facts):
     verdicts on whole parts (part, reason, detail).
 
     `seen` holds what the source saw of a part that was another than planned: of a file, its time
-    in milliseconds. `scheduled_ms` is the scheduled time of the run that committed the accepted
-    rows; None: the note is older than that entry. Version 1 was of files alone: `files`, `seen_ms`.
+    in milliseconds. Lines of more than `max_line_bytes` were rejected; None: the note is older than
+    that entry, and none was. `scheduled_ms` is the scheduled time of the run that committed the
+    accepted rows; None: as before. Version 1 was of files alone: `files`, `seen_ms`.
     """
 
     kind: Literal["ingest"] = "ingest"
@@ -48,6 +49,7 @@ class IngestNote(Facts):
     seen: dict[str, int] = Field(
         default_factory=dict, validation_alias=AliasChoices("seen", "seen_ms")
     )
+    max_line_bytes: int | None = None
     scheduled_ms: int | None = None
 
 

@@ -16,6 +16,7 @@ from tidemark.streaming.sources.source import StreamedSource
 class Batch:
     """Its number, and its own time, the same when it is repeated. `checkpoint` planned it.
 
+    `max_line_bytes`: larger lines are rejected, none where an earlier version committed bronze.
     `never_read`: parts with a verdict of the try that committed bronze, which has no row of them.
     """
 
@@ -27,6 +28,7 @@ class Batch:
     rejects: TablePlace
     number: int
     time_ms: int
+    max_line_bytes: int | None
     never_read: frozenset[str] = frozenset()
 
     @property

@@ -80,6 +80,7 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
                 ingest.rejects,
                 number,
                 ingest.checkpoint.offsets(number).batch_time_ms,
+                ingest.streamed.placed.settings.max_line_bytes,
             )
             report.note, rows = _write_batch(spark, ingest, batch)
             ingest.rows += rows
@@ -98,13 +99,15 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
     reading = _to_read(ingest, number, committed)
     if committed is not None:
         never_read = frozenset(one.part for one in committed.reading.verdicts)
-        batch = replace(batch, never_read=never_read)
+        # A setting, which may have been changed since: a line would be in both tables, or in none.
+        most = committed.max_line_bytes
+        batch = replace(batch, never_read=never_read, max_line_bytes=most)
     judged = judge_batch(spark, batch, reading, repeated=committed is not None)
     try:
         if committed is not None:
             judged = _as_repeated(ingest, committed, judged)
         ingest.streamed.placed.confirm(ingest.checkpoint, number)
-        note = _note(ingest, number, judged, committed)
+        note = _note(ingest, batch, judged, committed)
         _append_bronze(ingest, number, judged, note)
         _append_rejects(ingest, number, judged, note)
     finally:
@@ -113,13 +116,15 @@ def _write_batch(spark: SparkSession, ingest: Ingest, batch: Batch) -> tuple[str
 
 
 def _note(
-    ingest: Ingest, number: int, judged: JudgedBatch, committed: Committed | None
+    ingest: Ingest, batch: Batch, judged: JudgedBatch, committed: Committed | None
 ) -> IngestNote:
     """One scheduled time for both commits of a batch: that of the run that made the first."""
     first = committed.scheduled_ms if committed else None
     scheduled_ms = ingest.scheduled_ms if first is None else first
     query = str(ingest.checkpoint.query_id())
-    return commit_note(query, number, judged.counts, judged.reading, scheduled_ms)
+    return commit_note(
+        query, batch.number, judged.counts, judged.reading, batch.max_line_bytes, scheduled_ms
+    )
 
 
 def _as_repeated(ingest: Ingest, committed: Committed, judged: JudgedBatch) -> JudgedBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +58,13 @@ def judge_lines(
     `keeps_lines`: accepted rows have their line with them, and their files are not bronze's yet.
     """
     by = BatchRules(
-        batch.rules, batch.origin, batch.number, batch.time_ms, keeps_lines, by_line=False
+        batch.rules,
+        batch.origin,
+        batch.number,
+        batch.time_ms,
+        sys.maxsize if batch.max_line_bytes is None else batch.max_line_bytes,
+        keeps_lines,
+        by_line=False,
     )
     with judging(batch.checkpoint, batch.number) as crashed:
         by = replace(by, by_line=crashed)

@@ -4,6 +4,7 @@ driver and in tasks.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from tidemark.sources.source import (
     Slice,
 )
 
+# What is larger is named in the log before it is read, so that the log tells what ended a process.
+_NAMED_BYTES = 1024**2
 # The line itself, beside the columns of an accepted row.
 LINE = "_value"
 
@@ -39,6 +42,7 @@ class BatchRules:
     origin: tuple[OriginColumn, ...]
     batch: int
     batch_time_ms: int
+    max_line_bytes: int
     keeps_lines: bool
     by_line: bool
 
@@ -74,8 +78,10 @@ class JudgedLines:
 
 def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     """The slice's lines, piece by piece; raises what reading it raises."""
+    if one.estimated_bytes > _NAMED_BYTES:
+        print(f"reading {one.told}", file=sys.stderr, flush=True)
     judge = Judge(by.rules, by.batch_time_ms, by.by_line)
-    for piece in one.lines():
+    for piece in one.lines(by.max_line_bytes):
         lines = piece
         if REASON in piece.column_names:
             own = pc.is_valid(piece[REASON])
