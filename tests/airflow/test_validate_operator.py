@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 
 from tests.kit.windows import at, window
 from tests.quality.held import Held, bad_and_good
 from tidemark.airflow.publish import PublishOperator
 from tidemark.airflow.validate import ValidateOperator
-from tidemark.quality.verdicts import ValidationResult
-from tidemark.storage.result_file import read_result
 
 Task = Callable[..., Any]
 EXPECTED = {"ExpectTableRowCountToBeBetween": {"min_value": 1}}
-# Says what it was asked, and writes a result as the job does.
-SUBMIT = """\
-#!{python}
-import pathlib, sys
-pathlib.Path({seen!r}).write_text(" ".join(sys.argv[1:]))
-target = pathlib.Path(sys.argv[sys.argv.index("--result") + 1])
-target.write_text({result!r})
-"""
 
 
 @pytest.fixture
-def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
-    connection = {"conn_type": "spark", "host": "local[2]"}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+def held(tmp_path: Path) -> Held:
     held = Held(tmp_path, [{"fail": "total > 0"}, {"warn": "rows > 1"}])
     settings = {"root": str(tmp_path), "pipelines": str(tmp_path / "pipelines")}
     (tmp_path / "settings.yaml").write_text(json.dumps(settings))
     return held
 
 
-def task(held: Held, run_id: str, spark_binary: str = "/bin/false") -> ValidateOperator:
+def task(held: Held, run_id: str) -> ValidateOperator:
     return ValidateOperator(
         task_id="validate",
         held=held.uri(run_id),
         pipeline_file=str(held.place.write_file()),
         settings_file=str(held.place.root / "settings.yaml"),
-        conn_id="spark_default",
-        spark_binary=spark_binary,
     )
 
 
@@ -57,8 +42,8 @@ def executed(operator: ValidateOperator, run_id: str) -> dict[str, Any]:
     return operator.execute(context)
 
 
-def validate(held: Held, run_id: str, spark_binary: str = "/bin/false") -> dict[str, Any]:
-    return executed(task(held, run_id, spark_binary), run_id)
+def validate(held: Held, run_id: str) -> dict[str, Any]:
+    return executed(task(held, run_id), run_id)
 
 
 def publish(held: Held, run_id: str) -> dict[str, Any]:
@@ -122,36 +107,3 @@ def test_a_killed_task_is_tried_again_and_says_the_same(held: Held) -> None:
     first, told = validate(held, "run"), held.verdicts()
     assert validate(held, "run") == first
     assert held.verdicts() == told
-
-
-def test_expectations_on_many_rows_are_submitted_to_spark(
-    held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDEMARK_CHECKS__MAX_ROWS", "2")
-    held.check({"warn": EXPECTED})
-    run = held.run(*bad_and_good(), run_id="run")
-    told = ValidationResult(
-        pipeline="clicks", run_id="run", outcome="passed", started_at=at(12), ended_at=at(12)
-    )
-    submit, seen = tmp_path / "submit", tmp_path / "seen"
-    text = SUBMIT.format(python=sys.executable, seen=str(seen), result=told.model_dump_json())
-    submit.write_text(text)
-    submit.chmod(0o755)
-    summary = validate(held, "run", str(submit))
-    assert (summary["checks"], summary["warnings"]) == (0, [])
-    asked = seen.read_text()
-    assert "streaming/jobs/validate.py" in asked
-    assert f"--run-id validate__run --result {summary['result']} --held {held.uri('run')}" in asked
-    assert read_result(ValidationResult, summary["result"], {}) == told
-    assert run.held
-
-
-def test_a_job_that_leaves_no_result_is_tried_again(
-    held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDEMARK_CHECKS__MAX_ROWS", "2")
-    held.check({"warn": EXPECTED})
-    held.run(*bad_and_good(), run_id="run")
-    with pytest.raises(AirflowException, match="without a result of this try") as raised:
-        validate(held, "run")
-    assert not isinstance(raised.value, AirflowFailException)

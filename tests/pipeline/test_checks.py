@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -15,6 +17,7 @@ from ruamel.yaml import YAML
 from sqlglot import exp
 
 from tests.pipeline.conftest import GOOD, Load, Problems
+from tidemark.pipeline.expectations import EXPECTED, expectation_faults
 from tidemark.pipeline.expressions.duckdb_values import (
     BIGINT,
     DATE,
@@ -122,31 +125,110 @@ def test_the_place_of_a_fault_is_that_of_the_name_in_the_file(problems: Problems
 
 EXPECTATIONS = {
     "ExpectColumnMaxToBeBetween: {column: clicks, max_value: 9}": None,
-    "ExpectColumnValuesToNotBeNull: {column: page, mostly: 0.9}": None,
+    "ExpectColumnMaxToBeBetween: {column: window_start, max_value: '2026-01-31 10:00:00Z'}": None,
+    "ExpectColumnValuesToNotBeNull: {column: page, mostly: 0.9, notes: most have one}": None,
     "ExpectTableRowCountToBeBetween: {min_value: 1}": None,
     "ExpectColumnPairValuesAToBeGreaterThanB: {column_A: longest, column_B: clicks}": None,
     "ExpectCompoundColumnsToBeUnique: {column_list: [page, slow]}": None,
+    "ExpectColumnValuesToMatchRegex: {column: page, regex: '^/[a-z]+$'}": None,
     "ExpectColumnMaxToBeBetwen: {column: clicks}": "Did you mean `ExpectColumnMaxToBeBetween`?",
     "ExpectColumnMaxToBeBetween: {colum: clicks, max_value: 9}": "Did you mean `column`?",
-    "ExpectColumnMaxToBeBetween: {column: click}": "Did you mean `clicks`?",
-    "ExpectColumnMaxToBeBetween: {column: took}": "`took` is not a column of gold",
+    "ExpectColumnMaxToBeBetween: {column: click, max_value: 9}": "Did you mean `clicks`?",
+    "ExpectColumnMaxToBeBetween: {column: took, max_value: 9}": "`took` is not a column of gold",
+    "ExpectColumnMaxToBeBetween: {column: [clicks], max_value: 9}": "is not a column of gold",
     "ExpectColumnMaxToBeBetween: {max_value: 9}": "is missing",
-    "ExpectColumnMaxToBeBetween: {column: clicks, max_value: [9]}": "does not fit the expectation",
-    "ExpectColumnMaxToBeBetween: {column: clicks, severity: info}": "is not an argument of it",
+    "ExpectColumnMaxToBeBetween: {column: clicks}": "needs min_value or max_value",
+    "ExpectColumnMaxToBeBetween: {column: clicks, max_value: [9]}": "needs a number for a bigint",
+    "ExpectColumnMaxToBeBetween: {column: clicks, max_value: .nan}": "needs a number for a bigint",
+    "ExpectColumnMaxToBeBetween: {column: clicks, max_value: '9'}": "needs a number for a bigint",
+    "ExpectColumnMaxToBeBetween: {column: window_date, max_value: 2026-01-31}": "in quotes",
+    "ExpectColumnMaxToBeBetween: {column: window_date, max_value: '2026-02-30'}": "there is not",
+    "ExpectColumnMaxToBeBetween: {column: clicks, min_value: 1, severity: info}": "is not an arg",
+    "ExpectColumnSumToBeBetween: {column: page, min_value: 1}": "`page` is text; it takes numbers",
     "ExpectCompoundColumnsToBeUnique: {column_list: [page, slo]}": "Did you mean `slow`?",
-    "ExpectColumnValuesToNotBeNull: {column: page, mostly: 2}": "does not fit the expectation",
+    "ExpectCompoundColumnsToBeUnique: {column_list: page}": "a list of two or more columns",
+    "ExpectColumnValuesToNotBeNull: {column: page, mostly: 2}": "takes a share from 0 to 1",
+    "ExpectColumnValuesToNotBeNull: {column: page, notes: {a: b}}": "takes text",
+    "ExpectColumnValuesToBeInSet: {column: page, value_set: []}": "takes a list of values",
+    "ExpectColumnValuesToBeInSet: {column: page, value_set: [null]}": "has None among them",
+    "ExpectColumnValuesToBeInSet: {column: page, value_set: [3]}": "needs a value of the column",
+    "ExpectTableRowCountToEqual: {value: true}": "takes a whole number",
+    "ExpectColumnValuesToMatchRegex: {column: page, regex: '^(a+)+$'}": "takes time without end",
+    "ExpectColumnValuesToMatchRegex: {column: page, regex: 'a(?=b)'}": "RE2 cannot read",
+    "ExpectColumnValuesToMatchRegexList: {column: page, regex_list: ['a', '(a|b)*c']}": "stack",
+    "ExpectColumnPairValuesToBeEqual: {column_A: page, column_B: clicks}": "in another way",
 }
 
 
 @pytest.mark.parametrize("text", list(EXPECTATIONS))
-def test_an_expectation_is_checked_by_the_schema_of_great_expectations(
+def test_an_expectation_is_checked_by_its_name_its_arguments_and_its_columns_types(
     told: Told, text: str
 ) -> None:
     found, expected = told(f"warn: {{{text}}}"), EXPECTATIONS[text]
     if expected is None:
         assert found == []
     else:
-        assert any(expected in one for one in found)
+        assert any(expected in one for one in found), found
+
+
+def test_a_check_looks_at_the_rows_for_which_its_where_is_true(told: Told, load: Load) -> None:
+    check = "{fail: clicks > 0, where: status = 'final'}"
+    assert load(with_checks(check)).tables["page_10m"].checks[0].where == "status = 'final'"
+    (found,) = told("{fail: {ExpectTableRowCountToEqual: {value: 1}}, where: statu = 'final'}")
+    assert "Did you mean `status`?" in found
+    assert told("{fail: clicks > 0, where: __import__('os').system('true')}")
+    assert told("{fail: clicks > 0, where: 3}")
+
+
+OF_CODE = "__import__('os').system('touch /tmp/x')"
+
+
+@pytest.mark.parametrize("argument", ["row_condition", "condition_parser"])
+def test_no_argument_of_an_expectation_is_code(told: Told, argument: str) -> None:
+    asked = {"ExpectColumnMaxToBeBetween": {"column": "clicks", "max_value": 9, argument: OF_CODE}}
+    (found,) = told(f"fail: {json.dumps(asked)}")
+    assert "would run as code" in found
+    assert "`where: status = 'final'`" in found
+
+
+def core_expectations() -> list[str]:
+    """All that the installed Great Expectations has, by its schemas."""
+    found = find_spec("great_expectations")
+    assert found is not None
+    folder = Path(str(found.origin)).parent / "expectations" / "core" / "schemas"
+    return sorted(file.stem for file in folder.glob("*.json") if file.stem != "index")
+
+
+def test_each_expectation_of_great_expectations_is_taken_or_refused_with_what_to_write() -> None:
+    names = core_expectations()
+    assert len(names) > 50
+    assert set(EXPECTED) <= set(names)
+    for name in set(names) - set(EXPECTED):
+        (found,) = expectation_faults(name, {}, {})
+        assert "is not taken" in found.message
+        assert "write" in found.message or "Leave it out" in found.message
+
+
+# What to write instead of an expectation that is refused, for a table with these columns.
+INSTEAD = {
+    "ExpectColumnValuesToMatchLikePattern: {column: page, like_pattern: '/a%'}",
+    "ExpectColumnValuesToNotMatchLikePatternList: {column: page, like_pattern_list: ['/a%']}",
+    "ExpectColumnValueZScoresToBeLessThan: {column: clicks, threshold: 3, double_sided: true}",
+    "ExpectColumnQuantileValuesToBeBetween: {column: clicks, quantile_ranges: {}}",
+    "ExpectColumnValuesToMatchStrftimeFormat: {column: page, strftime_format: '%Y'}",
+    "ExpectColumnPairValuesToBeInSet: {column_A: clicks, column_B: rows, value_pairs_set: []}",
+    "ExpectSelectColumnValuesToBeUniqueWithinRecord: {column_list: [clicks, rows]}",
+    "ExpectMulticolumnSumToEqual: {column_list: [clicks, rows], sum_total: 3}",
+    "ExpectTableRowCountToEqualOtherTable: {other_table_name: x}",
+}
+
+
+@pytest.mark.parametrize("text", sorted(INSTEAD))
+def test_the_line_that_is_to_be_written_instead_is_good(told: Told, text: str) -> None:
+    (found,) = told(f"warn: {{{text}}}")
+    line = re.search("`(warn: [^`]*)`", found)
+    assert line, found
+    assert told(line[1]) == []
 
 
 @pytest.mark.parametrize(
@@ -212,7 +294,7 @@ def test_without_great_expectations_an_expectation_is_told_what_to_install() -> 
     code = (
         "import sys\nsys.modules['great_expectations'] = None\n"
         "from tidemark.pipeline.expectations import expectation_faults\n"
-        "(found,) = expectation_faults('ExpectColumnMaxToBeBetween', {}, ())\nprint(found.message)"
+        "(found,) = expectation_faults('ExpectColumnMaxToBeBetween', {}, {})\nprint(found.message)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "install the extra `quality`" in done.stdout

@@ -11,7 +11,6 @@ from tests.kit.running import Place, clicks
 from tests.kit.windows import Row, at, window
 from tidemark.pipeline.settings.settings import Checks, Settings
 from tidemark.quality.gate import Gated, validate_held
-from tidemark.quality.validate import ManyRows
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
@@ -68,16 +67,9 @@ class Held:
     def uri(self, run_id: str = "run") -> str:
         return self.place.places.result(run_id)
 
-    def validate(
-        self, run: RunResult, now: datetime = NOW, checks: Checks | None = None
-    ) -> Gated | ManyRows:
+    def gated(self, run: RunResult, now: datetime = NOW, checks: Checks | None = None) -> Gated:
         settings = self.settings.model_copy(update={"checks": checks or Checks()})
         return validate_held(self.place.pipeline, run, self.uri(run.run_id), settings, now)
-
-    def gated(self, run: RunResult, now: datetime = NOW) -> Gated:
-        found = self.validate(run, now)
-        assert isinstance(found, Gated)
-        return found
 
     def publish(self, run: RunResult) -> RunResult:
         return publish_and_record(self.place.pipeline, run, self.uri(run.run_id), self.settings)

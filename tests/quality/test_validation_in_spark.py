@@ -1,4 +1,4 @@
-"""Validation where Spark is: by the job that publishes, and of many rows; and that all agree."""
+"""Validation where Spark is: by the job that publishes; and that all agree."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.kit.running import Place, clicks, quiet, run_warm, succeed
+from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.kit.windows import at, window
-from tests.quality.held import NOW, Held, bad_and_good
+from tests.quality.held import Held
 from tidemark.gold.to_publish import to_publish
 from tidemark.operators.kinds import operator_of
-from tidemark.pipeline.settings.settings import Checks
 from tidemark.quality.conditions import judge_conditions
-from tidemark.quality.expectations import RowsOfTable, judge_expectations
 from tidemark.quality.planned_rows import TablePublish, planned_rows
-from tidemark.runs.results.result import RunResult
-from tidemark.storage.result_file import read_result
-from tidemark.streaming.jobs.validate import validate_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,59 +69,6 @@ def test_duckdb_spark_and_python_find_the_same_rows_bad(
     by_python = {text: sum(told(row) is False for row in rows) for text, told in TOLD.items()}
     assert by_duckdb == by_spark == by_python
     assert any(by_python.values())
-
-
-EXPECTATIONS: list[dict[str, Any]] = [
-    {"ExpectColumnMaxToBeBetween": {"column": "total", "max_value": 4}},
-    {"ExpectColumnValuesToNotBeNull": {"column": "key"}},
-    {"ExpectColumnValuesToBeInSet": {"column": "key", "value_set": ["a"]}},
-    {"ExpectColumnValuesToBeBetween": {"column": "total", "min_value": 0, "mostly": 0.5}},
-    {"ExpectTableRowCountToBeBetween": {"min_value": 3, "max_value": 3}},
-    {"ExpectCompoundColumnsToBeUnique": {"column_list": ["window_start", "key"]}},
-]
-
-
-def test_expectations_say_the_same_on_spark_as_on_pandas(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    held = Held(tmp_path, [{"fail": one} for one in EXPECTATIONS])
-    with planned_rows(publish_of(held, *bad_and_good())) as planned:
-        asked = [RowsOfTable("per_10m", planned.table, planned.keys, planned.to_arrow())]
-    (by_pandas,) = judge_expectations(asked)
-    (by_spark,) = judge_expectations(asked, spark.createDataFrame)
-    told = [
-        [(v.check, v.passed, v.unexpected) for v in one.verdicts] for one in (by_pandas, by_spark)
-    ]
-    assert told[0] == told[1]
-    assert {passed for _, passed, _ in told[0]} == {True, False}
-
-
-def test_a_job_validates_many_rows_and_writes_what_the_task_would(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    held = Held(tmp_path, [{"fail": EXPECTATIONS[1]}, {"fail": "total > -10"}])
-    run = held.run(*bad_and_good())
-    few = held.settings.model_copy(update={"checks": Checks(max_rows=1)})
-    progress = quiet()
-    told = validate_once(
-        held.place.pipeline, few, held.uri(), "validate__run", NOW, progress, lambda *_: spark
-    )
-    assert told.error is not None
-    assert (told.outcome, told.error.type) == ("failed", "ChecksFailed")
-    assert read_result(RunResult, held.uri(), {}).error == told.error
-    assert len(held.verdicts()) == 6
-    gone = validate_once(
-        held.place.pipeline,
-        few,
-        held.uri("gone"),
-        "validate__gone",
-        NOW,
-        progress,
-        lambda *_: spark,
-    )
-    assert gone.error is not None
-    assert gone.error.type == "ResultUnreadable"
-    assert run.run_id == told.run_id
 
 
 def day(minute: int, amount: int, key: str = "a") -> Row:

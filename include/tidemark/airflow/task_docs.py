@@ -11,8 +11,7 @@ nothing yet. Spark is started only where there is something for it to do.
 clear the task, or wait for the next run, which goes on from there.
 """,
     "validate": """\
-Holds what publish would write to the pipeline's checks. Spark is started only for expectations on
-many rows.
+Holds what publish would write to the pipeline's checks, without Spark.
 
 **Failed?** Gold is as it was. The log names check, observed value and examples. Mend the data or
 the check: the next good run publishes what is held, or accept it by hand with `tidemark publish

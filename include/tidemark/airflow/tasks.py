@@ -66,7 +66,7 @@ def pipeline_tasks(
     stream = StreamOperator(task_id="stream", doc_md=TASK_DOCS["stream"], conn_id=conn_id, **files)
     held = XComArg(stream, key="result")
     validate = ValidateOperator(
-        task_id="validate", doc_md=TASK_DOCS["validate"], held=held, conn_id=conn_id, **files
+        task_id="validate", doc_md=TASK_DOCS["validate"], held=held, **files
     )
     publish = PublishOperator(
         task_id="publish",

@@ -1,19 +1,15 @@
-"""The task that holds what a run would publish to its pipeline's checks.
-
-Few rows are judged in the task itself, without a JVM; expectations on many in a job by Spark.
-"""
+"""The task that holds what a run would publish to its pipeline's checks, without a JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperatorLink, Context
 
-from tidemark.airflow.job import JobOperator
-from tidemark.airflow.outcome import as_task_failure
-from tidemark.pipeline.settings.settings import Settings
+from tidemark.airflow.outcome import as_task_failure, failure
+from tidemark.airflow.pipeline_operator import PipelineOperator
+from tidemark.pipeline.places import Places
 from tidemark.quality.verdicts import (
     ValidationResult,
     failures,
@@ -36,7 +32,7 @@ class DataDocsLink(BaseOperatorLink):
         return operator.data_docs or ""
 
 
-class ValidateOperator(JobOperator):
+class ValidateOperator(PipelineOperator):
     """Validates a held run, and fails for good where a check keeps it from being published.
 
     `held` is the place of the run's result file, usually from the stream task's XCom. How many
@@ -44,59 +40,47 @@ class ValidateOperator(JobOperator):
     `ops/quality`.
     """
 
-    job = "tidemark.streaming.jobs.validate"
-    doing = "Validation"
-    result_type = ValidationResult
-    template_fields: Sequence[str] = (*JobOperator.template_fields, "held")
+    template_fields = ("held",)
     operator_extra_links = (DataDocsLink(),)
     # Where the pages of the run begin, for a browser; None until they are known.
     data_docs: str | None = None
+    timeout = timedelta(hours=6)
 
     def __init__(self, *, held: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.held = held
 
-    def job_run_id(self, context: Context) -> str:
-        """Never that of the run, whose result file would be overwritten."""
-        return f"validate__{context['run_id']}"
-
-    def job_arguments(self, context: Context) -> list[str]:
-        return ["--held", self.held]
-
-    def done_without_job(
-        self, context: Context, settings: Settings, uri: str
-    ) -> ValidationResult | None:
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Validate; a repeat judges again, and records nothing that it has recorded."""
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.
         from tidemark.quality.gate import validate_held
-        from tidemark.quality.validate import ManyRows
 
-        options = settings.storage_options
-        with as_task_failure(self.doing):
-            pipeline = self.own_pipeline()
-            run = read_result(RunResult, self.held, options)
-            gated = validate_held(pipeline, run, self.held, settings, datetime.now(UTC))
-            if isinstance(gated, ManyRows):
-                self.log.info("Spark is started: %s", gated)
-                return None
-            write_result(uri, gated.validation, options)
-        return gated.validation
-
-    def ended(self, context: Context, result: ValidationResult) -> None:
-        # Also where the task fails then: a failed check is what people want to look at.
-        if result.data_docs:
-            self.data_docs = self.own_settings().docs_address(result.data_docs)
-
-    def log_lines(self, result: ValidationResult) -> list[str]:
-        docs = [f"Data Docs: {result.data_docs}"] if result.data_docs else []
-        return [_line(verdict) for verdict in result.verdicts] + docs
-
-    def summary(self, result: ValidationResult, uri: str) -> dict[str, Any]:
+        with as_task_failure("Validation"):
+            settings, pipeline = self.own_settings(), self.own_pipeline()
+            run = read_result(RunResult, self.held, settings.storage_options)
+            found = validate_held(pipeline, run, self.held, settings, datetime.now(UTC)).validation
+            # Never that of the run, whose result file would be overwritten.
+            uri = Places(settings.root, pipeline.name).result(
+                f"validate__{context['run_id']}", context["ti"].try_number
+            )
+            write_result(uri, found, settings.storage_options)
+            # Also where the task fails then: a failed check is what people want to look at.
+            self.data_docs = settings.docs_address(found.data_docs) if found.data_docs else None
+        self._tell(found)
+        if found.error is not None:
+            raise failure("Validation", found.error)
         return {
             "result": uri,
-            "checks": len(result.verdicts),
-            "warnings": [verdict_line(verdict) for verdict in warnings(result.verdicts)],
-            "data_docs": result.data_docs,
+            "checks": len(found.verdicts),
+            "warnings": [verdict_line(verdict) for verdict in warnings(found.verdicts)],
+            "data_docs": found.data_docs,
         }
+
+    def _tell(self, found: ValidationResult) -> None:
+        for verdict in found.verdicts:
+            self.log.info(_line(verdict))
+        if found.data_docs:
+            self.log.info("Data Docs: %s", found.data_docs)
 
 
 def _line(verdict: Any) -> str:

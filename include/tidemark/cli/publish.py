@@ -45,7 +45,7 @@ def publish(
         ),
     ] = None,
     master: Annotated[
-        str, typer.Option(metavar="MASTER", help="Spark's, where checks of many rows need it.")
+        str, typer.Option(metavar="MASTER", hidden=True, help="Of earlier versions: no Spark here.")
     ] = "local[*]",
     settings: SettingsFile = None,
 ) -> None:
@@ -74,7 +74,7 @@ def publish(
         for verdict in accept_failures(found, held, loaded, accepted, datetime.now(UTC)):
             print(f"overridden: {verdict_line(verdict)}")
     else:
-        held = validated(found, pipeline, held, uri, loaded, settings, master)
+        held = validated(found, held, uri, loaded)
         if held.error:
             print_result(held, uri)
             raise typer.Exit(failure_exit_code(held.error))

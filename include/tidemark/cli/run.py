@@ -101,7 +101,7 @@ def run(
             arguments += ["--scheduled-time", scheduled_time.isoformat()]
         outcome = _run_job(asked, uri, master, arguments)
     if outcome.error is None and not hold:
-        outcome = validated(found, pipeline, outcome, uri, loaded, settings, master)
+        outcome = validated(found, outcome, uri, loaded)
     if outcome.error is None and not hold:
         outcome = publish_and_record(found, outcome, uri, loaded)
     print_result(outcome, uri)

@@ -42,7 +42,10 @@ def find_broken_checks(
             if isinstance(asked, str):
                 yield from _row(document, place, asked, gold, kinds)
             elif isinstance(asked, dict) and len(asked) == 1:
-                yield from _expectation(document, place, asked, gold)
+                yield from _expectation(document, place, asked, kinds)
+        where = check.get("where") if isinstance(check, dict) else None
+        if isinstance(where, str):
+            yield from _row(document, (*path, "checks", number, "where"), where, gold, kinds)
 
 
 def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str, Kind]]:
@@ -80,12 +83,12 @@ def _row(
 
 
 def _expectation(
-    document: Document, path: KeyPath, asked: Section, gold: Scope
+    document: Document, path: KeyPath, asked: Section, kinds: Mapping[str, Kind]
 ) -> Iterator[Problem]:
     ((name, arguments),) = asked.items()
     if not isinstance(arguments, dict):
         return
-    for fault in expectation_faults(name, arguments, [known.name for known in gold.values()]):
+    for fault in expectation_faults(name, arguments, kinds, str(path[-1])):
         if fault.argument is None:
             yield document.problem(
                 (*path, name), fault.message, value=name, nearest=fault.nearest, at_key=True

@@ -58,10 +58,13 @@ class _CheckModel(BaseModel):
 
 class Check(_CheckModel):
     """A check of a table's changed rows: `fail` keeps the run from being published, `warn` does
-    not."""
+    not. With `where` it looks at no other rows than those for which that is true."""
 
     fail: RowOrExpectation | None = None
     warn: RowOrExpectation | None = None
+    where: str | None = Field(
+        default=None, min_length=1, description="Which rows are looked at, as in `rows > 10`"
+    )
 
     @property
     def severity(self) -> Severity:

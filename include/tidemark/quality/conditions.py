@@ -7,12 +7,12 @@ is not counted as bad.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import duckdb
 import pyarrow as pa
 
-from tidemark.pipeline.checks import Severity
+from tidemark.pipeline.checks import Check
 from tidemark.pipeline.expressions.duckdb_values import (
     BINARY,
     BOOLEAN,
@@ -25,7 +25,7 @@ from tidemark.pipeline.expressions.duckdb_values import (
 )
 from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.quality.planned_rows import ROWS, PlannedRows
-from tidemark.quality.verdicts import CheckVerdict
+from tidemark.quality.verdicts import CheckVerdict, check_name
 
 _OF_ARROW = (
     (pa.types.is_int8, Kind("tinyint")),
@@ -49,28 +49,35 @@ _OF_ARROW = (
 
 def judge_conditions(rows: PlannedRows) -> Iterator[CheckVerdict]:
     """A verdict for each condition of a table."""
-    looked_at = rows.count(f"SELECT count(*) FROM {ROWS}")
     for check in rows.table.checks:
         if isinstance(check.asked, str):
-            yield _judge(rows, check.asked, check.severity, looked_at)
+            yield _judge(rows, check, check.asked)
 
 
-def _judge(rows: PlannedRows, text: str, severity: Severity, looked_at: int) -> CheckVerdict:
+def _judge(rows: PlannedRows, check: Check, text: str) -> CheckVerdict:
+    kinds = kinds_of(rows.schema)
     try:
-        condition = condition_in_duckdb(text, columns_of(kinds_of(rows.schema)))
-        bad = f"SELECT {rows.columns} FROM {ROWS} WHERE NOT ({condition})"
-        return rows.judged(text, bad, looked_at, "rows", severity)
+        condition = condition_in_duckdb(text, columns_of(kinds))
+        meant = f"FROM {ROWS} WHERE ({where_of(check, kinds)})"
+        looked_at = rows.count(f"SELECT count(*) {meant}")
+        bad = f"SELECT {rows.columns} {meant} AND NOT ({condition})"
+        return rows.judged(check_name(check), bad, looked_at, "rows", check.severity)
     except (duckdb.Error, ValueError) as error:
         # A value that cannot be cast, or a number too large: Spark would raise too. Or the column
         # has a type, which is known only now, that the engines compare differently.
         return CheckVerdict(
             table=rows.name,
-            check=text,
-            severity=severity,
+            check=check_name(check),
+            severity=check.severity,
             passed=False,
             observed=f"nobody can tell: {error}",
-            rows=looked_at,
+            rows=rows.count(f"SELECT count(*) FROM {ROWS}"),
         )
+
+
+def where_of(check: Check, kinds: Mapping[str, Kind]) -> str:
+    """Which rows a check looks at, in DuckDB's words; ValueError where it has none."""
+    return condition_in_duckdb(check.where, columns_of(kinds)) if check.where else "true"
 
 
 def kinds_of(schema: pa.Schema) -> dict[str, Kind]:

@@ -7,6 +7,7 @@ is text in it, never HTML.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tidemark.commit_point import commit_point
-from tidemark.quality.expectations import TableExpectations
+from tidemark.pipeline.expectations import FOR_PEOPLE
+from tidemark.quality.expectations import TableExpectations, Told
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import write_bytes
 from tidemark.storage.warehouse import Warehouse
@@ -104,13 +106,15 @@ def _prune(docs: FilePlace, keep: int) -> None:
 
 
 def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) -> str:
+    # It would report to its makers what was run.
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     from great_expectations import __version__
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaPageView
     from jinja2 import ChoiceLoader, DictLoader
 
-    good = sum(result.success for result in table.results)
+    good = sum(one.passed for one in table.told)
     meta = {
         "run_id": {"run_name": run_id, "run_time": time.isoformat()},
         "active_batch_definition": {"datasource_name": pipeline, "data_asset_name": table.name},
@@ -119,10 +123,10 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
         "great_expectations_version": __version__,
     }
     whole = ExpectationSuiteValidationResult(
-        success=good == len(table.results),
-        results=list(table.results),
+        success=good == len(table.told),
+        results=[_result(one) for one in table.told],
         suite_name=f"{pipeline} {table.name}",
-        statistics=_statistics(good, len(table.results)),
+        statistics=_statistics(good, len(table.told)),
         suite_parameters={},
         meta=meta,
     )
@@ -135,6 +139,31 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
     document = _without_markup(renderer.render(whole).to_json_dict(), word)
     page = str(view.env.from_string(_PAGE).render(document))
     return re.sub(rf"{word}x(\d+)x", r"&#\1;", page)
+
+
+def _result(told: Told) -> Any:
+    """What was told, as a result of Great Expectations, whose words are made of those."""
+    import great_expectations.expectations as gxe
+    from great_expectations.core import ExpectationValidationResult
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    asked = {name: one for name, one in told.arguments.items() if name not in FOR_PEOPLE}
+    notes = [str(told.arguments[name]) for name in FOR_PEOPLE if name in told.arguments]
+    where = [f"Of the rows where {told.where}"] if told.where else []
+    return ExpectationValidationResult(
+        success=told.passed,
+        expectation_config=ExpectationConfiguration(
+            type=getattr(gxe, told.name).expectation_type,
+            kwargs=asked,
+            notes=[*where, *notes] or None,
+        ),
+        result=dict(told.found),
+        exception_info={
+            "raised_exception": False,
+            "exception_traceback": None,
+            "exception_message": None,
+        },
+    )
 
 
 def _without_markup(value: Any, word: str) -> Any:

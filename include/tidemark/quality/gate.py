@@ -10,9 +10,8 @@ from tidemark.errors import NotPublishable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.acceptance import Acceptance
-from tidemark.quality.expectations import ToFrame
 from tidemark.quality.record import last_failures, record_verdicts
-from tidemark.quality.validate import ManyRows, Validated, check_none_failed, validate_result
+from tidemark.quality.validate import Validated, check_none_failed, validate_result
 from tidemark.quality.verdicts import CheckVerdict, ValidationResult
 from tidemark.runs.publish_held import check_publishable, end_step
 from tidemark.runs.results.result import RunResult
@@ -31,27 +30,19 @@ class Gated:
 
 
 def validate_held(
-    pipeline: Pipeline,
-    run: RunResult,
-    uri: str,
-    settings: Settings,
-    now: datetime,
-    to_spark: ToFrame | None = None,
-) -> Gated | ManyRows:
+    pipeline: Pipeline, run: RunResult, uri: str, settings: Settings, now: datetime
+) -> Gated:
     """Validate a held run, and write into its result file and `ops/runs` where it failed.
 
     An error of ours comes back in the result, for the caller to tell; any other is raised, once it
-    is written. Nothing is written where the expectations are for Spark to tell. Safe to repeat.
-    Raises NotPublishable where the result is not one of this pipeline as it is now.
+    is written. Safe to repeat. Raises NotPublishable where the result is not one of this pipeline
+    as it is now.
     """
     check_publishable(pipeline, run, uri)
     begin, found = time.monotonic(), Validated(())
     failure: Exception | None = None
     try:
-        judged = validate_result(pipeline, run, settings, now, to_spark)
-        if isinstance(judged, ManyRows):
-            return judged
-        found = judged
+        found = validate_result(pipeline, run, settings, now)
         check_none_failed(pipeline.name, run.run_id, found.verdicts)
     except Exception as error:  # noqa: BLE001  whatever it is, the result file says it
         failure = error

@@ -14,19 +14,8 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.quality.built_in import judge_ledger, judge_table
 from tidemark.quality.conditions import judge_conditions
 from tidemark.quality.data_docs import write_docs
-from tidemark.quality.expectations import (
-    RowsOfTable,
-    TableExpectations,
-    ToFrame,
-    judge_expectations,
-)
-from tidemark.quality.planned_rows import (
-    ROWS,
-    PlannedRows,
-    TablePublish,
-    WholePublish,
-    planned_rows,
-)
+from tidemark.quality.expectations import TableExpectations, judge_expectations
+from tidemark.quality.planned_rows import TablePublish, WholePublish, planned_rows
 from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.source_checks import judge_source
 from tidemark.quality.verdicts import (
@@ -48,17 +37,6 @@ _ADVICE = (
 
 
 @dataclass(frozen=True)
-class ManyRows:
-    """A table's expectations are for Spark to tell: it would get this many rows."""
-
-    table: str
-    rows: int
-
-    def __str__(self) -> str:
-        return f"{self.table} would get {self.rows:,} rows"
-
-
-@dataclass(frozen=True)
 class Judged:
     """Verdicts that nobody has recorded yet, and what the pages of expectations are made of."""
 
@@ -75,51 +53,33 @@ class Validated:
 
 
 def validate_result(
-    pipeline: Pipeline,
-    run: RunResult,
-    settings: Settings,
-    now: datetime,
-    to_spark: ToFrame | None = None,
-) -> Validated | ManyRows:
+    pipeline: Pipeline, run: RunResult, settings: Settings, now: datetime
+) -> Validated:
     """Judge what the pins of a run would publish now, held rows included, and record it.
 
-    Without `to_spark`, expectations on more rows than the settings allow are left to it: nothing is
-    recorded then. A table that gets nothing is not judged. `now` is in UTC. Raises NotPublishable
-    as publish does.
+    A table that gets nothing is not judged. `now` is in UTC. Raises NotPublishable as publish does.
     """
     tables = _publishes(pipeline, run, settings)
-    judged = judge_tables(pipeline.name, tables, settings, to_spark)
-    if isinstance(judged, ManyRows):
-        return judged
+    judged = judge_tables(pipeline.name, tables, settings)
     of_source = judge_source(pipeline, run, settings)
     return record_validation(
         run, replace(judged, verdicts=(*judged.verdicts, *of_source)), settings, now
     )
 
 
-def judge_tables(
-    pipeline: str,
-    tables: Iterable[WholePublish],
-    settings: Settings,
-    to_spark: ToFrame | None = None,
-) -> Judged | ManyRows:
+def judge_tables(pipeline: str, tables: Iterable[WholePublish], settings: Settings) -> Judged:
     """Judge what these publishes would write, and the ledger where there are any. Nothing is
-    written. Without `to_spark` as `validate_result`."""
+    written."""
     verdicts: list[CheckVerdict] = []
-    asked: list[RowsOfTable] = []
-    most = None if to_spark else settings.checks.max_rows
+    expected: list[TableExpectations] = []
     for table in tables:
         with planned_rows(table) as rows:
-            expected = _expected(rows, most)
-            if isinstance(expected, ManyRows):
-                return expected
             verdicts += [*judge_table(rows), *judge_conditions(rows)]
-            asked += expected
+            expected += judge_expectations(rows)
     if verdicts:
         verdicts.append(judge_ledger(Warehouse.of(pipeline, settings).ledger, pipeline))
-    judged = judge_expectations(asked, to_spark) if asked else ()
-    verdicts += [verdict for table in judged for verdict in table.verdicts]
-    return Judged(tuple(verdicts), judged)
+    verdicts += [verdict for table in expected for verdict in table.verdicts]
+    return Judged(tuple(verdicts), tuple(expected))
 
 
 def record_validation(
@@ -165,16 +125,3 @@ def _publishes(pipeline: Pipeline, run: RunResult, settings: Settings) -> Iterat
         if not found.plan.nothing_to_do:
             changes = found.changes()
             yield TablePublish(name, operator, found.gold, found.plan, changes, run.run_id)
-
-
-def _expected(rows: PlannedRows, most: int | None) -> list[RowsOfTable] | ManyRows:
-    """The rows themselves, for expectations alone; not in pandas where they are many."""
-    if not rows.table.names_expectations:
-        return []
-    number = rows.count(f"SELECT count(*) FROM {ROWS}")
-    if not number:
-        # Windows that only go: an aggregate of nothing would fail.
-        return []
-    if most is not None and number > most:
-        return ManyRows(rows.name, number)
-    return [RowsOfTable(rows.name, rows.table, rows.keys, rows.to_arrow())]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tidemark.pipeline.checks import Severity
+from tidemark.pipeline.checks import Check, Severity
 from tidemark.storage.result_file import Facts, RunError
 
 # Of bad rows, as evidence: never more, and no value is longer.
@@ -60,6 +60,16 @@ def failures(verdicts: Sequence[CheckVerdict]) -> tuple[CheckVerdict, ...]:
 def warnings(verdicts: Sequence[CheckVerdict]) -> tuple[CheckVerdict, ...]:
     """Those that are only told."""
     return tuple(one for one in verdicts if not one.passed and one.severity == "warn")
+
+
+def check_name(check: Check) -> str:
+    """What a check of a table asks, on one line; an expectation as Python writes it."""
+    asked, where = check.asked, f" where {check.where}" if check.where else ""
+    if isinstance(asked, str):
+        return f"{asked}{where}"
+    ((name, arguments),) = asked.items()
+    told = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return f"{name}({told}){where}"
 
 
 def verdict_line(verdict: CheckVerdict) -> str:

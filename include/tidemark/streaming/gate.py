@@ -4,27 +4,18 @@ held to the table's checks before anything is written."""
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
-
-from pyspark.sql import SparkSession
 
 from tidemark.quality.acceptance import Acceptance
 from tidemark.quality.planned_rows import WholePublish
 from tidemark.quality.record import JudgedRun, record_verdicts
-from tidemark.quality.validate import Judged, ManyRows, judge_tables, record_validation
+from tidemark.quality.validate import Judged, judge_tables, record_validation
 from tidemark.quality.verdicts import failures
 from tidemark.runs.run import Run
-from tidemark.streaming.arrow_rows import frame_of
 
 
-def judge_publish(spark: SparkSession, run: Run, publish: WholePublish) -> Judged:
+def judge_publish(run: Run, publish: WholePublish) -> Judged:
     """The verdicts on what would be published; nothing is written."""
-    judged = judge_tables(run.pipeline.name, [publish], run.settings)
-    if isinstance(judged, ManyRows):
-        rows_in_spark = partial(frame_of, spark)
-        judged = judge_tables(run.pipeline.name, [publish], run.settings, rows_in_spark)
-    assert not isinstance(judged, ManyRows)
-    return judged
+    return judge_tables(run.pipeline.name, [publish], run.settings)
 
 
 def record_judged(

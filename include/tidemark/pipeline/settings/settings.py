@@ -58,9 +58,9 @@ _Text = Annotated[str, BeforeValidator(as_text)]
 
 
 class Checks(BaseModel):
-    """How runs are validated. Expectations on more rows than `max_rows` in a table are told by
-    Spark; `keep_docs` is of how many runs the Data Docs of a pipeline are kept; `docs_url` is the
-    root's address in people's browsers, where a web server shows it."""
+    """How runs are validated. `keep_docs` is of how many runs the Data Docs of a pipeline are kept;
+    `docs_url` is the root's address in people's browsers, where a web server shows it. `max_rows`
+    changes nothing: settings of earlier versions say it, which left many rows to Spark."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

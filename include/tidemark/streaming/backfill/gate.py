@@ -6,7 +6,6 @@ Behind the append it would be too late: the next publish takes along all of `cha
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from tidemark.gold.plan import plan_publish
 from tidemark.gold.recomputed import rows_of_changes
@@ -18,11 +17,11 @@ from tidemark.streaming.backfill.backfill import Backfill, pins
 from tidemark.streaming.gate import judge_publish
 
 
-def judge_backfill(spark: SparkSession, plan: Backfill) -> Judged:
+def judge_backfill(plan: Backfill) -> Judged:
     """The verdicts on what a backfill would publish; nothing is written."""
     if plan.nothing_to_publish:
         return Judged(())
-    return judge_publish(spark, plan.run, _publish(plan))
+    return judge_publish(plan.run, _publish(plan))
 
 
 def _publish(plan: Backfill) -> TablePublish:

@@ -146,7 +146,7 @@ def _look(
     with progress.stage("compare"), progress.tasks_of(spark):
         done.plan = plan_backfill(spark, run, request.table, request.start, request.end)
     with progress.stage("validate"), progress.tasks_of(spark):
-        done.judged = judge_backfill(spark, done.plan)
+        done.judged = judge_backfill(done.plan)
 
 
 def _work(

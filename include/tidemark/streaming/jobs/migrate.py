@@ -215,7 +215,7 @@ def _compare(
         if done.plan.gold_is_lost:
             progress.say(_without_gold(done.plan))
     with progress.stage("validate"), progress.tasks_of(spark):
-        done.judged = judge_publish(spark, run, done.plan)
+        done.judged = judge_publish(run, done.plan)
 
 
 def _without_gold(plan: Migration) -> str:

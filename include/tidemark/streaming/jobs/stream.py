@@ -99,7 +99,7 @@ def run_once(
             run_stream(spark, run, admitted, progress, outcome)
             if not hold:
                 with progress.stage("validate"):
-                    validate_run(spark, run, outcome, started, progress)
+                    validate_run(run, outcome, started, progress)
                 with progress.stage("publish"):
                     _publish(run, outcome, started)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
