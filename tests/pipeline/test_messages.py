@@ -3,9 +3,15 @@ the line says what to write instead."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot.dialects.spark import Spark
@@ -93,17 +99,18 @@ def test_an_expression_that_a_comma_cuts_off_is_to_be_put_in_quotes(
     assert said(with_measure(f'{{{name}: "{whole}"}}')) == "good"
 
 
-def test_a_list_that_a_comma_cuts_is_told_in_the_same_way() -> None:
-    text = said(
-        FILE.replace("group_by: [carrier, dear]", "group_by: [coalesce(carrier, 'x'), dear]")
-    )
-    assert "is cut off at a comma, as commas part what stands in […]" in text or "quotes" in text
+@pytest.mark.parametrize("function", ["concat(carrier, carrier)", "coalesce(carrier, 1, 2)"])
+def test_a_list_that_a_comma_cuts_is_told_in_the_same_way(function: str) -> None:
+    text = said(FILE.replace("[carrier, dear]", f"[{function}, dear]"))
+    first = function.split(",")[0]
+    assert f"`{first}` is cut off at a comma, as commas part what stands in […]" in text
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         "{n: count(*) filter (where carrier in ('a','b'))}",
+        "{n: coalesce(max(carrier), 'x'), o: count(*)}",
         "\n      n: 'a' || carrier",
         "\n      n: `end` + 1",
         "\n      n: count(*) filter (where carrier = 'a: b')",
@@ -341,3 +348,59 @@ def test_no_name_of_a_type_is_ever_shown(file: str, value: str) -> None:
     assert not [
         word for word in ("dict[", "function-", "constrained", "literal[", "tuple[") if word in text
     ]
+
+
+# Each kind of thing that a file can hold; it need not be good.
+ALL = """
+keep: 30 days
+source:
+  files: land/orders/*.json
+  columns: {at: timestamp not null, carrier: {type: string, description: x}}
+  event_time: {column: at, zone: UTC, max_future: 1 hour}
+  unique: {by: carrier, within: 1 day}
+  derive: {dear: carrier > 'a'}
+  checks: [{fail: {rejected_share: {at_most: 0.1}}}, {warn: {rows_per_run: {at_least: 1}}}]
+watermark: {delay: 10 minutes, seal_after_idle: 1 hour}
+tables:
+  daily:
+    window: {length: 1 day, slide: 1 hour}
+    group_by: [carrier]
+    measures: {orders: count(*)}
+    renamed_from: {orders: n}
+    checks: [{warn: {ExpectColumnMaxToBeBetween: {column: orders, max_value: 3}}}]
+  visits: {window: {session: 1 hour}, group_by: [carrier], measures: {orders: count(*)}}
+  both: {join: {with: clicks, 'on': [carrier], within: 1 hour}, measures: {orders: count(*)}}
+  folded: {fold: {python: "x:Y", order_by: [at], emits: {n: long}}, group_by: [carrier]}
+advanced:
+  max_files_per_batch: 3
+  state: {store: rocksdb, limits: {max_files: 3}}
+  spark: {spark.sql.adaptive.enabled: "true"}
+"""
+JUNK = [None, 5, -1, 1.5, True, "x", "", [], [1], ["x"], {}, {"x": 1}, {"x": {"y": [1]}}, [[1]]]
+Way = tuple[str | int, ...]
+
+
+def ways(value: Any, way: Way = ()) -> Iterator[Way]:
+    """To each value of a document, by keys and places."""
+    if not isinstance(value, dict | list):
+        return
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*way, key)
+        yield from ways(one, (*way, key))
+
+
+DOCUMENTS = [yaml.safe_load(text.replace("X", "latest")) for text in (ALL, KAFKA, DELTA)]
+
+
+@given(
+    st.sampled_from([(at, way) for at, one in enumerate(DOCUMENTS) for way in ways(one)]),
+    st.sampled_from(JUNK),
+)
+def test_whatever_stands_anywhere_the_names_of_types_are_not_shown(
+    place: tuple[int, Way], junk: Any
+) -> None:
+    document = deepcopy(DOCUMENTS[place[0]])
+    *above, last = place[1]
+    reduce(lambda value, key: value[key], above, document)[last] = junk
+    text = said(yaml.safe_dump(document))
+    assert not re.search(r"\w\[[a-z]+[],-]|function-|constrained|literal\[|Input should", text)
