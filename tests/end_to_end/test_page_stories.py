@@ -86,3 +86,23 @@ def test_the_story_of_a_topic_is_as_the_page_tells_it(tmp_path: Path) -> None:
             section(page("kafka.md"), "In five minutes"),
             lambda code: code.replace("127.0.0.1:24820", broker.servers).replace("make kafka", ":"),
         )
+
+
+def test_a_pipeline_starts_over_and_is_removed_as_the_page_tells_it(tmp_path: Path) -> None:
+    clone = set_up_clone(tmp_path, "access_log")
+    typed(clone, "mkdir -p warehouse/landing\ncp -r include/samples/access_log warehouse/landing/")
+    typed(clone, "tidemark run access_log")
+    first = clone / "warehouse" / "access_log" / "bronze"
+    removed = set(first.glob("**/*.parquet"))
+
+    over, gone = (story(section(page("start-over.md"), one)) for one in ("Start over", "Remove it"))
+    told = typed(clone, "".join(code for code, _ in over))
+    assert told.stderr.count("gold equals bronze") == 2
+    assert not removed & set(first.glob("**/*.parquet"))
+    ledger = typed(clone, "tidemark ledger show access_log").stdout
+    assert re.search(r"10,?000 read = 10,?000 accepted \+ 0 rejected", ledger), ledger
+    assert not (clone / "warehouse" / "access_log.before").exists()
+
+    assert "There is no pipeline yet" in typed(clone, "".join(code for code, _ in gone)).stdout
+    assert not first.exists()
+    assert (clone / "warehouse" / "landing" / "access_log").is_dir()

@@ -143,7 +143,7 @@ def test_a_found_window_is_told_with_keys_and_values_and_what_to_do(
     told = "\n".join(audit_lines("clicks", "per_10m", audit(spark, copied).tables["per_10m"]))
     assert "per_10m: 1 windows differ" in told
     assert "2026-07-01T10:10:00Z key=a: gold (amount=12); bronze (amount=11)" in told
-    assert "jobs/backfill.py --pipeline clicks --table per_10m" in told
+    assert "tidemark backfill clicks --table per_10m" in told
     assert "end after 2026-07-01T10:41:00Z are open" in told
 
 

@@ -91,7 +91,7 @@ def accept(
     else:
         print(f"Accepted: {given.reason} ({given.by}).")
         if told.by_hand:
-            print("Audit the pipeline (`jobs/audit.py`).")
+            print("Audit the pipeline (`tidemark audit`).")
         if told.lost:
             print(f"The next run (`tidemark run {found.name}`) tells it in rejects, and goes on.")
         if told.clock:

@@ -25,7 +25,7 @@ _WIDTH_OF_A_FILE = 160
 _UNKNOWN = "–"
 _UNBALANCED = (
     "The tables themselves do not add up, and no run is published until they do. Compare them with "
-    "the source and with each other (`jobs/audit.py`), mend what is wrong, then repeat "
+    "the source and with each other (`tidemark audit`), mend what is wrong, then repeat "
     "`tidemark ledger rebuild {pipeline}`."
 )
 _TEXTS = ("kind", "table", "run", "account")

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.accept import accept
+from tidemark.cli.audit import audit
+from tidemark.cli.backfill import backfill
 from tidemark.cli.checkpoint.commands import checkpoint
 from tidemark.cli.doctor import doctor
 from tidemark.cli.exit_codes import failure_exit_code
@@ -86,6 +88,8 @@ app.command()(publish)
 app.command()(accept)
 app.command()(migrate)
 app.command()(rewind)
+app.command()(audit)
+app.command()(backfill)
 app.command()(status)
 app.command()(maintain)
 app.add_typer(checkpoint, name="checkpoint")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.pipeline.instants import utc_instant
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.source_files import is_uri
 
 PipelineName = Annotated[
@@ -29,6 +30,15 @@ Master = Annotated[str, typer.Option(metavar="MASTER", help="Spark's master.")]
 def absolute(place: str) -> str:
     """A place as the file interface takes it: an absolute path, or a URI as it is."""
     return place if is_uri(place) else str(Path(place).expanduser().absolute())
+
+
+def check_table(pipeline: Pipeline, table: str | None) -> None:
+    """BadParameter where a pipeline has no such table."""
+    if table is not None and table not in pipeline.tables:
+        raise typer.BadParameter(
+            f"{table} is no table of {pipeline.name}, which has {', '.join(pipeline.tables)}",
+            param_hint="--table",
+        )
 
 
 def instant(text: str) -> datetime:

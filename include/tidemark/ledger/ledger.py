@@ -152,7 +152,7 @@ _SHOWN = 5
 # In which state things are where a run's line does not balance, and what to do.
 UNPUBLISHED = (
     "Nothing was published, and nothing is until this is mended; what was appended stays. Compare "
-    "the tables with the source and with each other (`jobs/audit.py`), mend what is wrong, then "
+    "the tables with the source and with each other (`tidemark audit`), mend what is wrong, then "
     "build the account anew: `tidemark ledger rebuild {pipeline}`."
 )
 

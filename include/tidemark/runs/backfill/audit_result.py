@@ -85,7 +85,7 @@ def _advice(pipeline: str, name: str, audit: TableAudit) -> Iterator[str]:
         "(its history says which), and audit again."
     )
     yield (
-        "    Is bronze right? Closed windows are mended by `jobs/backfill.py --pipeline "
+        "    Is bronze right? Closed windows are mended by `tidemark backfill "
         f"{pipeline} --table {name} --from … --to …`; --dry-run shows what it would change. "
         f"Windows that end after {instant_text(audit.close_ms)} are open: once they have closed."
     )

@@ -70,7 +70,7 @@ from tidemark.streaming.run.recomputed_apart import with_columns
 _UNBALANCED = (
     "Nothing was written. The windows that were computed do not hold the rows that bronze has of "
     "them: did something else write to bronze meanwhile? Repeat the backfill; where it fails "
-    "again, audit the pipeline (`jobs/audit.py`)."
+    "again, audit the pipeline (`tidemark audit`)."
 )
 
 
