@@ -411,7 +411,9 @@ def test_a_recorded_contract_is_read_as_it_was_written(world: World, tmp_path: P
     contract = contract_of(world.place.pipeline, "ingest", world.place.settings)
     place = str(tmp_path / "contract.json")
     write_contract(place, contract, {})
-    assert read_contract(place, {}) == contract
+    read = read_contract(place, {})
+    assert read is not None
+    assert read.model_copy(update={"tidemark": None}) == contract
 
 
 def test_the_first_rows_are_a_source_below_another_root(world: World, tmp_path: Path) -> None:
