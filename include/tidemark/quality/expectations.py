@@ -163,10 +163,11 @@ class _Asked:
         told = [compared(value, kind, sign, bound) for sign, bound in self.bounds()]
         return " AND ".join(f"({one})" for one in told) or "true"
 
-    def in_set(self) -> str:
+    def in_set(self, value: str) -> str:
+        """The condition that a value of the column is listed."""
         words = [equal_to(self.kind, value) for value in self.arguments["value_set"]]
         listed = ", ".join(sorted({word for word in words if word is not None}))
-        return f"{self.column} IN ({listed})" if listed else "false"
+        return f"{value} IN ({listed})" if listed else "false"
 
 
 def _tell(asked: _Asked) -> Told:
@@ -296,8 +297,8 @@ def _quoted(name: str) -> str:
 
 _RULES: Mapping[str, Callable[[_Asked], _Rule]] = {
     "ExpectColumnValuesToBeBetween": _of_values(lambda one: one.within(one.column, one.kind)),
-    "ExpectColumnValuesToBeInSet": _of_values(lambda one: one.in_set()),
-    "ExpectColumnValuesToNotBeInSet": _of_values(lambda one: f"NOT ({one.in_set()})"),
+    "ExpectColumnValuesToBeInSet": _of_values(lambda one: one.in_set(one.column)),
+    "ExpectColumnValuesToNotBeInSet": _of_values(lambda one: f"NOT ({one.in_set(one.column)})"),
     "ExpectColumnValuesToBeNull": lambda one: _Rule("true", f"{_quoted(one.columns[0])} IS NULL"),
     "ExpectColumnValuesToNotBeNull": lambda one: _Rule(
         "true", f"{_quoted(one.columns[0])} IS NOT NULL"
@@ -396,7 +397,7 @@ def _share(sql: str, *, of_rows: bool | None) -> Callable[[_Asked], Told]:
 def _distinct(asked: _Asked) -> Told:
     """Which values there are, beside those that are listed."""
     values = f"(SELECT DISTINCT {asked.column} AS v {asked.of} AND {asked.column} IS NOT NULL)"
-    (others,) = asked.one(f"SELECT count(*) FROM {values} WHERE NOT ({_in_set_of(asked, 'v')})")
+    (others,) = asked.one(f"SELECT count(*) FROM {values} WHERE NOT ({asked.in_set('v')})")
     listed = {equal_to(asked.kind, value) for value in asked.arguments["value_set"]}
     # A value that the column's type does not have is never there.
     words = ", ".join(f"({word})" for word in sorted(one for one in listed if one is not None))
@@ -416,19 +417,15 @@ def _distinct(asked: _Asked) -> Told:
 
 def _most_common(asked: _Asked) -> Told:
     ranked = (
-        f"(SELECT {asked.column} AS v {asked.of} AND {asked.column} IS NOT NULL GROUP BY ALL "
+        f"(SELECT {asked.column} AS v {asked.of} AND {asked.column} IS NOT NULL GROUP BY v "
         "QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1)"
     )
     number, listed = asked.one(
-        f"SELECT count(*), count(*) FILTER ({_in_set_of(asked, 'v')}) FROM {ranked}"
+        f"SELECT count(*), count(*) FILTER ({asked.in_set('v')}) FROM {ranked}"
     )
     ties = asked.arguments.get("ties_okay", False)
     passed = listed > 0 if ties else number == listed == 1
     return _set_told(asked, passed, f"SELECT v FROM {ranked} ORDER BY v")
-
-
-def _in_set_of(asked: _Asked, name: str) -> str:
-    return asked.in_set().replace(asked.column, name, 1)
 
 
 def _set_told(asked: _Asked, passed: bool, values: str) -> Told:
