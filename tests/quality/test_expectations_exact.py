@@ -504,6 +504,14 @@ def test_rows_for_which_where_is_not_true_are_not_looked_at() -> None:
     assert (told.passed, told.rows) == (True, 2)
 
 
+def test_a_check_whose_where_is_true_of_no_row_keeps_nothing_back_unless_it_counts_rows() -> None:
+    columns: dict[str, Any] = {"c": pa.array([5, None], pa.int64())}
+    told = judge(columns, "ExpectColumnMaxToBeBetween", {"column": "c", "min_value": 9}, "c > 5")
+    assert (told.passed, told.rows, told.observed) == (True, 0, "no row is looked at")
+    told = judge(columns, "ExpectTableRowCountToBeBetween", {"min_value": 1}, "c > 5")
+    assert (told.passed, told.observed) == (False, "0")
+
+
 def test_a_sum_that_gold_holds_exactly_keeps_its_bound() -> None:
     column = pa.array([Decimal("0.1000"), Decimal("0.2000"), None], pa.decimal128(10, 4))
     asked = {"column": "c", "min_value": 0.3, "max_value": 0.3}
