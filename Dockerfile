@@ -7,9 +7,13 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 
-# A new volume takes its owner from the folder that it is mounted at.
+# Airflow's user, and that of Spark's drivers and executors, which run what pipelines bring. A new
+# volume takes its owner from the folder that it is mounted at.
 RUN useradd --uid 50000 --gid 0 --create-home --home-dir /var/lib/tidemark tidemark \
-    && install -d -o 50000 -g 0 /var/lib/tidemark/airflow /var/lib/tidemark/events
+    && useradd --uid 50001 --gid 0 --no-create-home --home-dir /tmp tidemark-driver \
+    && install -d -o 50000 -g 0 /var/lib/tidemark/airflow \
+    && install -d -o 50001 -g 0 /var/lib/tidemark/events \
+    && install -d -o 50001 -g 0 -m 0770 /run/tidemark
 
 WORKDIR /opt/tidemark
 

@@ -4,6 +4,8 @@ set -eu
 . "$(dirname "$0")/../../.tidemark/env"
 # Set-up binds Spark to one machine alone, and here each process has a container of its own.
 unset SPARK_LOCAL_IP
+# Where drivers run in another container, Airflow's tasks ask for them under Spark's own name.
+[ -z "${DRIVERS_SOCKET-}" ] || PATH=/opt/tidemark/include/deploy/bin:$PATH
 # On Kubernetes Spark gives an executor's container this word, and all else in variables: the entry
 # point of its own image makes a JVM's command line of them.
 if [ "${1-}" = executor ]; then

@@ -4,7 +4,8 @@ set -eu
 airflow db migrate
 # Airflow's simple auth manager reads its logins from this file.
 umask 077
-python -c 'import json, os; print(json.dumps({"admin": os.environ["AIRFLOW_PASSWORD"]}))' \
+python -c 'import json, sys; print(json.dumps({"admin": sys.stdin.read()}))' \
+    </run/secrets/airflow_password \
     >"$AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"
 # The store that comes along is new, so its bucket is made; a bucket elsewhere has to be there.
 case ${TIDEMARK_STORAGE_OPTIONS__AWS_ENDPOINT_URL:-} in

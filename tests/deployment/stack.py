@@ -55,14 +55,16 @@ class Stack:
         pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
         return {name: value for name, _, value in pairs}
 
+    def secret(self, name: str) -> str:
+        return (self.folder / ".secrets" / name).read_text(encoding="utf-8")
+
     @property
     def options(self) -> dict[str, str]:
         """Of the store, as this machine reaches it."""
-        values = self.variables
         return {
-            "AWS_ACCESS_KEY_ID": values["STORE_ACCESS_KEY"],
-            "AWS_SECRET_ACCESS_KEY": values["STORE_SECRET_KEY"],
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{values['STORE_PORT']}",
+            "AWS_ACCESS_KEY_ID": self.secret("store_access_key"),
+            "AWS_SECRET_ACCESS_KEY": self.secret("store_secret_key"),
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.variables['STORE_PORT']}",
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
         }
@@ -86,13 +88,13 @@ class Stack:
         return time.monotonic() - begin
 
     def tidemark(self, *arguments: str) -> str:
-        return self.compose("exec", "--no-TTY", "scheduler", "tidemark", *arguments)
+        return self.compose("exec", "--no-TTY", "drivers", "tidemark", *arguments)
 
     def audit(self, dag: str) -> str:
         """As docs/compose.md says."""
         submit = ["sh", "include/deploy/entrypoint.sh", "spark-submit"]
         submit += ["--master", "spark://spark-master:7077", "jobs/audit.py", "--pipeline", dag]
-        return self.compose("exec", "--no-TTY", "scheduler", *submit)
+        return self.compose("exec", "--no-TTY", "drivers", *submit)
 
     def land(self, dag: str, *files: Path) -> None:
         """As docs/compose.md says."""
@@ -104,8 +106,7 @@ class Stack:
 
     def api(self) -> AirflowApi:
         """Logged in."""
-        values = self.variables
-        port, password = int(values["AIRFLOW_PORT"]), values["AIRFLOW_PASSWORD"]
+        port, password = int(self.variables["AIRFLOW_PORT"]), self.secret("airflow_password")
         api = AirflowApi(AirflowHome(self.folder, port, password))
         api.login()
         return api

@@ -98,11 +98,79 @@ def test_images_of_others_have_a_version(services: dict[str, Any]) -> None:
     assert foreign == {"postgres:16", "versity/versitygw:v1.8.0", "apache/kafka:4.1.1"}
 
 
-def test_no_password_or_key_has_a_default() -> None:
+def test_no_password_or_key_is_a_variable(services: dict[str, Any]) -> None:
+    """They are files, which `docker inspect` does not show; but for the store's own."""
     text = FILE.read_text(encoding="utf-8")
-    secrets = [v for v in VARIABLE.finditer(text) if re.search("PASSWORD|SECRET|KEY", v[1])]
-    assert len(secrets) >= 8
-    assert [found[0] for found in secrets if found[2]] == []
+    assert [v[0] for v in VARIABLE.finditer(text) if re.search("PASSWORD|SECRET|KEY", v[1])] == []
+    for name, service in services.items():
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|ACCESS_KEY|FERNET|CONN_CMD", variable):
+                file = str(value).removeprefix("cat ").rpartition("/")[2]
+                assert file == "passwords.json" or file in service["secrets"], (name, variable)
+    assert {n for n, service in services.items() if "env_file" in service} == {"store"}
+
+
+def test_every_secret_is_a_file_of_the_folder_that_is_made(compose: dict[str, Any]) -> None:
+    files = {name: secret["file"] for name, secret in compose["secrets"].items()}
+    assert files == {name: f".secrets/{name}" for name in files}
+    granted = {one for s in compose["services"].values() for one in s.get("secrets", [])}
+    assert granted == set(files)
+
+
+CONFINED = {
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges:true"],
+    "logging": {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}},
+}
+
+
+def test_every_container_is_confined(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert CONFINED.items() <= service.items(), name
+        assert 0 < service["pids_limit"] <= 2048, name
+        assert not {"privileged", "cap_add", "devices", "pid", "ipc"} & service.keys(), name
+    # Its image writes its configuration beside its program.
+    assert {name for name, one in services.items() if one["read_only"] is not True} == {"kafka"}
+    assert all("/tmp" in (*s.get("tmpfs", []), *s.get("volumes", [])) for s in services.values()
+               if s["read_only"])  # fmt: skip
+
+
+def test_what_runs_of_pipelines_is_another_user_without_a_way_to_airflow(
+    services: dict[str, Any],
+) -> None:
+    """Not to its database, its API or its secrets; and what only Airflow needs is not there."""
+    drivers = {name: s for name, s in services.items() if s.get("user") == "50001:0"}
+    assert set(drivers) == {"drivers", "spark-master", "spark-worker", "history"}
+    for service in drivers.values():
+        assert service["networks"] == ["work"]
+        assert not any("AIRFLOW" in name for name in service["environment"])
+        assert set(service.get("secrets", [])) <= {"store_access_key", "store_secret_key"}
+        assert not any("airflow" in str(volume) for volume in service["volumes"])
+    assert services["postgres"]["networks"] == services["api-server"]["networks"] == ["control"]
+    both = {name for name, s in services.items() if s["networks"] == ["control", "work"]}
+    assert both == {"init", "scheduler"}
+    # A driver of the command, which starts it by itself, has no place there.
+    socket = services["scheduler"]["environment"]["DRIVERS_SOCKET"]
+    assert services["drivers"]["command"][-1] == socket
+    assert "DRIVERS_SOCKET" not in services["drivers"]["environment"]
+    of_both = [s["volumes"] for s in (services["scheduler"], services["drivers"])]
+    assert all(f"drivers:{socket.rpartition('/')[0]}" in volumes for volumes in of_both)
+
+
+def test_a_driver_and_the_task_that_asks_for_it_have_the_same_settings(
+    services: dict[str, Any],
+) -> None:
+    told = [
+        {name: v for name, v in s["environment"].items() if name.startswith("TIDEMARK_")}
+        for s in (services["drivers"], services["scheduler"])
+    ]
+    assert told[0] == told[1]
+
+
+def test_files_are_landed_without_writing_where_they_come_from(services: dict[str, Any]) -> None:
+    mounted = [v for v in services["land"]["volumes"] if v.startswith(".")]
+    assert len(mounted) == 2
+    assert all(volume.endswith(":ro") for volume in mounted)
 
 
 def test_sparks_own_processes_are_told_no_secret(services: dict[str, Any]) -> None:
@@ -117,31 +185,40 @@ def test_airflow_knows_each_of_its_settings(services: dict[str, Any]) -> None:
     names = [n for n in services["init"]["environment"] if n.startswith("AIRFLOW__")]
     assert len(names) > 10
     for name in names:
-        section, option = name.removeprefix("AIRFLOW__").lower().split("__")
+        told = name.removeprefix("AIRFLOW__").removesuffix("_CMD")
+        section, option = told.lower().split("__")
         assert option in known[section]["options"], name
 
 
-def test_its_settings_can_be_used(
-    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def set_variables(
+    variables: dict[str, Any], secrets: Path, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in services["scheduler"]["environment"].items():
+    """As in a container; its secrets are files of a folder here, each with this text."""
+    for name, value in variables.items():
         if name.startswith("TIDEMARK_"):
-            monkeypatch.setenv(name, value or "")
-    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_SECRET_ACCESS_KEY", "secret")
+            monkeypatch.setenv(name, str(value).replace("/run/secrets", str(secrets)))
+    for name in ("store_access_key", "store_secret_key"):
+        (secrets / name).write_text(f"{secret}\n")
+
+
+def test_its_settings_can_be_used(
+    services: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_variables(services["scheduler"]["environment"], tmp_path, "secret", monkeypatch)
     settings = load_settings(REPOSITORY / "include" / "settings.yaml")
     assert settings.root == "s3://tidemark/warehouse"
     conf = spark_conf(settings)
     assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://store:7070"
+    assert conf["spark.hadoop.fs.s3a.secret.key"] == "secret"
     assert conf["spark.eventLog.enabled"] == "true"
 
 
 def test_a_bucket_elsewhere_needs_neither_keys_nor_an_endpoint(
-    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    services: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Empty variables are none: the machine's role and Amazon's own addresses are used."""
-    for name, value in services["land"]["environment"].items():
-        monkeypatch.setenv(name, "" if "URL" in name or "KEY" in name else value)
+    """Empty ones are none: the machine's role and Amazon's own addresses are used."""
+    set_variables(services["land"]["environment"], tmp_path, "", monkeypatch)
+    monkeypatch.setenv("TIDEMARK_STORAGE_OPTIONS__AWS_ENDPOINT_URL", "")
     settings = load_settings(REPOSITORY / "include" / "settings.yaml")
     assert set(settings.storage_options) == {"AWS_ALLOW_HTTP", "AWS_REGION"}
 
@@ -176,7 +253,8 @@ def test_volumes_are_mounted_where_the_image_has_a_folder_of_its_user(
     dockerfile = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
     own = [s for s in compose["services"].values() if s["image"] == "tidemark"]
     mounted = {v.split(":")[1] for s in own for v in s.get("volumes", []) if v[0] not in "./"}
+    assert "/run/tidemark" in mounted
     assert mounted
     assert all(place in dockerfile for place in mounted)
     used = {v.split(":")[0] for s in compose["services"].values() for v in s.get("volumes", [])}
-    assert set(compose["volumes"]) == {name for name in used if name[0] != "."}
+    assert set(compose["volumes"]) == {name for name in used if name[0] not in "./"}

@@ -174,6 +174,58 @@ def test_the_image_is_the_one_that_compose_runs(values: dict[str, Any]) -> None:
     assert container()["image"] in TEMPLATES.values()
 
 
+CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+
+def test_the_job_and_its_executors_are_confined_and_end() -> None:
+    (executor,) = documents("executor.yaml")
+    for pod in (job()["template"]["spec"], executor["spec"]):
+        who = pod["securityContext"]
+        assert (who["runAsNonRoot"], who["runAsUser"], who["runAsGroup"]) == (True, 50001, 0)
+        (only,) = pod["containers"]
+        assert only["securityContext"] == CONFINED
+        assert [one["mountPath"] for one in only["volumeMounts"]] == ["/tmp"]
+    assert 0 < job()["activeDeadlineSeconds"] <= 6 * 3600
+    dockerfile = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
+    assert "--uid 50001" in dockerfile
+
+
+def test_what_spark_makes_an_executor_of_is_a_valid_pod() -> None:
+    (executor,) = documents("executor.yaml")
+    template = {"spec": {"restartPolicy": "Never", **executor["spec"]}}
+    manifest = deepcopy(of_kind("CronJob")[0])
+    manifest["spec"]["jobTemplate"]["spec"]["template"] = template
+    assert errors_in(manifest) == []
+
+
+def test_airflows_pods_are_confined(values: dict[str, Any]) -> None:
+    """But for their files: the chart's own writes where it likes."""
+    asked = dict(CONFINED)
+    del asked["readOnlyRootFilesystem"]
+    assert values["securityContexts"]["containers"] == asked
+    assert values["securityContexts"]["pod"]["runAsNonRoot"] is True
+
+
+def test_a_driver_may_read_no_secret_and_make_no_pod_that_does() -> None:
+    """Who makes pods could mount a Secret; the policy's own language is not run here."""
+    (role,) = of_kind("Role")
+    granted = {one for rule in role["rules"] for one in rule["resources"]}
+    assert granted == {"pods", "configmaps", "services", "persistentvolumeclaims"}
+    policy, binding = documents("only-executors.yaml")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    driver = next(one for one in of_kind("ServiceAccount") if "driver" in one["metadata"]["name"])
+    name = f"{driver['metadata']['namespace']}:{driver['metadata']['name']}"
+    (condition,) = policy["spec"]["matchConditions"]
+    assert f"'system:serviceaccount:{name}'" in condition["expression"]
+    rules = " ".join(one["expression"] for one in policy["spec"]["validations"])
+    assert all(part in rules for part in ("secretRef", "secretKeyRef", "tidemark-executor"))
+
+
 def test_airflow_and_the_cron_job_ask_for_the_same(
     values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +247,9 @@ def test_airflow_and_the_cron_job_ask_for_the_same(
         "spark.kubernetes.authenticate.executor.serviceAccountName": "tidemark-executor",
         "spark.kubernetes.container.image": "registry.example.org/tidemark:latest",
         "spark.kubernetes.driver.pod.name": "airflow-scheduler-0",
+        "spark.kubernetes.executor.podTemplateFile": (
+            "/opt/tidemark/include/deploy/kubernetes/executor.yaml"
+        ),
         "spark.kubernetes.namespace": "tidemark",
     }
 

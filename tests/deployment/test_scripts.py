@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import stat
 import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -42,44 +44,101 @@ def values_of(file: Path) -> dict[str, str]:
     return {name: value for name, _, value in lines if not name.startswith("#")}
 
 
+def secrets_of(repository: Path) -> dict[str, str]:
+    folder = repository / ".secrets"
+    return {file.name: file.read_text() for file in folder.iterdir()}
+
+
 def test_compose_env_makes_passwords_that_nobody_else_reads(repository: Path) -> None:
+    """The folder keeps others out; a container's user, who is another, reads what is mounted."""
     said = run(repository, "compose_env.sh")
-    file = repository / ".env"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    values = values_of(file)
-    assert values.pop("COMPOSE_PROFILES") == "store"
-    assert len(set(values.values())) == len(values) == 7
-    assert all(len(value) >= 20 for value in values.values())
-    assert not any(value in said for value in values.values())
-    assert {path.name for path in repository.iterdir()} == {".env", "include", "warehouse"}
+    folder = repository / ".secrets"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o444}
+    values = secrets_of(repository)
+    single = {name: value for name, value in values.items() if name != "store.env"}
+    assert len(set(single.values())) == len(single) == 8
+    assert all(len(value) >= 20 for value in single.values())
+    assert not any(value in said for value in single.values())
+    assert single["airflow_database"] == (
+        f"postgresql+psycopg2://airflow:{single['postgres_password']}@postgres/airflow"
+    )
+    assert values["store.env"] == (
+        f"ROOT_ACCESS_KEY={single['store_access_key']}\n"
+        f"ROOT_SECRET_KEY={single['store_secret_key']}\n"
+    )
+    assert values_of(repository / ".env") == {"COMPOSE_PROFILES": "store"}
+    made = {".env", ".secrets", "include", "warehouse"}
+    assert {path.name for path in repository.iterdir()} == made
 
 
-def test_compose_env_makes_all_that_compose_asks_for(repository: Path) -> None:
+def test_compose_env_makes_all_that_compose_mounts(repository: Path) -> None:
     run(repository, "compose_env.sh")
     text = (DEPLOY.parents[1] / "docker-compose.yaml").read_text(encoding="utf-8")
-    asked = {part.partition(":?")[0] for part in text.split("${") if ":?run make" in part[:60]}
-    assert asked == {
-        *("AIRFLOW_PASSWORD", "AIRFLOW_FERNET_KEY", "AIRFLOW_SECRET_KEY", "AIRFLOW_JWT_SECRET"),
-        "POSTGRES_PASSWORD",
-    }
-    assert asked < set(values_of(repository / ".env"))
+    asked = set(re.findall(r"\.secrets/([\w.]+)", text)) - {"store.env"}
+    assert asked == secrets_of(repository).keys() - {"store.env"}
 
 
 def test_airflow_takes_the_fernet_key(repository: Path) -> None:
     from cryptography.fernet import Fernet
 
     run(repository, "compose_env.sh")
-    Fernet(values_of(repository / ".env")["AIRFLOW_FERNET_KEY"])
+    Fernet(secrets_of(repository)["airflow_fernet_key"])
 
 
-def test_compose_env_leaves_one_that_is_there(repository: Path) -> None:
-    (repository / ".env").write_text("POSTGRES_PASSWORD=mine\n")
+def test_airflow_reads_its_secrets_from_files(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of its parsers: tasks have one of their own."""
+    run(repository, "compose_env.sh")
+    secrets = secrets_of(repository)
+    told = {
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "airflow_database",
+        "AIRFLOW__CORE__FERNET_KEY": "airflow_fernet_key",
+        "AIRFLOW__API__SECRET_KEY": "airflow_secret_key",
+        "AIRFLOW__API_AUTH__JWT_SECRET": "airflow_jwt_secret",
+    }
+    own = {f"{name}_CMD": f"cat {repository}/.secrets/{file}" for name, file in told.items()}
+    options = [name.removeprefix("AIRFLOW__").lower().split("__") for name in told]
+    for parser in ("airflow.configuration", "airflow.sdk.configuration"):
+        script = f"import json; from {parser} import conf; "
+        script += f"print(json.dumps([conf.get(*of) for of in {options}]))"
+        home = {"AIRFLOW_HOME": str(repository), **own}
+        said = subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | home,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = json.loads(said.stdout.splitlines()[-1])
+        assert found == [secrets[file] for file in told.values()], parser
+
+
+def test_compose_env_leaves_what_is_there(repository: Path) -> None:
+    (repository / ".env").write_text("COMPOSE_PROFILES=store,history\n")
+    (repository / ".secrets").mkdir()
     assert "stays as it is" in run(repository, "compose_env.sh")
-    assert (repository / ".env").read_text() == "POSTGRES_PASSWORD=mine\n"
+    assert (repository / ".env").read_text() == "COMPOSE_PROFILES=store,history\n"
+    assert list((repository / ".secrets").iterdir()) == []
+
+
+def test_compose_env_takes_over_the_passwords_of_a_former_env(repository: Path) -> None:
+    """The volumes were made with them; a key that is empty there stays so: the machine's role."""
+    former = "POSTGRES_PASSWORD=mine\nAIRFLOW_FERNET_KEY=key=\nSTORE_ACCESS_KEY=\n"
+    (repository / ".env").write_text(former)
+    assert "take them out of .env" in run(repository, "compose_env.sh")
+    found = secrets_of(repository)
+    assert (found["postgres_password"], found["airflow_fernet_key"]) == ("mine", "key=")
+    assert "airflow:mine@postgres" in found["airflow_database"]
+    assert found["store_access_key"] == ""
+    assert len(found["store_secret_key"]) > 20
+    assert (repository / ".env").read_text() == former
 
 
 def test_git_passes_it_over() -> None:
-    assert "/.env\n" in (DEPLOY.parents[1] / ".gitignore").read_text()
+    ignored = (DEPLOY.parents[1] / ".gitignore").read_text().splitlines()
+    assert {"/.env", "/.secrets/", "/.secrets.part/"} <= set(ignored)
 
 
 def test_the_entry_point_lets_spark_be_reached(repository: Path) -> None:

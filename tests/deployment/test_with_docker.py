@@ -68,7 +68,7 @@ def streaming(stack: Stack, dag: str, run_id: str) -> None:
 def test_every_service_is_healthy_and_the_pages_answer(stack: Stack) -> None:
     text = stack.compose("ps", "--all", "--format", "json")
     found = {one["Name"]: one for one in map(json.loads, text.splitlines())}
-    assert len(found) == 9
+    assert len(found) == 10
     for name, one in found.items():
         assert (one["Health"], one["State"]) == ("healthy", "running") or (
             "init" in name and one["ExitCode"] == 0
@@ -80,7 +80,7 @@ def test_every_service_is_healthy_and_the_pages_answer(stack: Stack) -> None:
 
 def test_the_doctor_has_executors_in_other_containers_at_work(stack: Stack) -> None:
     """The environment that set-up made is there, too, which binds drivers to one machine."""
-    said = stack.tidemark("doctor", "--connection", "spark_default")
+    said = stack.tidemark("doctor", "--master", "spark://spark-master:7077")
     assert "one writes a Delta table that the other reads" in said, said
 
 
@@ -132,8 +132,16 @@ def test_a_scheduler_that_dies_in_the_stream_is_followed_by_another_try(stack: S
     ended_well(stack, "access_log", "scheduler")
 
 
-def test_a_driver_that_dies_before_its_publish_is_followed_by_another_try(stack: Stack) -> None:
-    """Its container is the scheduler's."""
+def test_drivers_that_die_in_the_stream_are_followed_by_another_try(stack: Stack) -> None:
+    stack.land("access_log", *ACCESS_LOG[17:18])
+    stack.start("access_log", "drivers")
+    streaming(stack, "access_log", "drivers")
+    stack.compose("kill", "drivers")
+    stack.up()
+    ended_well(stack, "access_log", "drivers")
+
+
+def test_a_task_that_dies_before_its_publish_is_followed_by_another_try(stack: Stack) -> None:
     stack.land("access_log", *ACCESS_LOG[13:15])
     stack.start("access_log", "driver")
 
