@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit.windows import at, window
 from tests.quality.held import Held
+from tidemark.pipeline.expectations import EXPECTED
 
 HOSTILE = """</td></table><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;$key"""
 LINK = "[here](javascript:alert(3)) <b>bold</b>"
@@ -39,7 +40,7 @@ class Page(HTMLParser):
 
 def pages(root: Path, value: str, note: str, run_id: str) -> tuple[Page, Page]:
     """The index and the table's page of a run whose row, checks and id say this."""
-    total = {"column": "total", "max_value": 1, "notes": note}
+    total = {"column": "total", "max_value": 1, "notes": note, "description": note}
     checks: list[Any] = [
         {"ExpectColumnValuesToBeInSet": {"column": "key", "value_set": ["a", value]}},
         {"ExpectColumnValuesToMatchRegex": {"column": "key", "regex": f"^{note}$"}},
@@ -79,3 +80,42 @@ def test_a_page_loads_nothing_and_its_policy_lets_nothing_run(tmp_path: Path) ->
         assert set(page.links) <= {"index.html", "per_10m.html"}
         assert not {"script", "img", "link", "iframe", "form"} & {one[0] for one in page.elements}
         assert not [one for one in page.elements if any(name.startswith("on") for name in one[1:])]
+
+
+ARGUMENTS: dict[str, Any] = {
+    "column": "key",
+    "column_A": "total",
+    "column_B": "total",
+    "column_list": ["key", "window_date"],
+    "value_set": ["a"],
+    "regex": "^a",
+    "regex_list": ["^a"],
+    "value": 1,
+    "min_value": 1,
+}
+
+
+@pytest.mark.parametrize("where", [None, "total > 5"], ids=["rows", "none"])
+def test_each_expectation_has_a_page_where_it_is_met_or_not_and_where_no_row_is_meant(
+    where: str | None, tmp_path: Path
+) -> None:
+    checks: list[Any] = []
+    for name, expected in EXPECTED.items():
+        takes = set(expected.needs) | ({"min_value"} & set(expected.takes))
+        asked = {argument: ARGUMENTS[argument] for argument in takes}
+        if "column" in asked and "min_value" in asked and "Length" not in name:
+            asked["column"] = "total"
+        checks.append({"warn": {name: asked}} | ({"where": where} if where else {}))
+    held = Held(tmp_path, checks)
+    rows = [window(at(10, 10 * n), key=key, total=5) for n, key in enumerate(("a", "b", "b"))]
+    gated = held.gated(held.run(*rows))
+    assert gated.run.error is None
+    told = [one for one in gated.validation.verdicts if one.check.startswith("Expect")]
+    assert [one.check for one in told if "nobody can tell" in one.observed] == []
+    assert len(told) == len(EXPECTED)
+    index = gated.validation.data_docs
+    assert index is not None
+    page = Page(Path(index).with_name("per_10m.html"))
+    assert page.text.count(f"where {where}: ") == (len(EXPECTED) if where else 0)
+    for one in told:
+        assert f"{one.check}: {one.observed}" in page.text

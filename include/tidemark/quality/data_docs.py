@@ -47,6 +47,7 @@ _PAGE = (
     + """\
 <title>{{ page_title }}</title>
 <p><a href="index.html">All tables of this run</a></p>
+<ul>{% for line in verdicts %}<li>{{ line }}</li>{% endfor %}</ul>
 {% for section in sections %}{% set section_loop = loop %}{% include "section.j2" %}{% endfor %}
 """
 )
@@ -136,7 +137,8 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
     # Its templates escape some values and pass others as they are. So none has a character of
     # HTML while they work: each stands as a word that nobody can have written.
     word = secrets.token_hex(8)
-    document = _without_markup(renderer.render(whole).to_json_dict(), word)
+    lines = [f"{one.check}: {one.observed}" for one in table.verdicts]
+    document = _without_markup({**renderer.render(whole).to_json_dict(), "verdicts": lines}, word)
     page = str(view.env.from_string(_PAGE).render(document))
     return re.sub(rf"{word}x(\d+)x", r"&#\1;", page)
 
@@ -148,14 +150,12 @@ def _result(told: Told) -> Any:
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
     asked = {name: one for name, one in told.arguments.items() if name not in FOR_PEOPLE}
-    notes = [str(told.arguments[name]) for name in FOR_PEOPLE if name in told.arguments]
-    where = [f"Of the rows where {told.where}"] if told.where else []
     return ExpectationValidationResult(
         success=told.passed,
         expectation_config=ExpectationConfiguration(
             type=getattr(gxe, told.name).expectation_type,
             kwargs=asked,
-            notes=[*where, *notes] or None,
+            description=told.arguments.get("description"),
         ),
         result=dict(told.found),
         exception_info={

@@ -50,7 +50,6 @@ class Told:
 
     name: str
     arguments: Mapping[str, Any]
-    where: str | None
     passed: bool
     observed: str
     rows: int
@@ -186,7 +185,7 @@ def _tell(asked: _Asked) -> Told:
 
 
 def _told(asked: _Asked, rows: int, passed: bool, observed: str, **found: Any) -> Told:
-    return Told(asked.name, asked.arguments, asked.check.where, passed, observed, rows, found, ())
+    return Told(asked.name, asked.arguments, passed, observed, rows, found, ())
 
 
 # Of each row.
@@ -215,7 +214,6 @@ def _by_row(asked: _Asked, rule: _Rule) -> Told:
     return Told(
         asked.name,
         asked.arguments,
-        asked.check.where,
         considered - unexpected >= mostly * considered,
         f"{share:.4g} % unexpected ({unexpected:,} of {rows:,} rows)",
         rows,
