@@ -17,18 +17,18 @@ from tidemark.errors import CheckpointUnreadable, StorageUnavailable
 from tidemark.pipeline.settings.storage_options import local_path
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.pattern import file_pattern, is_hidden
-from tidemark.sources.files.unread import unread_files
+from tidemark.sources.files.unread import files_to_take, source_files, unread_files
 from tidemark.storage.files import write_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES = (
     "a.json", "b.json", "b.jsonl", "_a.json", ".a.json", "_a=1.json", "_metadata.json",
     "a.json._COPYING_", "a b.json", "ä.json", "a%20b.json", "a#1.json", "a.json#1", "a+b.json",
     "{a}.json", "[a].json", "a,b.json", "^.json", "!.json", "A.JSON", "1-x.json", "2-x.json",
 )  # fmt: skip
-FOLDERS = ("", "x", "x/y", "_x", ".x", "x=1", "_x=1", "z.json", "x y")
+FOLDERS = ("", "x", "x/y", "_x", ".x", "x=1", "_x=1", "z.json", "x y", "z.json/y")
 SOURCES = [
     SourceFiles("landing", recursive, name)
     for recursive in (False, True)
@@ -57,7 +57,11 @@ def taken_by_spark(spark: SparkSession, source: SourceFiles, place: Path) -> Che
     """The checkpoint of a query that has read the source as an ingest does."""
     from tidemark.streaming.sources.files import stream_of_files
 
-    writer = stream_of_files(spark, source, None).writeStream.format("noop")
+    return taken(stream_of_files(spark, source, None), place)
+
+
+def taken(stream: DataFrame, place: Path) -> Checkpoint:
+    writer = stream.writeStream.format("noop")
     query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
     query.awaitTermination()
     return Checkpoint(str(place), {})
@@ -68,31 +72,29 @@ def files_of(checkpoint: Checkpoint) -> set[str]:
     return {local_path(one.uri) for batch in batches for one in checkpoint.source_files(batch)}
 
 
-# Where the name's pattern fits folders too, more may be told than Spark takes.
-EXACT = [source for source in SOURCES if source.recursive or source.name != "*"]
-
-
 # One of each shape at every run; the others take as long again.
-SHORT = {"*.json*", "[!a]*.json", "[0-9]-x.json"}
+SHORT = {"*", "[!a]*.json", "[0-9]-x.json"}
 
 
 @pytest.mark.parametrize(
     "source",
     [
         pytest.param(one, marks=() if one.name in SHORT else pytest.mark.long, id=str(one))
-        for one in EXACT
+        for one in SOURCES
     ],
 )
 def test_what_is_unread_is_what_spark_takes(
     spark: SparkSession, tmp_path: Path, source: SourceFiles
 ) -> None:
-    folders = [folder for folder in FOLDERS if folder != "z.json"]
+    folders = [one for one in FOLDERS if "z.json" not in one]
     make(tmp_path, [f"{folder}/{name}" for folder in folders for name in NAMES])
     (tmp_path / "landing" / "link.json").symlink_to(tmp_path / "landing" / "a.json")
     (tmp_path / "landing" / "broken.json").symlink_to(tmp_path / "nowhere")
     (tmp_path / "landing" / "x-link").symlink_to(tmp_path / "landing" / "x")
+    make(tmp_path, ["z.json/b.json", "z.json/y/b.json"])
     source = placed(source, tmp_path)
     new = set(unread_files(source, Checkpoint(str(tmp_path / "none"), {})))
+    assert new == set(files_to_take(source, {}))
     checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
     assert new == files_of(checkpoint)
     assert unread_files(source, checkpoint) == []
@@ -116,7 +118,19 @@ def test_what_spark_would_take_is_never_missed(
         source = placed(source, root)
         new = set(unread_files(source, Checkpoint(str(root / "none"), {})))
         checkpoint = taken_by_spark(spark, source, root / "checkpoint")
-        assert new >= files_of(checkpoint)
+        assert new >= files_of(checkpoint) >= set(files_to_take(source, {}))
+
+
+def test_files_further_down_may_be_taken_where_a_folder_there_is_a_partition(
+    tmp_path: Path,
+) -> None:
+    """The engine takes them, or ends with an error (CONFLICTING_DIRECTORY_STRUCTURES)."""
+    source = placed(SourceFiles("landing", False, "*"), tmp_path)
+    make(tmp_path, ["a.json", "x/b.json", "x/y/c.json"])
+    assert len(source_files(source, {})) == 2
+    make(tmp_path, ["x/k=1/d.json"])
+    assert len(source_files(source, {})) == 4
+    assert len(files_to_take(source, {})) == 2
 
 
 def test_a_file_that_changed_since_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -128,6 +142,45 @@ def test_a_file_that_changed_since_is_not_read_again(spark: SparkSession, tmp_pa
     assert unread_files(source, checkpoint) == []
     taken_by_spark(spark, source, tmp_path / "checkpoint")
     assert checkpoint.batches("offsets") == (0,)
+
+
+# ext4 knows times from 1901 to 2446.
+OLD, FAR = -2_000_000_000, 14_831_769_600
+
+
+@pytest.mark.parametrize("name", ["*.json", "*"])
+def test_a_file_hides_no_other_whatever_its_time(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    source = placed(SourceFiles("landing", False, name), tmp_path)
+    for file, seconds in (("far.json", FAR), ("now.json", None), ("old.json", OLD)):
+        make(tmp_path, [file])
+        if seconds is not None:
+            os.utime(tmp_path / "landing" / file, (seconds, seconds))
+        checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
+        assert unread_files(source, checkpoint) == []
+    assert {Path(file).name for file in files_of(checkpoint)} == {
+        "far.json",
+        "now.json",
+        "old.json",
+    }
+
+
+def test_what_a_far_file_hid_in_an_earlier_version_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The checkpoint keeps that file's time; the age was 100,000 days once."""
+    source = placed(SourceFiles("landing", False, "*.json"), tmp_path)
+    make(tmp_path, ["far.json"])
+    os.utime(tmp_path / "landing/far.json", (FAR, FAR))
+    for file in ("hidden.json", "too.json"):
+        reader = spark.readStream.format("text").option("maxFileAge", "100000d")
+        checkpoint = taken(reader.load(f"{source.folder}/{source.name}"), tmp_path / "checkpoint")
+        make(tmp_path, [file])
+    assert len(unread_files(source, checkpoint)) == 2
+    taken_by_spark(spark, source, tmp_path / "checkpoint")
+    assert unread_files(source, checkpoint) == []
+    assert len(files_of(checkpoint)) == 3
 
 
 def test_compacted_lists_are_read_with_those_since(spark: SparkSession, tmp_path: Path) -> None:

@@ -103,10 +103,6 @@ class PlannedSource(PlacedSource, Generic[Planned]):
         update = {"begins": dict(end.begins), "ids": dict(end.ids)}
         write_source_notes(ingest, notes.model_copy(update=update))
 
-    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
-        """Batches are planned by us, so nothing is passed over by the engine."""
-        return frozenset()
-
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         return Reading(*self.left(ingest, batch, ""), {})
 

@@ -242,13 +242,16 @@ class PlacedSource(ABC):
         The ingest stands at a clean end. What cannot be told is raised.
         """
 
-    @abstractmethod
-    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
-        """What waits to be read, each as the same text whenever it is asked for.
+    def listed(self) -> frozenset[str]:
+        """What the store lists now and an ingest that begins now reads, or has read, where the
+        engine decides that; empty where batches are planned by us."""
+        return frozenset()
 
-        What waited before a query of the ingest began, and waits after it ended well, was listed by
-        the store and passed over by the engine.
-        """
+    def check_none_passed_over(  # noqa: B027
+        self, ingest: Checkpoint, listed: frozenset[str]
+    ) -> None:
+        """Raise SourcePassedOver where something of what was `listed` before a query of the ingest
+        began is unread after it ended well: it names the parts, why, and what to do."""
 
     @abstractmethod
     def unread_bytes(self, ingest: Checkpoint) -> int:

@@ -125,10 +125,6 @@ class PlacedLog(PlacedSource):
         new = sum(span.last - span.first + 1 for span in self._unread(ingest))
         return f"{new:,} messages are new" if new else None
 
-    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
-        spans = self._unread(ingest)
-        return frozenset(f"{one.partition}/{n}" for one in spans for n in self.there(one))
-
     def unread_bytes(self, ingest: Checkpoint) -> int:
         files = (file for span in self._unread(ingest) for file in self.there(span).values())
         return sum(file.stat().st_size for file in files)

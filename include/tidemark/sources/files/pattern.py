@@ -2,8 +2,9 @@
 
 The engine finds paths by Hadoop's patterns (classes Globber, GlobPattern), lists what is below
 folders that match, and passes over hidden names (class HadoopFSUtils, shouldFilterOutPathName).
-What it does below a folder that matches the *name* pattern depends on what else is there: all of
-that is taken here, so that too much may be taken, and never too little.
+Of a folder that matches the *name* pattern it takes the files, and those further down only where a
+folder there is called `key=value` (class PartitioningAwareFileIndex, `allFiles`), whose rules for
+that are many: where there is one, all further down is taken here, too much rather than too little.
 """
 
 from __future__ import annotations
@@ -61,6 +62,14 @@ class FilePattern:
         return len(parts) > depth + 1 or (
             len(parts) == depth + 1 and self.name.fullmatch(parts[depth]) is not None
         )
+
+    def is_further_down(self, parts: Sequence[str]) -> bool:
+        """Is a file that may be taken below the folders whose files are always taken?"""
+        return not self.recursive and len(parts) > len(self.folders) + 2
+
+    def names_a_partition(self, parts: Sequence[str]) -> bool:
+        """Has a file's folder a name by which the engine takes what is further down?"""
+        return any("=" in name for name in parts[len(self.folders) + 1 : -1])
 
 
 def file_pattern(source: SourceFiles) -> FilePattern:

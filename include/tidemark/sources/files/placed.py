@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os.path import normpath
@@ -21,8 +20,9 @@ from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.first_lines import copy_first_lines
 from tidemark.sources.files.own_places import check_reaches_no_own_place
+from tidemark.sources.files.passed_over import passed_over
 from tidemark.sources.files.pattern import fixed_folder
-from tidemark.sources.files.unread import same_place, source_files, unread_files
+from tidemark.sources.files.unread import files_to_take, same_place, source_files, unread_files
 from tidemark.sources.source import FirstRows, OriginColumn, PlacedSource, Reading, Slice
 from tidemark.storage.files import FileFacts, list_files, stat_files
 
@@ -60,11 +60,12 @@ class PlacedFiles(PlacedSource):
         unread = unread_files(self.files, ingest)
         return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
 
-    def waiting(self, ingest: Checkpoint) -> frozenset[str]:
-        """None for a pattern that fits folders too: more may be listed than the engine takes."""
-        if not self.files.recursive and self.files.name == "*":
-            return frozenset()
-        return frozenset(quote(os.fsencode(place)) for place in unread_files(self.files, ingest))
+    def listed(self) -> frozenset[str]:
+        return frozenset(files_to_take(self.files, self.options))
+
+    def check_none_passed_over(self, ingest: Checkpoint, listed: frozenset[str]) -> None:
+        if listed and (found := sorted(listed.intersection(unread_files(self.files, ingest)))):
+            raise passed_over(self.files, self.options, found)
 
     def unread_bytes(self, ingest: Checkpoint) -> int:
         """Those of files that came after the last batch was planned, whatever their names."""

@@ -2,7 +2,8 @@
 
 That source keeps the URI of each file that it took, for ever, and takes a file whose URI it has not
 (class FileStreamSource, with a `maxFileAge` beyond all times): a file that changed since is not
-read again. A file may be told unread here that the engine passes over, but never the other way.
+read again. A file may be told unread here that the engine passes over (`pattern.py`), but never the
+other way.
 """
 
 from __future__ import annotations
@@ -33,13 +34,29 @@ def unread_files(source: SourceFiles, ingest: Checkpoint) -> list[str]:
     return [place for place in there if place not in read]
 
 
-def source_files(source: SourceFiles, options: Mapping[str, str]) -> Iterator[str]:
+def source_files(source: SourceFiles, options: Mapping[str, str]) -> list[str]:
     """The places of all files of a source, in no order; of a store, as its keys are, not encoded.
 
     Errors as those of `unread_files`.
     """
+    pattern, found = _found(source, options)
+    further = any(pattern.names_a_partition(names) for _, names in found)
+    return [place for place, names in found if further or not pattern.is_further_down(names)]
+
+
+def files_to_take(source: SourceFiles, options: Mapping[str, str]) -> list[str]:
+    """Those of `source_files` that the engine takes whatever else is there."""
+    pattern, found = _found(source, options)
+    return [place for place, names in found if not pattern.is_further_down(names)]
+
+
+def _found(
+    source: SourceFiles, options: Mapping[str, str]
+) -> tuple[FilePattern, list[tuple[str, list[str]]]]:
+    """All that may be taken: its place, and its names below the pattern's folder."""
     pattern = file_pattern(source)
-    return _local_files(pattern) if is_local(pattern.folder) else _files(pattern, options)
+    local = is_local(pattern.folder)
+    return pattern, list(_local_files(pattern) if local else _files(pattern, options))
 
 
 def _read_files(ingest: Checkpoint) -> frozenset[str]:
@@ -56,14 +73,15 @@ def _read_files(ingest: Checkpoint) -> frozenset[str]:
     return frozenset(same_place(file.uri) for name in lists for file in ingest.listed_files(name))
 
 
-def _files(pattern: FilePattern, options: Mapping[str, str]) -> Iterator[str]:
+def _files(pattern: FilePattern, options: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
     for uri in list_files(pattern.folder, options):
         place, folder = same_place(uri), same_place(pattern.folder)
-        if pattern.takes(place.removeprefix(folder).strip("/").split("/")):
-            yield place
+        names = place.removeprefix(folder).strip("/").split("/")
+        if pattern.takes(names):
+            yield place, names
 
 
-def _local_files(pattern: FilePattern) -> Iterator[str]:
+def _local_files(pattern: FilePattern) -> Iterator[tuple[str, list[str]]]:
     """By the file system itself: obstore leaves out names that it uses for its own writes."""
     folder = os.path.normpath(local_path(pattern.folder))
     try:
@@ -72,7 +90,7 @@ def _local_files(pattern: FilePattern) -> Iterator[str]:
         raise StorageUnavailable(f"{folder} could not be listed: {error}") from error
 
 
-def _below(folder: str, parts: list[str], pattern: FilePattern) -> Iterator[str]:
+def _below(folder: str, parts: list[str], pattern: FilePattern) -> Iterator[tuple[str, list[str]]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             names = [*parts, entry.name]
@@ -80,7 +98,7 @@ def _below(folder: str, parts: list[str], pattern: FilePattern) -> Iterator[str]
                 if pattern.enters(names):
                     yield from _below(entry.path, names, pattern)
             elif pattern.takes(names) and not _leads_nowhere(entry):
-                yield entry.path
+                yield entry.path, names
 
 
 def _leads_nowhere(entry: os.DirEntry[str]) -> bool:

@@ -7,9 +7,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from tidemark.errors import (
-    CheckpointUnreadable,
     ExpressionFailed,
-    SourcePassedOver,
     StackExhausted,
     TidemarkError,
 )
@@ -84,37 +82,14 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         checkpoint=run.ingest_checkpoint(),
         scheduled_ms=run.scheduled_ms,
     )
-    waiting = _waiting(run)
+    listed = run.source.listed()
     try:
         await_all([start_ingest(spark, ingest, progress)])
     finally:
         outcome.rows = ingest.rows
-    _check_none_passed_over(run, waiting)
+    run.source.check_none_passed_over(ingest.checkpoint, listed)
     for name, place in (("bronze", ingest.bronze), ("rejects", ingest.rejects)):
         outcome.versions[name] = place.existing().version()
-
-
-def _waiting(run: Run) -> frozenset[str]:
-    """Where a killed run has left a batch that it planned, the checkpoint does not tell all that
-    was read: then nothing is compared in this run."""
-    try:
-        return run.source.waiting(run.ingest_checkpoint())
-    except CheckpointUnreadable:
-        return frozenset()
-
-
-def _check_none_passed_over(run: Run, waiting: frozenset[str]) -> None:
-    if not waiting:
-        return
-    if passed_over := sorted(waiting & _waiting(run)):
-        shown = ", ".join(passed_over[:5])
-        raise SourcePassedOver(
-            f"{len(passed_over):,} parts of the source are listed by the store and were passed "
-            f"over by the engine, among them {shown} (percent-encoded). What it read is in bronze; "
-            "nothing was published. The JVM reads no file whose name it cannot tell: one that is "
-            "no UTF-8 has to be renamed; where the names are UTF-8, run with a locale that is too, "
-            "such as LC_ALL=C.UTF-8. Then run again."
-        )
 
 
 def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progress) -> None:

@@ -19,8 +19,9 @@ from tidemark.streaming.cluster.lacking import lacking
 from tidemark.streaming.failures import cause_of
 from tidemark.streaming.sources.source import StreamedSource
 
-# The engine passes over files older than this, counted from the newest: never (270 years).
-_MAX_FILE_AGE = "100000d"
+# The engine passes over files that are so much older than the newest one, of those too that its
+# log has (class FileStreamSource, `SeenFilesMap`): with all that a Long holds it never does.
+_MAX_FILE_AGE = f"{2**63 - 1}ms"
 
 
 @dataclass(frozen=True)
