@@ -57,7 +57,14 @@ def properties_of(
         "auto.create.topics.enable": "false",
         **settings,
     }
-    return "".join(f"{name}={value}\n" for name, value in told.items())
+    return "".join(f"{name}={escaped(value)}\n" for name, value in told.items())
+
+
+def escaped(value: str) -> str:
+    """As java.util.Properties reads it, in Latin-1: a folder may be named anything."""
+    units = value.replace("\\", "\\\\").encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if 0x20 <= code < 0x7F else f"\\u{code:04x}" for code in codes)
 
 
 def _node(node: Node, identity: Identity, data: Path) -> dict[str, str]:

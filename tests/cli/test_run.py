@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -82,7 +83,8 @@ def test_a_run_is_held_by_its_job_and_published_later(tmp_path: Path) -> None:
     assert row_of(ran.stdout, "per_10m")[:5] == ["per_10m", "2", "held", "as", "before"]
     assert place.gold().num_rows == 0
     held = str(place.root / "held.json")
-    assert f"tidemark publish pipelines/clicks.yaml --result {held}\n" in ran.stdout
+    typed = f"tidemark publish pipelines/clicks.yaml --result {shlex.quote(str(held))}\n"
+    assert typed in ran.stdout
 
     _publishes_what_was_held(place, held)
     _tells_a_publish_that_fails(place, held)
@@ -297,7 +299,7 @@ def test_what_the_engine_has_on_stderr_is_logged_and_shown_where_no_result_comes
 ) -> None:
     place, held = Place(tmp_path), str(tmp_path / "held.json")
     write_result(held, result_of("clicks", error_of(False)), {})
-    spark_submit.write_text(f"#!/bin/sh\necho a warning >&2; cp {held} {tmp_path}/1.json\n")
+    spark_submit.write_text(f"#!/bin/sh\necho a warning >&2; cp '{held}' '{tmp_path}/1.json'\n")
     told = tidemark(place, "run", "clicks", "--result", f"{tmp_path}/1.json")
     assert "a warning" not in told.stderr
     assert (tmp_path / "1.spark.log").read_text() == "a warning\n"
@@ -309,7 +311,7 @@ def test_what_the_engine_has_on_stderr_is_logged_and_shown_where_no_result_comes
 def test_the_job_is_told_to_log_beside_its_result(tmp_path: Path, spark_submit: Path) -> None:
     place = Place(tmp_path)
     asked = tmp_path / "asked"
-    spark_submit.write_text(f'#!/bin/sh\necho "$SPARK_SUBMIT_OPTS" > {asked}; exit 1\n')
+    spark_submit.write_text(f"#!/bin/sh\necho \"$SPARK_SUBMIT_OPTS\" > '{asked}'; exit 1\n")
     ended = tidemark(
         place, "run", "clicks", "--run-id", "one", more={"SPARK_SUBMIT_OPTS": "-Xmx1g"}
     )
@@ -321,7 +323,7 @@ def test_the_job_is_told_to_log_beside_its_result(tmp_path: Path, spark_submit: 
 
 def test_whoever_configured_log4j_keeps_that(tmp_path: Path, spark_submit: Path) -> None:
     asked, own = tmp_path / "asked", "-Dlog4j2.configurationFile=/etc/mine.xml"
-    spark_submit.write_text(f'#!/bin/sh\necho "$SPARK_SUBMIT_OPTS" > {asked}; exit 1\n')
+    spark_submit.write_text(f"#!/bin/sh\necho \"$SPARK_SUBMIT_OPTS\" > '{asked}'; exit 1\n")
     ended = tidemark(Place(tmp_path), "run", "clicks", more={"SPARK_SUBMIT_OPTS": own})
     assert "Spark's own log" not in ended.stderr
     assert asked.read_text() == f"{own}\n"
@@ -333,7 +335,7 @@ def test_what_the_job_held_is_validated_and_published_by_the_command(
     held, target = Held(tmp_path, [{"fail": "total > 0"}]), str(tmp_path / "result.json")
     held.run(window(at(10), key="a", total=1), close=at(10, 10))
     asked = tmp_path / "asked"
-    spark_submit.write_text(f'#!/bin/sh\necho "$@" > {asked}; cp {held.uri()} {target}\n')
+    spark_submit.write_text(f"#!/bin/sh\necho \"$@\" > '{asked}'; cp '{held.uri()}' '{target}'\n")
     ended = tidemark(held.place, "run", "clicks", "--run-id", "run", "--result", target)
     assert ended.exit_code == 0, ended.stderr
     assert "clicks, run run: succeeded and published" in ended.stdout
@@ -356,7 +358,7 @@ def test_a_job_that_failed_is_told_by_its_result_and_nothing_is_published(
     place, prepared = Place(tmp_path), str(tmp_path / "prepared.json")
     write_result(prepared, result_of("clicks", error_of(retry_can_help)), {})
     target = str(tmp_path / "result.json")
-    spark_submit.write_text(f"#!/bin/sh\ncp {prepared} {target}; exit {exit_code}\n")
+    spark_submit.write_text(f"#!/bin/sh\ncp '{prepared}' '{target}'; exit {exit_code}\n")
     ended = tidemark(place, "run", "clicks", "--result", target)
     assert "clicks, run one: failed" in ended.stdout
     assert ended.stderr.endswith(f"TableMismatch: No.\n{advice}\n")

@@ -104,6 +104,24 @@ def test_a_data_file_that_is_gone_or_broken_is_told_by_its_name(
     assert file.name in told.message
 
 
+@pytest.mark.parametrize("scheme", ["", "file:", "file://", "s3a:/"])
+@pytest.mark.parametrize("folder", ["/lake", "/my lake/é", "/a b/c d e/x-y"])
+@pytest.mark.parametrize("name", ["part-00000.snappy.parquet", "0.delta", "3.snapshot"])
+def test_the_file_that_is_gone_is_named_by_its_whole_path(
+    scheme: str, folder: str, name: str
+) -> None:
+    file = f"{scheme}{folder}/k=1/{name}"
+    for said in (
+        f"[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file {file}. File does",
+        f"java.io.FileNotFoundException: File {file} does not exist",
+        f"Failed to open local file '{file}'. Detail: No such file or directory",
+        f"reading the table /other/table: {file} is not a Parquet file",
+    ):
+        told = damage_of(OSError(said))
+        assert told is not None
+        assert str(told).startswith(f"{file} is gone or broken"), str(told)
+
+
 def test_a_store_that_is_away_is_no_damage() -> None:
     error = OSError("Generic S3 error: error sending request for url (http://x/_delta_log/)")
     assert isinstance(not_opened(TablePlace("s3://b/t"), error), StorageUnavailable)

@@ -41,7 +41,11 @@ _UNSUPPORTED = re.compile(
     r"Kernel error: (?:Unsupported|Invalid protocol action|Max catalog version)"
 )
 _FEATURE = re.compile(r"(?<=Feature ')[^']+|catalog-managed")
-_FILE = re.compile(r"""[^\s'"`(]*\.(?:snappy\.)?(?:parquet|delta|snapshot|crc)\b""")
+# A whole path may have blanks in it, up to where another one begins; else a name ends at a blank.
+_FILE = re.compile(
+    r"""(?:(?:[a-z][a-z0-9+.-]*:/+|/)(?:(?!:\s|\s/|:/)[^\n'"`()])*?|[^\s'"`(]*)"""
+    r"""\.(?:snappy\.)?(?:parquet|delta|snapshot|crc)\b"""
+)
 # So many of the newest log entries are looked at each time that a local table is opened.
 _NEWEST = 10
 _RESTORE = (
