@@ -50,7 +50,7 @@ max(greatest(i, l)) | sum(unix_timestamp(ts)) | max(ts + interval 1 day) | any(b
 # Spark accepts these (and the run then fails on the first row, or adds up what makes no sense).
 OUR_RULES = re.compile(
     r"(needs a number|needs a boolean), and has (text|a date or timestamp)"
-    r"|with the text '.*', which (is none|tells no day)"
+    r"|with the text '.*', which (is none|tells no day)|cast one of them, as in `try_cast"
 )
 # … and these too, whose values no table can keep.
 UNKEPT = re.compile(
