@@ -72,7 +72,7 @@ def test_each_format_of_event_time_takes_the_values_that_it_was_proposed_for() -
 def test_a_run_reads_a_source_that_is_named_outside_of_its_root(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path / "root")
+    place = Place(tmp_path / "root", sources=(str(tmp_path / "my dätä"),))
     file = Place(tmp_path).land("1.json", [{"at": TIMES[0][0]}, {"at": TIMES[0][1]}], "my dätä")
     found = find_files(str(file), place.settings, place.name)
     assert found.source == f"file://{tmp_path}/my dätä/*.json*"
