@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
-# Control characters but for tab and line feed, line separators, embedded directions of writing,
-# and halves of characters, which no stream can encode (names of files that are no UTF-8).
+# Control characters but for tab and line feed, line separators, marks and embeddings of a direction
+# of writing, and halves of characters, which no stream can encode (names of files that are no
+# UTF-8).
 _OBEYED = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
 )
 
 

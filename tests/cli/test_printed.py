@@ -31,9 +31,10 @@ from tidemark.storage.result_file import RunError
 
 # What a terminal obeys: it clears, names windows, colours, answers; and what turns lines around.
 HOSTILE = "\x1b[2J\x1b]0;named\x07\x9b31mred\x1b[8m\u202eturned\r"
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202e\ud800-\udfff]")
 TEXTS = st.one_of(
-    st.text(st.characters(), max_size=20), st.text("\x1b[]0;m\x07\x9b\r\n\t\ud800a", max_size=20)
+    st.text(st.characters(), max_size=20),
+    st.text("\x1b[]0;m\x07\x9b\r\n\t\ud800a\u061c\u200e\u200f", max_size=20),
 )
 
 
