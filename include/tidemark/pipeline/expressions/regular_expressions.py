@@ -75,7 +75,7 @@ class _Ways:
         if sign == "[":
             self._class()
         elif sign == "\\":
-            self._escape()
+            return self._escape()
         return 1.0
 
     def _group(self) -> float:
@@ -110,16 +110,19 @@ class _Ways:
             elif sign == "\\":
                 self._escape()
 
-    def _escape(self) -> None:
+    def _escape(self) -> float:
+        """The ways through what follows a backslash."""
         if found := _NAMED_ESCAPE.match(self.pattern, self.place):
             self.place = found.end()
-            return
+            return 1.0
         letter = self._next()
         if letter == "c":
             raise _Refused("has `\\c`, whose next sign Java reads by rules of its own")
         if letter == "Q":
             end = self.pattern.find("\\E", self.place)
             self.place = len(self.pattern) if end < 0 else end + 2
+        # An end of a line is one sign or two, what is seen as one sign any number of them.
+        return 2.0 if letter in ("R", "X") else 1.0
 
     def _repeated(self, start: int, ways: float) -> float:
         """The ways through an atom with the repetitions behind it."""
