@@ -73,6 +73,7 @@ def measure_faults(text: str) -> list[tuple[int, str, str | None]]:
         ("(select max(i) from t)", 0, "is a query", None),
         ("count(*) + (select 1)", 0, "has a subquery", None),
         ("sum(i", 4, "cannot be read as SQL", None),
+        ("max(map('a'))", 0, "cannot be read as SQL: a call lacks an argument", None),
         ("sum('i)", 0, "a quote does not end", None),
         ("sum(i) sum(l)", 10, "cannot be read as SQL", None),
         ("sum(*)", 0, "which stands only in count(*)", None),

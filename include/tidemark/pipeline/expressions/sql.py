@@ -226,6 +226,9 @@ def _parse(text: str) -> tuple[list[Token], exp.Expr | None, Fault | None]:
         return [], None, _syntax_fault(text, error)
     except RecursionError:
         return [], None, Fault(0, _TOO_DEEP)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        # sqlglot stumbles over calls with too few arguments.
+        return [], None, Fault(0, "cannot be read as SQL: a call lacks an argument")
     return tokens, statements[0] if statements else None, None
 
 
