@@ -259,7 +259,7 @@ SOURCE = "  derive: {slow"
         ("fail: {rejected_share: {at_most: 0.05}}", None),
         ("warn: {rows_per_run: {last_runs: 20, at_least: 0.5, at_most: 2}}", None),
         ("warn: {freshness: {at_most: 2 hours}}", None),
-        ("fail: {rejected_share: {at_most: 5}}", "less than or equal to 1"),
+        ("fail: {rejected_share: {at_most: 5}}", "must be at most 1"),
         ("fail: {rejected_shares: {at_most: 0.5}}", "Did you mean `rejected_share`?"),
         ("warn: {rows_per_run: {last_runs: 20}}", "needs at_least or at_most"),
         ("warn: {freshness: {at_most: 2 months}}", "a month has no fixed length"),

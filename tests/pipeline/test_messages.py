@@ -243,6 +243,13 @@ def test_a_value_that_is_no_mapping_is_told_with_the_keys(
             "percentile needs a number from 0 to 1, and has 7",
         ),
         ("percentile(amount, end)", "percentile needs a constant, and has `end`"),
+        (
+            "max(date_trunc('HOURS', at))",
+            "date_trunc has no unit `HOURS`, and gives null; it takes",
+        ),
+        ("max(date_trunc('foo', at))", "date_trunc has no unit `FOO`"),
+        ("max(date_trunc(carrier, at))", "date_trunc has no unit `CARRIER`"),
+        ("max(trunc(to_date(at), 'day'))", "trunc has no unit `DAY`"),
     ],
 )
 def test_what_a_row_or_every_row_would_fail_by_is_refused(expression: str, told: str) -> None:
@@ -260,6 +267,10 @@ def test_what_a_row_or_every_row_would_fail_by_is_refused(expression: str, told:
         "percentile(amount, 0.5)",
         "percentile(amount, 1)",
         "percentile(amount, array(0, 0.5, 1))[1]",
+        "max(date_trunc('dd', at))",
+        "max(date_trunc('Week', at))",
+        "max(date_trunc('MILLISECOND', at))",
+        "max(trunc(to_date(at), 'mon'))",
     ],
 )
 def test_what_is_compared_with_its_like_is_good(expression: str) -> None:
@@ -307,6 +318,16 @@ def test_where_a_topic_begins_is_written_as_the_docs_have_it(
         ("{orders: {0: -1}}", ".orders.0: `-1`: must be at least 0."),
         ("{orders: {0: x}}", ".orders.0: `x`: should be a whole number."),
         ("{orders: {a: 1}}", ".orders.a: `a`: should be a whole number."),
+        ("{orders: {0: 120, 00: 5}}", ".orders.00: `00`: should be a whole number."),
+        ("{orders: {'0': 120, '00': 5}}", ".orders.00: `00`: should be a whole number."),
+        (
+            "{orders: {4000000000: 1}}",
+            ".orders.4000000000: `4000000000`: must be at most 2147483647.",
+        ),
+        (
+            "{orders: {0: 9223372036854775808}}",
+            ".orders.0: `9223372036854775808`: must be at most 9223372036854775807.",
+        ),
         (
             "{or/ders: {0: 1}}",
             ".or/ders: `or/ders`: is no name of a topic: letters, digits, `.`, `_` and `-`, "

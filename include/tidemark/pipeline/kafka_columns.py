@@ -56,15 +56,17 @@ def starting_time(text: str) -> datetime:
 
 
 def with_numbers(value: object) -> object:
-    """Partitions as numbers: JSON and some YAML have text there. A time as text: YAML has a type of
-    its own for one without quotes."""
+    """Partitions as numbers: JSON and some YAML have text there, and `00` is none, which would take
+    the place of `0`. A time as text: YAML has a type of its own for one without quotes."""
     if isinstance(value, date):
         return value.isoformat()
     if not isinstance(value, Mapping):
         return value
     return {
         topic: {
-            int(partition) if isinstance(partition, str) and partition.isdecimal() else partition: n
+            int(partition)
+            if isinstance(partition, str) and re.fullmatch("0|[1-9][0-9]{0,9}", partition)
+            else partition: n
             for partition, n in offsets.items()
         }
         if isinstance(offsets, Mapping)

@@ -90,6 +90,9 @@ KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
+# Kafka's own numbers have 32 and 64 bits.
+_Partition = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_Offset = Annotated[int, Field(ge=0, le=2**63 - 1)]
 # Which of them a file may change is a rule of files (`rules.py`): a contract may hold others.
 SparkSettings = dict[str, Annotated[str, BeforeValidator(as_text)]]
 
@@ -247,7 +250,7 @@ class KafkaTopics(_Model):
     )
     connection: str = Field(description="Its name among the settings' `connections`")
     starting: Annotated[
-        str | dict[TopicName, dict[int, Annotated[int, Field(ge=0)]]],
+        str | dict[TopicName, dict[_Partition, _Offset]],
         AfterValidator(_starting),
         BeforeValidator(kafka_columns.with_numbers),
     ] = Field(

@@ -194,6 +194,8 @@ def _message(detail: ErrorDetails) -> str:
         return "is empty, and needs at least one entry"
     if kind == "greater_than_equal":
         return f"must be at least {context['ge']}"
+    if kind == "less_than_equal":
+        return f"must be at most {context['le']}"
     if expected := _EXPECTED.get(kind):
         given = _value(detail["input"])
         hint = f": [{given}]" if expected == "a list" and given not in (None, "null") else ""
