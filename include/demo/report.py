@@ -7,12 +7,11 @@ from datetime import datetime, time, timedelta
 from typing import Any
 
 from deltalake import DeltaTable
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from demo.api import DagRun
+from tidemark.cli.console import ReportTable, report_table, shortened
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -21,18 +20,17 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 TOP_ROWS = 5
 _LONGEST_EXAMPLE = 90
+# How columns that hold sentences are set.
+_SETTINGS = {"example": "~", "detail": "~", "account": "~"}
 
 
 def print_runs(console: Console, title: str, runs: Sequence[tuple[DagRun, RunResult]]) -> None:
     """Rows, windows, watermark, and the seconds of each step, a column for each pipeline."""
     facts = [_facts(run, result) for run, result in runs]
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("")
-    for run, _ in runs:
-        table.add_column(run.dag, justify="right")
+    table = report_table("", *(f">{run.dag}" for run, _ in runs))
     for name in facts[0]:
         table.add_row(name, *(told.get(name, "") for told in facts))
-    console.print(table)
+    _print_table(console, title, table)
 
 
 def print_gold(console: Console, pipeline: Pipeline, root: str) -> None:
@@ -92,20 +90,27 @@ def query_table(table: str, sql: str) -> list[tuple[Any, ...]]:
 def print_rows(
     console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for position, column in enumerate(columns):
-        numbers = all(isinstance(row[position], int | float) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left")
+    settings = [
+        ">" if all(isinstance(row[place], int | float) for row in rows) else _SETTINGS.get(name, "")
+        for place, name in enumerate(columns)
+    ]
+    table = report_table(*map("".join, zip(settings, columns, strict=True)))
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    console.print(table)
+    _print_table(console, title, table)
+
+
+def _print_table(console: Console, title: str, table: ReportTable) -> None:
+    console.print(f"[italic]{escape(title)}[/]")
+    console.print(table, soft_wrap=True)
+    console.print()
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     text = "" if value is None else " ".join(str(value).split())
-    return escape(text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…")
+    return shortened(text, _LONGEST_EXAMPLE)
 
 
 def _facts(run: DagRun, result: RunResult) -> dict[str, str]:

@@ -96,7 +96,7 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(project: Path) -> No
     file = land(project, [*ROWS, "no JSON"])
     told = new(file).output.splitlines()
     assert told[0] == "orders: proposed from 4 rows, and good:"
-    assert "  event time  at" in told
+    assert "event time  at" in told
     assert "Not JSON objects, so that a run rejects them: 1 line of the sample." in told
     assert f"Written: {project}/include/pipelines/orders.yaml" in told
     assert any("tidemark try orders" in line for line in told)

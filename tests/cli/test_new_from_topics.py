@@ -110,7 +110,7 @@ def test_a_topic_s_messages_are_proposed_as_lines_are(broker: Broker, project: P
         file_of(project).read_text()
     )
     told = ended.stdout.splitlines()
-    assert f"  kafka       topic {topic}, connection events" in told
+    assert f"kafka           topic {topic}, connection events" in told
     fault = "Without a value that is a JSON object, so that a run rejects them"
     assert f"{fault}: 3 messages of the sample." in told
 

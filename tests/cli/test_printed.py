@@ -198,3 +198,17 @@ def test_a_jobs_errors_and_progress_are_text(
     assert told.err.count("Traceback") == 1
     assert told.err.splitlines()[-1].startswith("PipelineNotFound: There is no pipeline")
     assert not OBEYED.search(told.out + told.err)
+
+
+def test_progress_is_drawn_into_a_terminal_and_what_it_names_is_text(tmp_path: Path) -> None:
+    """The cursor's own sequences are obeyed, and no others."""
+    place = tmp_path / "\x9b31mred\u202e"
+    (place / "offsets").mkdir(parents=True)
+    (place / "offsets" / "0").write_text("v1\n{}\n{}")
+    drawn = {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "400"}
+    ended = CliRunner().invoke(app, ["checkpoint", "inspect", str(place)], env=drawn)
+    assert "\x1b[?25l" in ended.stderr
+    assert "files; reading" in ended.stderr
+    assert "\\u009b31mred\\u202e" in ended.stderr
+    assert "\\u001b" not in ended.stderr
+    assert not re.search("[\x9b\u202e]", said(ended))

@@ -48,7 +48,7 @@ def test_a_screen_shows_stores_chains_schemas_and_what_a_start_replays(tmp_path:
         "8 deltas or changelogs to replay, limit 50",
         "0 stateStoreSave",
         "HDFS-backed",
-        "state/0/1   1–8",
+        "state/0/1  1–8",
         "███  ",
         "operator 0, store default: window: struct, key: string → count: long, sum: long",
         "version 8: it reads 0 files of snapshots (0 bytes) and replays 16 deltas or changelogs",

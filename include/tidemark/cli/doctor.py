@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -62,7 +62,7 @@ def doctor(
     if in_json:
         print_documents([vars(found) for found in findings])
     else:
-        _print(loaded, findings)
+        print_findings(loaded.root, findings)
     last = findings[-1]
     if last.problem is not None:
         raise typer.Exit(RETRY if last.retry_can_help else FAILED)
@@ -143,10 +143,11 @@ def _engine(settings: Settings, file: Path | None, master: str) -> Iterator[Find
         yield Finding("spark", master, ended.error.message, retry_can_help=code == RETRY)
 
 
-def _print(settings: Settings, findings: list[Finding]) -> None:
+def print_findings(root: str, findings: Sequence[Finding]) -> None:
+    """Print what was looked at, a row for each check."""
     console = report_console()
-    console.print(f"root {settings.root}")
-    table = report_table("", "check", "found", overflow="fold")
+    console.print(f"root {root}")
+    table = report_table("", "check", "~found")
     for found in findings:
         mark = "ok" if found.problem is None else "FAILED"
         table.add_row(mark, found.check, found.problem or found.told)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.console import report_console, report_table
+from tidemark.cli.console import facts_table, report_console
 from tidemark.cli.help import Group
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.pipeline.instants import manual_run_id
@@ -26,7 +26,6 @@ lease = typer.Typer(
     no_args_is_help=True,
 )
 
-_WIDTH_OF_A_FILE = 10_000
 _FORCED = (
     "It was taken away, whatever its owner does. If that still works: its commits in flight fail, "
     "and it halts at its next renewal, after a third of its lease. Until then it may write files "
@@ -44,11 +43,8 @@ def show_lease(pipeline: PipelineName, settings: SettingsFile = None) -> None:
         print(f"Nobody has held the lease of {found.name} yet.")
         return
     print(f"{found.name}: lease {record.number}")
-    now = datetime.now(UTC)
-    table = report_table()
-    for name, shown in lease_lines(record, this_process("show", "show"), now).items():
-        table.add_row(name, shown)
-    report_console(_WIDTH_OF_A_FILE).print(table)
+    facts = lease_lines(record, this_process("show", "show"), datetime.now(UTC))
+    report_console().print(facts_table(facts))
 
 
 @lease.command()

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from tidemark.cli.console import report_console, report_table
+from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.cli.help import Group
 from tidemark.cli.options import PipelineName, SettingsFile
 from tidemark.errors import FAILED
@@ -21,7 +20,6 @@ ledger = typer.Typer(
     cls=Group, help="The ledger of a pipeline: where each of its rows went.", no_args_is_help=True
 )
 
-_WIDTH_OF_A_FILE = 160
 _UNKNOWN = "–"
 _UNBALANCED = (
     "The tables themselves do not add up, and no run is published until they do. Compare them with "
@@ -48,10 +46,10 @@ def show_ledger(
     if report is None:
         print(f"The ledger has no line of {found.name} yet: it has not run.")
         return
-    console = report_console(_WIDTH_OF_A_FILE)
+    console = report_console()
     console.print(f"{found.name}: {report.verdict}")
-    console.print(_table(report.totals_header, report.totals))
-    console.print(_table(report.lines_header, report.lines))
+    console.print(ledger_table(report.totals_header, report.totals))
+    console.print(ledger_table(report.lines_header, report.lines))
     if report.unbalanced:
         raise typer.Exit(FAILED)
 
@@ -91,7 +89,8 @@ def rebuild(
     check_balance(found.name, lines, _UNBALANCED)
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
+def ledger_table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> ReportTable:
+    """Totals or lines of a ledger's report."""
     table = report_table(*(name if name in _TEXTS else f">{name}" for name in header))
     for row in rows:
         table.add_row(*(_cell(value) for value in row))

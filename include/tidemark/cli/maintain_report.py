@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
-from tidemark.cli.console import report_console, report_table
+from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 
 
@@ -18,8 +16,8 @@ def print_plans(plans: Sequence[MaintenancePlan], applied: bool) -> None:
         console.print(_table(due, applied))
     for plan in plans:
         if plan.refused:
-            console.print(f"{plan.name} is left as it is: {plan.refused}", soft_wrap=True)
-    console.print(_sentence(plans, applied), soft_wrap=True)
+            console.print(f"{plan.name} is left as it is: {plan.refused}")
+    console.print(_sentence(plans, applied))
 
 
 def maintenance_json(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
@@ -45,9 +43,9 @@ def maintenance_json(plan: MaintenancePlan, applied: bool) -> dict[str, object]:
     }
 
 
-def _table(due: Sequence[tuple[MaintenancePlan, Part]], applied: bool) -> Table:
+def _table(due: Sequence[tuple[MaintenancePlan, Part]], applied: bool) -> ReportTable:
     done = ">done" if applied else ">due"
-    table = report_table("of", "work", ">there", ">bytes", done, ">bytes of them", "which")
+    table = report_table("of", "work", ">there", ">bytes", done, ">bytes of them", "~which")
     for plan, part in due:
         numbers = (part.number, part.size, part.going, part.going_size)
         cells = ("" if number is None else f"{number:,}" for number in numbers)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rich.table import Table
-
-from tidemark.cli.console import report_console, report_table
+from tidemark.cli.console import ReportTable, report_console, report_table
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_text
 from tidemark.runs.results.result import RunResult, repair_lines
@@ -19,20 +17,20 @@ def print_result(result: RunResult, uri: str) -> None:
     console.print(f"\n{result.pipeline}, run {result.run_id}: {outcome_text(result)}")
     console.print(rows_table(result))
     if result.rows.offsets is not None:
-        console.print(offsets_text(result.rows), soft_wrap=True)
+        console.print(offsets_text(result.rows))
     if result.tables:
         console.print(windows_table(result))
     for name, table in result.tables.items():
         for line in repair_lines(table):
-            console.print(f"{name}: {line}", soft_wrap=True)
+            console.print(f"{name}: {line}")
     if result.without_spark:
-        console.print(f"no Spark was started: {result.without_spark}", soft_wrap=True)
+        console.print(f"no Spark was started: {result.without_spark}")
     if result.took_over:
-        console.print(f"the lease was taken over: {result.took_over}", soft_wrap=True)
+        console.print(f"the lease was taken over: {result.took_over}")
     seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
     if seconds:
-        console.print(f"seconds: {seconds}", soft_wrap=True)
-    console.print(f"result file: {uri}", soft_wrap=True)
+        console.print(f"seconds: {seconds}")
+    console.print(f"result file: {uri}")
     if result.error:
         print(f"\n{result.error.type}: {result.error.message}\n{_advice(result)}", file=sys.stderr)
 
@@ -44,10 +42,10 @@ def outcome_text(result: RunResult) -> str:
     return "held, not published" if result.held else "succeeded and published"
 
 
-def rows_table(result: RunResult) -> Table:
+def rows_table(result: RunResult) -> ReportTable:
     """Rows read, accepted, and rejected by reason: read is the sum of the others."""
     rows = result.rows
-    rejected = [f">rejected: {reason}" for reason in rows.rejected] or [">rejected"]
+    rejected = [f">rejected:\n{reason}" for reason in rows.rejected] or [">rejected"]
     table = report_table(">rows read", ">accepted", *rejected)
     counts = (rows.read, rows.accepted, *(rows.rejected.values() or [0]))
     table.add_row(*(f"{count:,}" for count in counts))
@@ -59,7 +57,7 @@ def offsets_text(rows: Rows) -> str:
     return f"offsets read: {rows.offsets:,}, {rows.without_record:,} of them without a record"
 
 
-def windows_table(result: RunResult) -> Table:
+def windows_table(result: RunResult) -> ReportTable:
     """Each table's windows, gold's version, and how far its time has come."""
     numbers = (">windows\nchanged", ">windows\npublished", ">gold's\nversion")
     table = report_table("table", *numbers, "watermark", "windows closed\nup to")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.console import print_documents
+from tidemark.cli.console import print_documents, print_lines, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile, instant
@@ -21,6 +22,8 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from tidemark.upkeep.pipeline_rewind.asked import AskedRewind
+    from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
+    from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
 _JOB = "tidemark.streaming.jobs.rewind"
 
@@ -89,6 +92,7 @@ def rewind(
     arguments += ["--to-time", to_time.isoformat()] if to_time else []
     arguments += ["--undo", undo] if undo else []
     outcome = run_job(RewindResult, _JOB, uri, loaded, master, arguments)
+    _tell(outcome, in_json)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))
 
@@ -96,7 +100,7 @@ def rewind(
 def _plan(pipeline: Pipeline, settings: Settings, asked: AskedRewind, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
     from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
-    from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
+    from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
     if asked == AskedRewind():
         _list_runs(pipeline, settings, in_json)
@@ -114,17 +118,22 @@ def _plan(pipeline: Pipeline, settings: Settings, asked: AskedRewind, in_json: b
         notes=plan.notes,
         refused=plan.refused,
     )
-    if in_json:
-        print_documents([result.model_dump(mode="json", by_alias=True)])
-    else:
-        print("\n".join(rewind_lines(result)))
+    _tell(result, in_json)
     if plan.refused:
         raise typer.Exit(FAILED)
 
 
+def _tell(result: RewindResult, in_json: bool) -> None:
+    from tidemark.upkeep.pipeline_rewind.result import rewind_lines
+
+    if in_json:
+        print_documents([result.model_dump(mode="json", by_alias=True)])
+    else:
+        print_lines(rewind_lines(result))
+
+
 def _list_runs(pipeline: Pipeline, settings: Settings, in_json: bool) -> None:
     """The newest first."""
-    from tidemark.cli.console import report_console, report_table
     from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
     from tidemark.storage.warehouse import Warehouse
     from tidemark.upkeep.pipeline_rewind.past_runs import past_runs
@@ -137,6 +146,11 @@ def _list_runs(pipeline: Pipeline, settings: Settings, in_json: bool) -> None:
             [{"run": one.run, "ended_at": f"{one.ended_at:%Y-%m-%dT%H:%M:%SZ}"} for one in runs]
         )
         return
+    print_runs(runs)
+
+
+def print_runs(runs: Sequence[PastRun]) -> None:
+    """Print the runs that a pipeline can go back to."""
     table = report_table("run to go back to", "ended", ">bronze", ">rejects")
     for one in runs:
         ended = f"{one.ended_at:%Y-%m-%d %H:%M:%S}"

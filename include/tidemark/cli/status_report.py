@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from tidemark.cli.console import print_documents, report_console, report_table
+from tidemark.cli.console import ReportTable, print_documents, report_console, report_table
 from tidemark.cli.lag_text import lag_text
 from tidemark.runs.status.pipeline_status import RECENT, PipelineStatus
 from tidemark.runs.status.recent_runs import RecentRun, counted_once
@@ -19,17 +17,16 @@ from tidemark.runs.status.table_status import TableStatus
 from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import time_text
 
-_WIDTH_OF_A_FILE = 160
 _NONE = "–"
 _TEXTS = ("pipeline", "state", "last run", "outcome", "table", "run", "began", "watermark",
           "closed up to")  # fmt: skip
 _WORDS = (
-    "behind: the watermark, behind the newest event; open, unpublished, published, corrected: "
-    "windows; read, rejected, late: rows"
+    "behind: the watermark, behind the newest event; read, rejected, late: rows;\n"
+    "open, unpublished, published, corrected: windows"
 )
 _RECENTLY = (
-    f"read to corrected: of the last {RECENT} runs, late: of the table with the most; state bytes: "
-    "after the last upkeep"
+    f"read to corrected: of the last {RECENT} runs, late: of the table with the most;\n"
+    "state bytes: after the last upkeep"
 )
 _OF_A_RUN = "late of a run: since the publish before it, of the table with the most"
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -37,39 +34,37 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 def print_status_overview(statuses: Sequence[PipelineStatus], folder: Path, now: datetime) -> None:
     """A line for each pipeline, and below it what is to be done about those not well."""
-    console = report_console(_WIDTH_OF_A_FILE)
+    console = report_console()
     if not statuses:
-        console.print(f"There is no pipeline yet: {folder} holds no pipeline file.", soft_wrap=True)
+        console.print(f"There is no pipeline yet: {folder} holds no pipeline file.")
         return
     console.print(_table([_overview(one, now) for one in statuses]))
-    console.print(f"{_WORDS}\n{_RECENTLY}", soft_wrap=True)
+    console.print(f"{_WORDS}\n{_RECENTLY}")
     for one in statuses:
         if one.state is not PipelineState.WELL:
-            console.print(f"{one.name}: {one.next_step}", soft_wrap=True)
+            console.print(f"{one.name}: {one.next_step}")
 
 
 def print_pipeline(status: PipelineStatus) -> None:
     """What to do, the tables, and the recent runs."""
-    console = report_console(_WIDTH_OF_A_FILE)
-    console.print(f"{status.name}: {status.state}\nTo do: {status.next_step}", soft_wrap=True)
+    console = report_console()
+    console.print(f"{status.name}: {status.state}\nTo do: {status.next_step}")
     if status.problem is not None:
-        console.print(f"\n{status.problem}", soft_wrap=True)
+        console.print(f"\n{status.problem}")
     if not status.runs:
         return
     size = "not known" if status.state_bytes is None else f"{status.state_bytes:,} bytes"
-    console.print(f"Newest event: {_time(status.newest_event)}. State: {size}.\n", soft_wrap=True)
+    console.print(f"Newest event: {_time(status.newest_event)}. State: {size}.\n")
     # What is lost is what is to be done.
     if status.source is not None and not (isinstance(status.source, Lag) and status.source.lost):
-        console.print(f"{lag_text(status.source)}\n", soft_wrap=True)
+        console.print(f"{lag_text(status.source)}\n")
     if status.tables:
         console.print(_table([_of_table(one, status.newest_event) for one in status.tables]))
         console.print()
     console.print(_table([_of_run(run) for run in status.runs]))
-    console.print(f"{_WORDS}\n{_OF_A_RUN}", soft_wrap=True)
+    console.print(f"{_WORDS}\n{_OF_A_RUN}")
     if error := status.runs[0].error:
-        console.print(
-            f"\n{status.runs[0].run}: {status.runs[0].error_class}: {error}", soft_wrap=True
-        )
+        console.print(f"\n{status.runs[0].run}: {status.runs[0].error_class}: {error}")
 
 
 def print_statuses(statuses: Sequence[PipelineStatus]) -> None:
@@ -140,9 +135,9 @@ def _of_run(run: RecentRun) -> dict[str, str]:
     }
 
 
-def _table(rows: Sequence[Mapping[str, str]]) -> Table:
+def _table(rows: Sequence[Mapping[str, str]]) -> ReportTable:
     columns = [name if name in _TEXTS else f">{name}" for name in rows[0]]
-    table = report_table(*columns, overflow="fold")
+    table = report_table(*columns)
     for row in rows:
         table.add_row(*row.values())
     return table

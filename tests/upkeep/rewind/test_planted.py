@@ -155,7 +155,7 @@ def test_the_command_that_a_refused_restore_tells_brings_all_back(made: WithSink
 
 def test_a_rewind_shows_its_plan_before_it_acts_and_what_undoes_it(made: WithSinks) -> None:
     output = command("rewind", made.checkpoint, *TO, made.sink("files"), "--apply").output
-    steps = ["to be taken back", "goes:", "backup:", "done: taken back", "to undo it: tidemark"]
+    steps = ["to be taken back", "goes:", "backup:", "done: taken back", "to undo it: `tidemark"]
     assert sorted(steps, key=output.index) == steps
     assert f"--sink {made.sink('files')} --apply" in output
 

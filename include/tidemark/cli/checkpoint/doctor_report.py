@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Finding, Severity
-from tidemark.cli.console import report_table
+from tidemark.cli.console import ReportTable, facts_table
 
 if TYPE_CHECKING:
     from tidemark.runs.losses import Loss
@@ -30,9 +29,9 @@ def print_diagnosis(
 ) -> None:
     """Print the verdict on a checkpoint, what is told of its sources, and its worst findings."""
     console.print(f"\n{name}: {verdict_text(diagnosis)}{'' if in_use else ' (not in use)'}")
-    console.print(diagnosis.sentence, soft_wrap=True)
+    console.print(diagnosis.sentence)
     for line in told:
-        console.print(line, soft_wrap=True)
+        console.print(line)
     for finding in diagnosis.findings[:_SHOWN]:
         console.print(f"\n{finding.severity} · {finding.kind}", style=_STYLES[finding.severity])
         console.print(_finding(finding))
@@ -45,11 +44,8 @@ def print_losses(console: Console, losses: Sequence[Loss]) -> None:
     console.print("\ntables and checkpoints together: damaged")
     for loss in losses:
         console.print(f"\n{loss.name}", style=_STYLES[Severity.DAMAGE])
-        table = report_table()
-        table.add_row("known", loss.what)
-        table.add_row("data at risk", loss.at_most)
-        table.add_row("what to do", loss.way_out)
-        console.print(table)
+        told = {"known": loss.what, "data at risk": loss.at_most, "what to do": loss.way_out}
+        console.print(facts_table(told))
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:
@@ -70,13 +66,14 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, object]:
     } | {"findings": [asdict(finding) for finding in diagnosis.findings]}
 
 
-def _finding(finding: Finding) -> Table:
-    table = report_table()
-    table.add_row("known", finding.known)
-    table.add_row("the engine", finding.engine)
-    table.add_row("data at risk", finding.at_risk)
-    table.add_row("what to do", finding.advice)
+def _finding(finding: Finding) -> ReportTable:
+    told = {
+        "known": finding.known,
+        "the engine": finding.engine,
+        "data at risk": finding.at_risk,
+        "what to do": finding.advice,
+    }
     if finding.files:
         more = finding.count - len(finding.files)
-        table.add_row("files", "\n".join(finding.files) + (f"\nand {more:,} more" if more else ""))
-    return table
+        told["files"] = "\n".join(finding.files) + (f"\nand {more:,} more" if more else "")
+    return facts_table(told)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import examples
-from tidemark.cli.console import report_table
+from tidemark.cli.console import ReportTable, report_table
 from tidemark.upkeep.plan import HousekeepingPlan, Share
 
 
@@ -15,12 +14,12 @@ def print_plan(console: Console, name: str, plan: HousekeepingPlan | None, appli
     if plan is None:
         console.print(f"\n{name}: no query has started yet")
         return
-    console.print(f"\n{name}: {plan.verdict}", soft_wrap=True)
+    console.print(f"\n{name}: {plan.verdict}")
     if plan.refused is not None:
-        console.print(f"refused: {plan.refused}", soft_wrap=True)
+        console.print(f"refused: {plan.refused}")
         return
     console.print(_table(plan, applied))
-    console.print(_sentence(plan, applied), soft_wrap=True)
+    console.print(_sentence(plan, applied))
 
 
 def plan_as_json(plan: HousekeepingPlan | None, applied: bool) -> dict[str, object]:
@@ -54,9 +53,9 @@ def _share(share: Share) -> dict[str, object]:
     }
 
 
-def _table(plan: HousekeepingPlan, applied: bool) -> Table:
+def _table(plan: HousekeepingPlan, applied: bool) -> ReportTable:
     gone = ">gone" if applied else ">may go"
-    table = report_table("files of", ">files", ">bytes", gone, ">bytes of them", "why")
+    table = report_table("files of", ">files", ">bytes", gone, ">bytes of them", "~why")
     for share in plan.shares:
         numbers = (share.files, share.size, len(share.going), share.going_size)
         reasons = "; ".join(share.reasons)

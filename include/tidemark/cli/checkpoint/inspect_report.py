@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from tidemark.cli.checkpoint.overview import Overview
-from tidemark.cli.console import report_table
+from tidemark.cli.console import ReportTable, facts_table, report_table, shortened
 from tidemark.pipeline.instants import instant_text, length_of
 
 _NOTHING = "–"
 _BAR = 24
 _SHOWN = 10
+_LONGEST_OFFSET = 200
 
 
 def print_checkpoint_overview(console: Console, name: str, overview: Overview) -> None:
     """Print what a checkpoint holds: batches, watermark, sources, state, files."""
-    console.print(
-        f"\n{name}: {overview.uri}" if name != overview.uri else f"\n{name}", soft_wrap=True
-    )
+    console.print(f"\n{name}: {overview.uri}" if name != overview.uri else f"\n{name}")
     console.print(_summary(overview))
     if overview.sources:
         console.print(_sources(overview))
@@ -27,19 +25,17 @@ def print_checkpoint_overview(console: Console, name: str, overview: Overview) -
     console.print(_files(overview))
 
 
-def _summary(overview: Overview) -> Table:
-    table = report_table()
-    table.add_row("query", overview.query_id or _NOTHING)
-    for log, batches in overview.batches.items():
-        table.add_row(log, _batches(batches))
-    table.add_row("next batch", f"{overview.next_batch:,}")
+def _summary(overview: Overview) -> ReportTable:
+    told = {"query": overview.query_id or _NOTHING}
+    told |= {log: _batches(batches) for log, batches in overview.batches.items()}
+    told["next batch"] = f"{overview.next_batch:,}"
     if overview.batch_time_ms is not None:
-        table.add_row("time of the last batch", instant_text(overview.batch_time_ms))
-    table.add_row("watermark", _watermark(overview))
+        told["time of the last batch"] = instant_text(overview.batch_time_ms)
+    told["watermark"] = _watermark(overview)
     partitions = overview.conf.get("spark.sql.shuffle.partitions")
     if partitions and overview.operators:
-        table.add_row("recorded partitions", partitions)
-    return table
+        told["recorded partitions"] = partitions
+    return facts_table(told)
 
 
 def _batches(batches: tuple[int, int, int] | None) -> str:
@@ -68,14 +64,14 @@ def _distance(watermark: int, other: int) -> str:
     return f"{apart} {'before' if watermark <= other else 'AFTER'}"
 
 
-def _sources(overview: Overview) -> Table:
-    table = report_table("source", "kind", "ends at", "behind", "lists of files")
+def _sources(overview: Overview) -> ReportTable:
+    table = report_table("source", "kind", "~ends at", "behind", "lists of files")
     for one in overview.sources[:_SHOWN]:
         lists = f"{one.lists:,}" if one.lists or one.compacted else _NOTHING
         table.add_row(
             one.id,
             one.kind,
-            (one.offset or "no offset yet")[:200],
+            shortened(one.offset or "no offset yet", _LONGEST_OFFSET),
             _NOTHING if one.behind is None else f"{one.behind:,} versions",
             f"{lists} and {one.compacted:,} compacted" if one.compacted else lists,
         )
@@ -83,7 +79,7 @@ def _sources(overview: Overview) -> Table:
     return table
 
 
-def _operators(overview: Overview) -> Table:
+def _operators(overview: Overview) -> ReportTable:
     columns = ("operator", "name", "partitions", "stores", "state store", "newest version")
     table = report_table(*columns, ">bytes")
     for one in overview.operators[:_SHOWN]:
@@ -101,7 +97,7 @@ def _operators(overview: Overview) -> Table:
     return table
 
 
-def _files(overview: Overview) -> Table:
+def _files(overview: Overview) -> ReportTable:
     table = report_table("files of", ">files", ">bytes", "share of the files")
     total = max(1, sum(section["files"] for section in overview.sections.values()))
     ordered = sorted(overview.sections.items(), key=lambda item: -item[1]["files"])
@@ -116,6 +112,6 @@ def _bar(share: float) -> str:
     return "█" * round(share * _BAR) or "▏"
 
 
-def _and_more(table: Table, count: int) -> None:
+def _and_more(table: ReportTable, count: int) -> None:
     if count > _SHOWN:
         table.add_row("…", f"{count - _SHOWN:,} more")

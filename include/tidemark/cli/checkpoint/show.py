@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from rich.console import Console
+from rich.text import Text
 
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
@@ -16,10 +16,11 @@ from tidemark.cli.checkpoint.doctor_report import diagnosis_json, print_diagnosi
 from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
 from tidemark.cli.checkpoint.overview import overview
 from tidemark.cli.checkpoint.targets import CheckpointTarget, CheckpointTargets
-from tidemark.cli.console import print_documents, report_console
+from tidemark.cli.console import print_documents, progress_console, report_console
 from tidemark.cli.exit_codes import VERDICTS
 from tidemark.cli.lag_text import lag_text
 from tidemark.pipeline.places import INGEST
+from tidemark.printed import shown
 
 _TOGETHER = "tables and checkpoints together"
 
@@ -90,13 +91,13 @@ def read_target(target: CheckpointTarget, targets: CheckpointTargets) -> Checkpo
     """The facts; None for a checkpoint of a pipeline that no query has begun."""
     if targets.pipeline is not None and not target.place.names():
         return None
-    progress = Console(stderr=True, highlight=False, markup=False)
+    progress, name = progress_console(), shown(target.name)
     if not progress.is_terminal:
         return read_checkpoint(target.place)
-    with progress.status(f"{target.name}: listing") as status:
+    with progress.status(Text(f"{name}: listing")) as status:
         return read_checkpoint(
             target.place,
-            on_listed=lambda files: status.update(f"{target.name}: {files:,} files; reading"),
+            on_listed=lambda files: status.update(Text(f"{name}: {files:,} files; reading")),
         )
 
 

@@ -33,7 +33,7 @@ class Act:
 def print_plan(console: Console, plan: ChangePlan, act: Act) -> None:
     """Print what would be done, before anything is, and what has to be known."""
     change = plan.change
-    console.print(f"\n{change.uri}: {_headline(plan, act)}", soft_wrap=True)
+    console.print(f"\n{change.uri}: {_headline(plan, act)}")
     if plan.nothing:
         return
     if plan.refused:
@@ -44,7 +44,7 @@ def print_plan(console: Console, plan: ChangePlan, act: Act) -> None:
 
 
 def _print_change(console: Console, change: CheckpointChange, act: Act) -> None:
-    table = report_table("files of", ">files", ">bytes", "first ones")
+    table = report_table("files of", ">files", ">bytes", "~first ones")
     for kind, names in _by_kind(change.removed).items():
         size = sum(change.listed.get(name, 0) for name in names)
         shown_first = [name for name in names if not name.endswith(".crc")][:2]
@@ -52,13 +52,11 @@ def _print_change(console: Console, change: CheckpointChange, act: Act) -> None:
     console.print("goes:")
     console.print(table)
     if change.written:
-        console.print(f"written: {', '.join(change.written)}", soft_wrap=True)
+        console.print(f"written: {', '.join(change.written)}")
     if act.begun:
         _print_sink(console, change, "goes back")
     size = sum(change.listed.values())
-    console.print(
-        f"backup: {act.backup} ({len(change.listed):,} files, {size:,} bytes)", soft_wrap=True
-    )
+    console.print(f"backup: {act.backup} ({len(change.listed):,} files, {size:,} bytes)")
 
 
 def print_outcome(console: Console, plan: ChangePlan, act: Act) -> None:
@@ -67,13 +65,13 @@ def print_outcome(console: Console, plan: ChangePlan, act: Act) -> None:
     if plan.refused or plan.nothing:
         return
     if verdict is not None:
-        console.print(f"verdict afterwards: {verdict_text(verdict)}", soft_wrap=True)
+        console.print(f"verdict afterwards: {verdict_text(verdict)}")
     if plan.watermark_ms:
         console.print(f"watermark afterwards: {instant_text(plan.watermark_ms)}")
     if act.verdict is not None:
-        console.print(f"done: {plan.change.title}", soft_wrap=True)
+        console.print(f"done: {plan.change.title}")
         undo = restore_command(plan.change, act.backup)
-        console.print(f"to undo it: {undo}", soft_wrap=True)
+        console.print(f"to undo it: `{undo}`")
     else:
         console.print(f"nothing was changed: --apply {'finishes' if act.begun else 'does'} it")
 
@@ -87,7 +85,6 @@ def print_restore(console: Console, plan: RestorePlan, apply: bool) -> None:
     console.print(
         f"{len(change.listed):,} files would be brought back, and {len(plan.going):,} that were "
         "not there then would be removed",
-        soft_wrap=True,
     )
     _print_sink(console, change, "comes back")
     if not apply and not plan.refused:
@@ -102,11 +99,10 @@ def _print_sink(console: Console, change: CheckpointChange, goes: str) -> None:
         console.print(
             f"the table {table.uri} {goes} to what it was at version {version}, with the query's "
             f"transaction at {batch}",
-            soft_wrap=True,
         )
     if (log := change.sink_log) is not None:
         files = log.removed if goes == "goes back" else log.listed
-        console.print(f"the folder {log.uri} {goes} by {len(files):,} files", soft_wrap=True)
+        console.print(f"the folder {log.uri} {goes} by {len(files):,} files")
 
 
 def _headline(plan: ChangePlan, act: Act) -> str:
@@ -120,7 +116,7 @@ def _headline(plan: ChangePlan, act: Act) -> str:
 def _list(console: Console, head: str, sentences: Iterable[str]) -> None:
     every = tuple(sentences)
     for sentence in every[:_SHOWN]:
-        console.print(f"{head}: {sentence}", soft_wrap=True)
+        console.print(f"{head}: {sentence}")
     if len(every) > _SHOWN:
         console.print(f"{head}: and {len(every) - _SHOWN} more; --json tells all")
 

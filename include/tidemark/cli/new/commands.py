@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from tidemark.cli.console import facts_table, report_console
 from tidemark.cli.new.found import Found
 from tidemark.cli.new.kinds import find_sample
 from tidemark.cli.new.pipeline_text import pipeline_text
@@ -106,20 +106,9 @@ def _write(file: Path, text: str, force: bool) -> None:
 
 
 def _tell(pipeline: Pipeline, proposal: Proposal, found: Found, file: Path) -> None:
-    sample = found.sample
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    table = pipeline.tables[proposal.table]
-    keys = f" by {', '.join(table.group_by)}" if table.group_by else ""
+    console, sample = report_console(), found.sample
     console.print(f"{pipeline.name}: proposed from {len(sample.rows):,} rows, and good:")
-    for key, entry in found.source.items():
-        told = entry if isinstance(entry, str) else ", ".join(f"{k} {v}" for k, v in entry.items())
-        console.print(f"  {key:<12}{told}")
-    console.print(f"  columns     {', '.join(pipeline.source.columns)}")
-    if proposal.left_out:
-        console.print(f"  in _extra   {', '.join(one.name for one in proposal.left_out)}")
-    console.print(f"  event time  {proposal.event_time.name}")
-    console.print(f"  unique by   {proposal.unique.column.name if proposal.unique else '–'}")
-    console.print(f"  {proposal.table}{keys}: {', '.join(table.measures)}")
+    console.print(facts_table(proposed_facts(pipeline, proposal, found)))
     if sample.passed_over:
         passed_over = counted(sample.passed_over, sample.row)
         console.print(f"{sample.fault}, so that a run rejects them: {passed_over} of the sample.")
@@ -129,3 +118,19 @@ def _tell(pipeline: Pipeline, proposal: Proposal, found: Found, file: Path) -> N
         f"  tidemark try {pipeline.name}   # its first rows, below a root that is removed again\n"
         f"  tidemark run {pipeline.name}   # for good"
     )
+
+
+def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: Found) -> dict[str, str]:
+    """What a pipeline was proposed to be, by its name for people."""
+    table = pipeline.tables[proposal.table]
+    keys = f"by {', '.join(table.group_by)}: " if table.group_by else ""
+    told = {
+        key: entry if isinstance(entry, str) else ", ".join(f"{k} {v}" for k, v in entry.items())
+        for key, entry in found.source.items()
+    }
+    told["columns"] = ", ".join(pipeline.source.columns)
+    if proposal.left_out:
+        told["in _extra"] = ", ".join(one.name for one in proposal.left_out)
+    told["event time"] = proposal.event_time.name
+    told["unique by"] = proposal.unique.column.name if proposal.unique else "–"
+    return told | {proposal.table: f"{keys}{', '.join(table.measures)}"}

@@ -5,9 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.table import Table
-
-from tidemark.cli.console import print_documents, report_console, report_table
+from tidemark.cli.console import (
+    ReportTable,
+    print_documents,
+    print_lines,
+    report_console,
+    report_table,
+)
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.errors import SUCCESS
@@ -55,9 +59,9 @@ def _show(planned: tuple[Planned, ...], in_json: bool) -> None:
         print_documents([{"name": one.checkpoint.name} | _as_json(one.plan) for one in planned])
         return
     console = report_console()
-    console.print(_table(planned))
+    console.print(plans_table(planned))
     stores = sum(len(one.plan.stores) for one in planned if one.plan)
-    console.print(_sentence(stores), soft_wrap=True)
+    console.print(_sentence(stores))
 
 
 def _sentence(stores: int) -> str:
@@ -66,9 +70,10 @@ def _sentence(stores: int) -> str:
     return f"{stores:,} snapshots would be written (nothing was changed: --apply writes them)"
 
 
-def _table(planned: tuple[Planned, ...]) -> Table:
+def plans_table(planned: tuple[Planned, ...]) -> ReportTable:
+    """A row for each query, with what its next start replays."""
     counts = (">longest\nchain", ">changes\nreplayed", ">their\nbytes", ">snapshots\nto write")
-    table = report_table("query", "state", *counts, "why")
+    table = report_table("query", "state", *counts, "~why")
     for one in planned:
         plan = one.plan
         if plan is None:
@@ -102,8 +107,4 @@ def _print_result(result: CompactionResult, in_json: bool) -> None:
     if in_json:
         print(result.model_dump_json(by_alias=True, indent=2))
         return
-    console = report_console()
-    for line in compaction_lines(result):
-        console.print(line, soft_wrap=True)
-    if result.error:
-        console.print(f"{result.error.type}: {result.error.message}", soft_wrap=True)
+    print_lines(compaction_lines(result))

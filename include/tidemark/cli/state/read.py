@@ -61,7 +61,7 @@ def read_state(request: StateRequest, in_json: bool, file: Path | None, master: 
     if in_json:
         print(json.dumps([json.loads(row) for row in result.rows], indent=2))
     else:
-        _show(result)
+        print_rows(result)
     return SUCCESS
 
 
@@ -75,8 +75,9 @@ def _read(request: StateRequest, settings: Settings, file: Path | None, master: 
         return run_job(StateRows, _JOB, uri, settings, master, arguments, log=log)
 
 
-def _show(result: StateRows) -> None:
-    table = report_table(*result.columns, overflow="fold")
+def print_rows(result: StateRows) -> None:
+    """Print the rows, and how many there are."""
+    table = report_table(*result.columns)
     for text in result.rows:
         row = json.loads(text)
         table.add_row(*(_cell(row[name]) for name in result.columns))
@@ -85,9 +86,9 @@ def _show(result: StateRows) -> None:
     what = f"differ from batch {result.since:,}" if result.since is not None else "are held"
     shown = f"; {len(result.rows):,} are shown" if len(result.rows) < result.count else ""
     summary = f"{result.count:,} keys {what} after batch {result.batch:,} of {result.table}{shown}"
-    console.print(summary, soft_wrap=True)
+    console.print(summary)
     if result.delta:
-        console.print(f"All of them are in the Delta table {result.delta}", soft_wrap=True)
+        console.print(f"All of them are in the Delta table {result.delta}")
 
 
 def _cell(value: object) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from tidemark.checkpoint.doctor.findings import shown, spans
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.state_metadata import StateSchema
 from tidemark.checkpoint.state.check import PartitionCheck, StateCheck, StateVerdict, StoreCheck
 from tidemark.checkpoint.state.stores import StoreInventory
-from tidemark.cli.console import report_table
+from tidemark.cli.console import ReportTable, report_table
 from tidemark.pipeline.model import StateLimits
 
 # Of more stores or partitions the worst ones are shown; `--json` holds all.
@@ -31,16 +30,16 @@ def print_state(
     """Print the verdict on a query's state, its stores, and the partitions that are worst."""
     style = _STYLES.get(state.verdict)
     unused = "" if in_use else " (not in use)"
-    console.print(f"\n{name}: {state.verdict}{unused}", style=style, soft_wrap=True)
-    console.print(state.reason, soft_wrap=True)
+    console.print(f"\n{name}: {state.verdict}{unused}", style=style)
+    console.print(state.reason)
     if not state.stores:
         return
     console.print(_stores(state))
     console.print(_partitions(state, limits))
     for line in _schemas(state):
-        console.print(line, soft_wrap=True)
+        console.print(line)
     if state.verdict is not StateVerdict.LOST:
-        console.print(_sentence(state), soft_wrap=True)
+        console.print(_sentence(state))
 
 
 def state_check_json(state: StateCheck) -> dict[str, object]:
@@ -100,11 +99,11 @@ def _section(one: Section) -> dict[str, int]:
     return {"files": one.files, "bytes": one.size}
 
 
-def _stores(state: StateCheck) -> Table:
+def _stores(state: StateCheck) -> ReportTable:
     texts = ("operator", "store", "kept by")
     counts = (">files\nheld", ">snapshots\nread", ">changes\nreplayed")
     numbers = (column for count in counts for column in (count, ">their\nbytes"))
-    table = report_table(*texts, ">parti-\ntions", *numbers, ">skew", "verdict", overflow="fold")
+    table = report_table(*texts, ">partitions", *numbers, ">skew", "verdict")
     for one in state.stores[:_SHOWN]:
         store, verdict = one.store, one.worst.verdict
         sections = (store.held, store.snapshots, store.replayed)
@@ -123,12 +122,12 @@ def _stores(state: StateCheck) -> Table:
     return table
 
 
-def _partitions(state: StateCheck, limits: StateLimits) -> Table:
+def _partitions(state: StateCheck, limits: StateLimits) -> ReportTable:
     every = [one for store in state.stores for one in store.partitions]
     worst = sorted(every, key=lambda one: one.badness, reverse=True)
     first = "partition" if len(every) <= _SHOWN else f"worst of {len(every):,}"
     limit = f"of {limits.max_changes:,}, the limit"
-    columns = ("versions that build", "snapshot", ">replayed", limit, ">bytes", "verdict")
+    columns = ("versions that build", "snapshot", ">replayed", limit, ">bytes", "~verdict")
     table = report_table(first, *columns)
     for one in worst[:_SHOWN]:
         partition, snapshot = one.partition, one.partition.built.snapshot

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Console, JustifyMethod
-from rich.table import Table
+from rich.console import Console
 
-from tidemark.cli.console import report_console
+from tidemark.cli.console import ReportTable, report_console, report_table, shortened
 from tidemark.ledger.report import read_ledger
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
@@ -21,8 +19,7 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 SHOWN = 10
-_LONGEST_CELL = 40
-_LONGEST_LINE = 120
+_LONGEST = 120
 
 
 def print_trial(pipeline: Pipeline, places: Places) -> None:
@@ -34,9 +31,9 @@ def print_trial(pipeline: Pipeline, places: Places) -> None:
     _print_rejects(console, pipeline, places)
     report = read_ledger(TablePlace(places.ledger), pipeline.name, 1)
     if report is not None:
-        console.print(f"ledger: {report.verdict}", soft_wrap=True)
+        console.print(f"ledger: {report.verdict}")
         for table, kind, _, account in report.totals:
-            console.print(f"  {kind}{f' {table}' if table else ''}: {account}", soft_wrap=True)
+            console.print(f"  {kind}{f' {table}' if table else ''}: {account}")
 
 
 def _print_rows(
@@ -45,7 +42,7 @@ def _print_rows(
     count, first = _first_rows(uri, columns, order)
     console.print(f"\n{title}: {_counted(count, f'the first {SHOWN}')}")
     if first:
-        console.print(_table(columns, first))
+        console.print(rows_table(columns, first))
 
 
 def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None:
@@ -56,13 +53,12 @@ def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None
     console.print(f"\nrejects: {_counted(count, f'{SHOWN} of them')}")
     for reason, detail, raw, *where in first:
         message = re.sub(rf"file://{re.escape(places.root)}/\w+_source/\d+/", "", detail)
-        console.print(f"  {reason}: {message}", soft_wrap=True)
+        console.print(f"  {reason}: {message}")
         # A file alone is no place of a row; the line is.
         if len(origin) > 1:
-            console.print(f"    {_place(origin, where)}", soft_wrap=True)
+            console.print(f"    {_place(origin, where)}")
         if raw is not None:
-            shown = raw if len(raw) <= _LONGEST_LINE else f"{raw[: _LONGEST_LINE - 1]}…"
-            console.print(f"    {shown}", soft_wrap=True)
+            console.print(f"    {shortened(raw, _LONGEST)}")
 
 
 def _place(origin: Sequence[str], where: Sequence[Any]) -> str:
@@ -97,15 +93,14 @@ def _first_rows(
         return count, connection.execute(sql).fetchall()
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    table = Table(box=SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(columns):
-        numbers = all(isinstance(row[number], int | float) for row in rows)
-        # So that the table of a few measures fits into 80 columns.
-        header = re.sub(r"(?<=.)_", "_\n", name)
-        kept_whole = name in ("window_start", "status")
-        justify: JustifyMethod = "right" if numbers else "left"
-        table.add_column(header, justify=justify, overflow="fold", no_wrap=kept_whole)
+def rows_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> ReportTable:
+    """Rows of a table of the pipeline, with numbers ranged right."""
+    of_numbers = [
+        all(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))
+    ]
+    table = report_table(
+        *(f">{name}" if right else name for name, right in zip(columns, of_numbers, strict=True))
+    )
     for row in rows:
         table.add_row(*map(_cell, row))
     return table
@@ -123,8 +118,7 @@ def _cell(value: Any) -> str:
             return f"{value:,.10g}"
         case datetime():
             return value.replace(tzinfo=None).isoformat(" ")
-    text = str(value)
-    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+    return shortened(str(value), _LONGEST)
 
 
 def _quoted(name: str) -> str:

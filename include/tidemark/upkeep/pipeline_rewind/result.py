@@ -78,7 +78,7 @@ def rewind_lines(result: RewindResult) -> Iterator[str]:
         yield f"  left: {one.table} of {one.pipeline} has begun no new generation: {one.why}"
     if done:
         yield f"backup: {result.backup}"
-        yield f"to undo it: tidemark rewind {change.pipeline} --undo {change.id} --apply"
+        yield f"to undo it: `tidemark rewind {change.pipeline} --undo {change.id} --apply`"
     elif result.dry_run:
         yield "nothing was changed: --apply does it"
 
