@@ -97,7 +97,7 @@ def test_a_pipeline_starts_over_and_is_removed_as_the_page_tells_it(tmp_path: Pa
 
     over, gone = (story(section(page("start-over.md"), one)) for one in ("Start over", "Remove it"))
     told = typed(clone, "".join(code for code, _ in over))
-    assert told.stderr.count("gold equals bronze") == 2
+    assert told.stdout.count("gold equals bronze") == 2
     assert not removed & set(first.glob("**/*.parquet"))
     ledger = typed(clone, "tidemark ledger show access_log").stdout
     assert re.search(r"10,?000 read = 10,?000 accepted \+ 0 rejected", ledger), ledger

@@ -140,7 +140,7 @@ def test_a_found_window_is_told_with_keys_and_values_and_what_to_do(
     spark: SparkSession, copied: Place
 ) -> None:
     change_a_value(copied)
-    told = "\n".join(audit_lines("clicks", "per_10m", audit(spark, copied).tables["per_10m"]))
+    told = "\n".join(audit_lines(audit(spark, copied)))
     assert "per_10m: 1 windows differ" in told
     assert "2026-07-01T10:10:00Z key=a: gold (amount=12); bronze (amount=11)" in told
     assert "tidemark backfill clicks --table per_10m" in told
@@ -152,10 +152,11 @@ def test_a_report_has_five_examples_however_many_windows_differ(
     spark: SparkSession, copied: Place
 ) -> None:
     gold_of(copied).update({"events": "events + 100"})
-    audited = audit(spark, copied).tables["per_10m"]
+    result = audit(spark, copied)
+    audited = result.tables["per_10m"]
     assert audited.found.different == 10
     assert len(audited.found.examples["different"]) == 5
-    told = list(audit_lines("clicks", "per_10m", audited))
+    told = list(audit_lines(result))
     assert "    … and 5 more" in told
     assert len(told) < 15
 

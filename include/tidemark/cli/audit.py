@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.console import print_lines
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile, check_table, instant
@@ -53,7 +54,7 @@ def audit(
     Reads only, takes no lease, and may work beside a run. Exits with 0 when gold equals bronze, 1
     when it does not or something must be mended first, 75 when running again can help.
     """
-    from tidemark.runs.backfill.audit_result import AuditResult
+    from tidemark.runs.backfill.audit_result import AuditResult, audit_lines
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -67,6 +68,7 @@ def audit(
     arguments += ["--from", begin.isoformat()] if begin else []
     arguments += ["--to", end.isoformat()] if end else []
     outcome = run_job(AuditResult, _JOB, uri, loaded, master, arguments)
+    print_lines([*audit_lines(outcome), f"result file: {uri}"])
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))
     if outcome.outcome == "different":

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.console import print_lines
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile, check_table, instant
@@ -51,7 +52,7 @@ def backfill(
     Exits with 0 when all went well, 1 when something must be mended first, 75 when running again
     can help: gold is then as it was.
     """
-    from tidemark.runs.backfill.backfill_result import BackfillResult
+    from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -70,3 +71,4 @@ def backfill(
     outcome = run_job(BackfillResult, _JOB, uri, loaded, master, arguments)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))
+    print_lines(backfill_lines(outcome))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.console import print_lines
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
 from tidemark.cli.options import Master, PipelineName, SettingsFile
@@ -56,7 +57,7 @@ def migrate(
     again can help: gold is then as it was.
     """
     from tidemark.runs.migration.change import changed_tables
-    from tidemark.runs.migration.result import MigrationResult
+    from tidemark.runs.migration.result import MigrationResult, migration_lines
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -82,6 +83,7 @@ def migrate(
         outcome = run_job(MigrationResult, _JOB, uri, loaded, master, arguments)
         if outcome.error:
             raise typer.Exit(failure_exit_code(outcome.error))
+        print_lines(migration_lines(outcome))
 
 
 def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool) -> None:

@@ -53,8 +53,13 @@ class AuditResult(Facts):
     error: RunError | None = None
 
 
-def audit_lines(pipeline: str, name: str, audit: TableAudit) -> Iterator[str]:
-    """One table's audit for people: what was compared, what differs, what to do."""
+def audit_lines(result: AuditResult) -> Iterator[str]:
+    """For people, of each table: what was compared, what differs, what to do."""
+    for name, audit in result.tables.items():
+        yield from _table_lines(result.pipeline, name, audit)
+
+
+def _table_lines(pipeline: str, name: str, audit: TableAudit) -> Iterator[str]:
     found = audit.found
     verdict = f"{found.windows:,} windows differ" if found.windows else "gold equals bronze"
     yield f"{name}: {verdict}"

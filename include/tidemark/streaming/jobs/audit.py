@@ -45,7 +45,9 @@ def _audit(job: Job) -> JobOutcome:
     request = AuditRequest(asked.start, asked.end)
     result = audit_once(job.run("audit"), names, request, job.progress, job.started)
     code = FAILED if result.outcome == "different" else job_exit_code(result.error)
-    return JobOutcome(result, job.target, code, f"result file: {job.target}")
+    return JobOutcome(
+        result, job.target, code, [*audit_lines(result), f"result file: {job.target}"]
+    )
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -63,7 +65,7 @@ def audit_once(
     started: datetime,
     session: Callable[[Pipeline, Settings], SparkSession] = start_session,
 ) -> AuditResult:
-    """Audit these tables, and print what was found; errors included."""
+    """Audit these tables; what was found, errors included."""
     tables: dict[str, TableAudit] = {}
     error: RunError | None = None
     try:
@@ -72,7 +74,6 @@ def audit_once(
         for name in names:
             with progress.stage(f"audit of {name}"), progress.tasks_of(spark):
                 tables[name] = audit_table(spark, run, name, request)
-            print("\n".join(audit_lines(run.pipeline.name, name, tables[name])), flush=True)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     differ = any(table.found.windows for table in tables.values())

@@ -85,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work(job: Job) -> JobOutcome:
         result = backfill_once(job.run(BACKFILL), request, job.progress, job.started)
         target = arguments.result if request.dry_run else job.target
-        return JobOutcome(result, target, job_exit_code(result.error))
+        told = [] if result.error else list(backfill_lines(result))
+        return JobOutcome(result, target, job_exit_code(result.error), told)
 
     failed = partial(
         BackfillResult,
@@ -127,8 +128,6 @@ def backfill_once(
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = _result(run, request, started, done, error)
-    if error is None:
-        print("\n".join(backfill_lines(result)), flush=True)
     if not request.dry_run:
         record_recomputation(run, result, done.published, progress)
     return result

@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _compaction(job: Job) -> JobOutcome:
     run, every = job.run("compaction"), job.arguments.all
     result = compact_once(run, every, job.progress, job.started)
-    return JobOutcome(result, job.target, job_exit_code(result.error))
+    told = list(compaction_lines(result))
+    return JobOutcome(result, job.target, job_exit_code(result.error), told)
 
 
 def _arguments(argv: Sequence[str] | None) -> Namespace:
@@ -102,9 +103,7 @@ def compact_once(
             _work(fenced, every, progress, started, done, session)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
-    result = _result(run, started, done, progress, error)
-    print("\n".join(compaction_lines(result)), flush=True)
-    return result
+    return _result(run, started, done, progress, error)
 
 
 def _work(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import traceback
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,13 +59,14 @@ class Job:
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """What a job came to: its result, the path or URI where that goes, its exit code, and a line
-    that is printed once the result is written."""
+    """What a job came to: its result, the path or URI where that goes, its exit code, and the
+    result for people. These lines are printed where no `--result` is named: who names one reads it,
+    and tells it (a command on its stdout, a task in its log)."""
 
     result: Facts
     target: str | None
     code: int
-    line: str | None = None
+    told: Sequence[str] = ()
 
 
 @printing_text()
@@ -103,10 +104,10 @@ def job_main(
         return FAILED
     progress = Progress(pipeline.name)
     ended = work(Job(arguments, run_id, started, pipeline, settings, progress))
+    if not arguments.result:
+        print("\n".join(ended.told), flush=True)
     if ended.target and not _is_written(ended, settings, progress):
         return RETRY
-    if ended.line:
-        print(ended.line)
     return ended.code
 
 
@@ -117,7 +118,10 @@ def job_parser(prog: str, description: str) -> ArgumentParser:
     parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
     parser.add_argument("--root", help="goes before the settings' root")
     parser.add_argument("--run-id", help="default: what is run, and the time")
-    parser.add_argument("--result", help="where the result file goes: a path or URI")
+    parser.add_argument(
+        "--result",
+        help="where the result file goes, a path or URI; only without it the result is printed",
+    )
     return parser
 
 

@@ -109,7 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work(job: Job) -> JobOutcome:
         result = migrate_once(job.run(MIGRATION), request, job.progress, job.started)
         target = arguments.result if request.dry_run else job.target
-        return JobOutcome(result, target, job_exit_code(result.error))
+        told = [] if result.error else list(migration_lines(result))
+        return JobOutcome(result, target, job_exit_code(result.error), told)
 
     failed = partial(MigrationResult, table=request.table, dry_run=request.dry_run)
     return job_main(arguments, "migrate", work, failed, request.table)
@@ -144,8 +145,6 @@ def migrate_once(
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = _result(run, request, started, done, error)
-    if error is None:
-        print("\n".join(migration_lines(result)), flush=True)
     if not request.dry_run:
         record_recomputation(run, result, done.published, progress)
     return result

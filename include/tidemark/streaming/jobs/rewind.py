@@ -95,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = job.run(REWIND)
         result = rewind_once(run, asked, arguments.dry_run, job.progress, job.started)
         target = arguments.result if arguments.dry_run else job.target
-        return JobOutcome(result, target, job_exit_code(result.error))
+        told = list(rewind_lines(result))
+        return JobOutcome(result, target, job_exit_code(result.error), told)
 
     failed = partial(RewindResult, dry_run=arguments.dry_run)
     return job_main(arguments, REWIND, work, failed)
@@ -144,7 +145,6 @@ def rewind_once(
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
     result = _result(run, dry_run, progress, started, done, error)
-    print("\n".join(rewind_lines(result)), flush=True)
     if done.backup is not None:
         _record_run(run, result, progress)
     return result
