@@ -339,6 +339,12 @@ def test_what_is_wrong_with_it_is_one_line_without_names_of_types(starting: str,
     assert said(KAFKA.replace("X", starting)).partition(STARTING)[2] == told
 
 
+def test_a_pattern_of_topics_that_takes_time_without_end_is_refused() -> None:
+    by_pattern = KAFKA.replace("topic: orders", "pattern: '(a+)+b'").replace(", starting: X", "")
+    assert "source.kafka.pattern: `(a+)+b`: has `(a+)+`, a repetition over" in said(by_pattern)
+    assert said(by_pattern.replace("(a+)+b", "(eu|us)[.]orders.*")) == "good"
+
+
 @pytest.mark.parametrize("starting", ["5", "[1]", "true", "null", "1.5"])
 def test_where_one_of_several_things_is_asked_for_all_are_told(starting: str) -> None:
     text = said(KAFKA.replace("X", starting))

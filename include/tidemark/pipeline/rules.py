@@ -19,6 +19,7 @@ from tidemark.pipeline.expressions.names import (
     listed,
     spark_type,
 )
+from tidemark.pipeline.expressions.regular_expressions import why_refused
 from tidemark.pipeline.expressions.sql import check_derived, check_measure, names_read
 from tidemark.pipeline.fold_rules import find_broken_folds, in_use
 from tidemark.pipeline.join_rules import (
@@ -52,6 +53,7 @@ def find_broken_rules(
     """
     source = section(usable, "source")
     problems = [*_files(document, name, source), *find_broken_times(document, usable)]
+    problems += _topics(document, source)
     problems += _spark_settings(document, usable)
     if not section(section(document.content, "source"), "columns"):
         # That is told already; each name in the file would be told with it.
@@ -77,6 +79,12 @@ def _files(document: Document, name: str, source: Section) -> Iterator[Problem]:
         place = section(source, "delta").get("table") if "delta" in path else files
         if isinstance(place, str) and (why := _no_place(place)):
             yield document.problem(path, why, value=place)
+
+
+def _topics(document: Document, source: Section) -> Iterator[Problem]:
+    pattern = section(source, "kafka").get("pattern")
+    if isinstance(pattern, str) and (why := why_refused(pattern)):
+        yield document.problem(("source", "kafka", "pattern"), why, value=pattern)
 
 
 def _no_place(place: str) -> str | None:
