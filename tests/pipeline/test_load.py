@@ -68,6 +68,17 @@ def test_a_broken_file_keeps_no_other_from_loading(tmp_path: Path, good: str) ->
     assert [Path(error.file).name for error in invalid] == ["a.yaml", "c.yaml"]
 
 
+def test_a_file_whose_link_leads_nowhere_is_told_as_invalid(tmp_path: Path, good: str) -> None:
+    (tmp_path / "good.yaml").write_text(good)
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "not_mounted" / "gone.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    pipelines, invalid = load_pipelines(tmp_path)
+    assert [pipeline.name for pipeline in pipelines] == ["good"]
+    (one,) = invalid
+    assert "gone.yaml" in str(one)
+    assert "cannot be read" in str(one)
+
+
 def test_a_folder_that_does_not_exist_holds_no_pipelines(tmp_path: Path) -> None:
     assert load_pipelines(tmp_path / "none") == ([], [])
 

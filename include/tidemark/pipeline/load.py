@@ -108,11 +108,13 @@ def find_pipeline_file(name_or_path: str, settings: Settings) -> Path:
 
 
 def pipeline_files(folder: Path) -> list[Path]:
-    """The pipeline files of a folder (not of folders below), by name."""
+    """The pipeline files of a folder (not of folders below), by name. A link that leads nowhere is
+    one: its pipeline is not to be gone without a word."""
     if not folder.is_dir():
         return []
     found = (path for path in folder.iterdir() if path.suffix in ENDINGS)
-    return sorted(path for path in found if not path.name.startswith(".") and path.is_file())
+    named = sorted(path for path in found if not path.name.startswith("."))
+    return [path for path in named if path.is_file() or (path.is_symlink() and not path.exists())]
 
 
 def _checked(document: Document, name: str, find: FindPartner, folder: Path | None) -> Pipeline:
