@@ -339,6 +339,13 @@ def test_what_is_wrong_with_it_is_one_line_without_names_of_types(starting: str,
     assert said(KAFKA.replace("X", starting)).partition(STARTING)[2] == told
 
 
+def test_two_kinds_of_sources_in_one_are_told_as_that() -> None:
+    both = FILE.replace("files:", "kafka: {topic: orders, connection: c}\n  files:")
+    assert "source.files: stands beside `kafka`; rows come from one of them." in said(both)
+    other = FILE.replace("columns:", "delta: {table: t}\n  columns:")
+    assert "source.delta: stands beside `files`; rows come from one of them." in said(other)
+
+
 def test_a_pattern_of_topics_that_takes_time_without_end_is_refused() -> None:
     by_pattern = KAFKA.replace("topic: orders", "pattern: '(a+)+b'").replace(", starting: X", "")
     assert "source.kafka.pattern: `(a+)+b`: has `(a+)+`, a repetition over" in said(by_pattern)

@@ -164,8 +164,13 @@ def _problem(document: Document, detail: ErrorDetails, path: KeyPath, name: str)
         return document.problem(path, "is missing")
     if kind == "extra_forbidden":
         known = _known_keys(path, document.content)
+        kinds = SOURCE_KINDS if path[:-1] == ("source",) else {}
+        if path[-1] in kinds:
+            first = next(key for key in kinds if key in known)
+            message = f"stands beside `{first}`; rows come from one of them"
+            return document.problem(path, message, at_key=True)
         message = f"is not a known key; allowed: {', '.join(known)}"
-        near = nearest(str(path[-1]), [*known, *(SOURCE_KINDS if path[:-1] == ("source",) else ())])
+        near = nearest(str(path[-1]), [*known, *kinds])
         return document.problem(path, message, nearest=near, at_key=True)
     if loc and loc[-1] == "[key]":
         message = _message(detail)
