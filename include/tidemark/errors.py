@@ -271,6 +271,10 @@ class LeaseHeld(TidemarkError):
     retry_can_help: ClassVar[bool] = True
 
 
+class LeaseLeft(LeaseHeld):
+    """Whoever held the lease has not given it back. A run takes it over; who asked may not."""
+
+
 class LeaseLost(TidemarkError):
     """This run's lease lapsed, or another run took it over: this one may write nothing more."""
 

@@ -11,8 +11,10 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from tests.kit.running import Place, clicks, query, run_warm, succeed
+from tests.storage.leases import leave, left_by_another
 from tidemark.cli.main import app
 from tidemark.errors import LedgerUnbalanced
+from tidemark.storage.lease.lease import read_lease
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +85,10 @@ def test_a_ledger_that_was_lost_is_built_anew_from_the_tables(ran: Place) -> Non
     assert dry.exit_code == 0, dry.output
     assert "nothing was written" in dry.output
     assert lines(ran) == []
+    last = read_lease(ran.places.lease, {})
+    assert last is not None
+    # As a rebuild leaves it that was killed.
+    leave(ran.places.lease, left_by_another(number=last.number + 1, purpose="ledger rebuild"))
     rebuilt = tidemark(ran, "rebuild", "clicks")
     assert rebuilt.exit_code == 0, rebuilt.output
     assert lines(ran) == before

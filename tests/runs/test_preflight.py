@@ -282,17 +282,12 @@ def _cut_off(root: Path) -> None:
     (root / "clicks" / "checkpoints" / "ingest" / "offsets" / "0").write_text("v1\n{")
 
 
-def _no_source(root: Path) -> None:
-    shutil.rmtree(root / "landing")
-
-
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
         (_nothing_planned, "the pipeline's file, or Tidemark, is another"),
         (_no_checkpoint, "TableLost: "),
         (_cut_off, "TableLost: "),
-        (_no_source, "StorageUnavailable: "),
     ],
 )
 def test_what_cannot_be_told_is_for_spark(
@@ -302,10 +297,25 @@ def test_what_cannot_be_told_is_for_spark(
     assert because(place).startswith(told)
 
 
-def test_a_lease_that_is_held_is_for_the_job_to_report(place: Place) -> None:
+def test_a_source_that_is_gone_stops_the_run_unless_the_pipelines_file_is_another(
+    place: Place,
+) -> None:
+    before = facts(place)["checkpoints"]
+    shutil.move(place.root / "landing", place.root / "away")
+    stopped = done(place)
+    assert stopped.error is not None
+    assert (stopped.error.type, stopped.error.retry_can_help) == ("SourceNotFound", True)
+    assert facts(place)["checkpoints"] == before
+    _nothing_planned(place.root)
+    assert because(place).startswith("the pipeline's file, or Tidemark, is another")
+
+
+def test_a_lease_that_is_held_stops_the_run(place: Place) -> None:
     with hold_lease(place.places.lease, this_process("other", "test"), {}):
-        assert because(place).startswith("LeaseHeld: The lease ")
-    done(place)
+        stopped = done(place)
+    assert stopped.error is not None
+    assert (stopped.error.type, stopped.error.retry_can_help) == ("LeaseHeld", True)
+    assert done(place, "third").error is None
 
 
 def test_the_ledger_gets_lines_that_it_lacks(place: Place) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -156,6 +157,28 @@ def test_a_lease_whose_processes_are_gone_is_taken_over_at_once(folder: str) -> 
         assert lease.took_over.because == "its processes are gone"
 
 
+def test_a_lease_that_is_held_for_less_than_a_second_is_waited_for(folder: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with hold_lease(folder, holder("shortly"), {}):
+            waiting = pool.submit(_taken, folder)
+            time.sleep(0.3)
+            assert not waiting.done()
+        assert waiting.result(5) == 2
+
+
+def _taken(folder: str) -> int:
+    with hold_lease(folder, holder("next"), {}) as lease:
+        return lease.number
+
+
+def test_who_ends_no_processes_takes_over_what_is_left_and_fences_it(folder: str) -> None:
+    leave(folder, left_by_another())
+    fenced: list[int] = []
+    taking = hold_lease(folder, holder(), {}, on_takeover=fenced.append, ends_processes=False)
+    with taking as lease:
+        assert (fenced, lease.number) == ([8], 8)
+
+
 def test_without_a_fence_nothing_is_taken_over(folder: str) -> None:
     leave(folder, left_by_another())
     with (
@@ -228,6 +251,7 @@ def test_a_slow_taker_that_creates_a_number_of_the_past_has_not_taken_it(
         return files.create(record)
 
     monkeypatch.setattr(LeaseFolder, "create", late)
+    monkeypatch.setattr("tidemark.storage.lease.taking.SHORTLY", 0)
     with (
         pytest.raises(LeaseHeld, match=r"run quick .* which took it at the same moment"),
         hold_lease(folder, holder("slow"), {}),

@@ -27,6 +27,7 @@ from tests.storage.leases import (
     left_by_another,
 )
 from tidemark.errors import LeaseHeld
+from tidemark.storage.lease import taking
 from tidemark.storage.lease.lease import hold_lease, read_lease, utc_now
 from tidemark.storage.processes import mark_of, noted
 
@@ -47,6 +48,7 @@ def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldingProce
 
 def race(folder: str, rounds: int, begin: Any, judged: Any, ends: Any) -> None:
     """In each round all try at once, and the winner holds on until all have tried."""
+    taking.SHORTLY = 0
     mine = replace(holder(f"racer {os.getpid()}"), machine=f"machine of {os.getpid()}")
     for number in range(rounds):
         begin.wait()
@@ -136,7 +138,7 @@ def test_housekeeping_ends_no_process(folder: str) -> None:
         assert earlier.heard() == "held 1"
         with (
             pytest.raises(LeaseHeld, match="may not end its processes and take over"),
-            hold_lease(folder, holder("mine"), {}),
+            hold_lease(folder, holder("mine"), {}, on_takeover=print, ends_processes=False),
         ):
             pass
         assert earlier.ask("check") == "held"

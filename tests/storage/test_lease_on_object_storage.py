@@ -58,7 +58,10 @@ def test_the_owner_of_a_lease_that_was_taken_finds_out(options: dict[str, str]) 
     assert read_lease(folder, options) == left_by_another(number=2)
 
 
-def test_of_takers_at_once_one_wins(options: dict[str, str]) -> None:
+def test_of_takers_at_once_one_wins(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.storage.lease.taking.SHORTLY", 0)
     folder, takers = "s3://lake/three/lease", 4
     begin, judged = Barrier(takers, timeout=30), Barrier(takers, timeout=30)
 

@@ -25,6 +25,7 @@ class BackfillOperator(JobOperator):
     job = "tidemark.streaming.jobs.backfill"
     doing = "The backfill"
     result_type = BackfillResult
+    lease_purpose = "backfill"
 
     def job_run_id(self, context: Context) -> str:
         """Never that of a run of the stream: the lease takes over from an earlier try by it."""

@@ -23,6 +23,7 @@ class CompactStateOperator(JobOperator):
     job = "tidemark.streaming.jobs.compact_state"
     doing = "The compaction"
     result_type = CompactionResult
+    lease_purpose = "compaction"
     template_fields = (*JobOperator.template_fields, "checked")
 
     def __init__(self, *, checked: Any, **kwargs: Any) -> None:

@@ -57,6 +57,8 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
     job: ClassVar[str]
     doing: ClassVar[str]
     result_type: ClassVar[type[Facts]]
+    # For which it begins by taking the lease: where it cannot, none is started.
+    lease_purpose: ClassVar[str | None] = None
 
     # A first run over much history may take long.
     timeout = timedelta(hours=6)
@@ -98,8 +100,11 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
         if (done := self.done_without_job(context, settings, uri)) is not None:
             return self._decide(context, done, uri, None)
+        arguments = self.job_arguments(context)
+        if self.lease_purpose and "--dry-run" not in arguments:
+            self._check_lease(settings, run_id, self.lease_purpose)
         self.application = job_file(self.job)
-        self.application_args = [*self._arguments(run_id, uri), *self.job_arguments(context)]
+        self.application_args = [*self._arguments(run_id, uri), *arguments]
         self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
         before = self._earlier_result(uri, settings)
         submit_error = self._submit(context)
@@ -114,6 +119,13 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> Any:
         """The result, as it was written to `uri`, where no job is needed; None where one is."""
         return None
+
+    def _check_lease(self, settings: Settings, run_id: str, purpose: str) -> None:
+        # delta-rs, which parsing a Dag must not load.
+        from tidemark.runs.pipeline_lease import check_lease
+
+        with as_task_failure(self.doing):
+            check_lease(self.own_pipeline(), settings, run_id, purpose)
 
     def job_variables(self, settings: Settings) -> dict[str, str]:
         """Environment variables for spark-submit, besides the worker's own."""

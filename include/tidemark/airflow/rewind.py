@@ -22,6 +22,7 @@ class RewindOperator(JobOperator):
     job = "tidemark.streaming.jobs.rewind"
     doing = "The rewind"
     result_type = RewindResult
+    lease_purpose = "rewind"
 
     def job_run_id(self, context: Context) -> str:
         """Never that of a run of the stream: the lease takes over from an earlier try by it."""

@@ -13,7 +13,7 @@ from airflow.sdk import Context
 
 from tidemark.airflow.job import JobOperator
 from tidemark.airflow.metrics import gauge_lag, gauge_run
-from tidemark.airflow.outcome import log_lines
+from tidemark.airflow.outcome import as_task_failure, log_lines
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.jvm import jvm_variables
@@ -49,7 +49,8 @@ class StreamOperator(JobOperator):
             return None  # The job says what is wrong with it, in its result.
         stands_for, trigger = _schedule(context)
         run = Run(pipeline, settings, self.job_run_id(context), epoch_ms(stands_for), trigger)
-        done = run_without_spark(run, datetime.now(UTC), uri)
+        with as_task_failure(self.doing):
+            done = run_without_spark(run, datetime.now(UTC), uri)
         if isinstance(done, SparkNeeded):
             self.log.info("Spark is started: %s", done.because)
             return None

@@ -53,6 +53,7 @@ def backfill(
     can help: gold is then as it was.
     """
     from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
+    from tidemark.runs.pipeline_lease import check_lease
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -61,6 +62,8 @@ def backfill(
     if accept != bool(reason):
         raise typer.BadParameter("--accept and --reason go together")
     run_id = manual_run_id(datetime.now(UTC), "backfill")
+    if not dry_run:
+        check_lease(found, loaded, run_id, "backfill")
     uri = Places(loaded.root, found.name).result(run_id)
     arguments = ["--pipeline", pipeline, "--table", table, "--run-id", run_id, "--result", uri]
     arguments += ["--settings", str(settings)] if settings else []

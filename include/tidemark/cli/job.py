@@ -13,7 +13,7 @@ import typer
 
 from tidemark.cli.spark_log import has_own_configuration, log_beside, logging_to
 from tidemark.cli.submit import job_environment, submit, submit_command
-from tidemark.errors import FAILED, RETRY, ResultUnreadable
+from tidemark.errors import FAILED, RETRY, ResultUnreadable, StorageUnavailable
 from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.storage.result_file import Result, read_result
@@ -57,9 +57,15 @@ def run_job(
 
 def _logged(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
     """Run the job to its end, with what the JVM and Python's workers have on stderr in the log;
-    its exit status."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as errors:
+    its exit status. StorageUnavailable where there can be no log, nor the result beside it."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        errors = log.open("ab")
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{log} could not be written: {error.strerror}. Nothing was started."
+        ) from error
+    with errors:
         return submit(command, environment, errors.fileno())
 
 

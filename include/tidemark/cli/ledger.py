@@ -82,7 +82,7 @@ def rebuild(
     else:
         now = datetime.now(UTC)
         run_id = manual_run_id(now)
-        with pipeline_lease(found, loaded, run_id, "ledger rebuild", repairs=True) as lease:
+        with pipeline_lease(found, loaded, run_id, "ledger rebuild", ends_processes=False) as lease:
             lines = rebuilt_lines(source)
             replace_ledger(warehouse.fenced(lease.check).ledger, found.name, lines, now)
         print(f"{len(lines)} lines written")

@@ -82,8 +82,11 @@ def rewind(
     if not apply:
         _plan(found, loaded, asked, in_json)
         return
+    from tidemark.runs.pipeline_lease import check_lease
+
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
+    check_lease(found, loaded, run_id, "rewind")
     uri = Places(loaded.root, found.name).result(run_id)
     arguments = ["--pipeline", pipeline, "--run-id", run_id, "--result", uri]
     arguments += ["--settings", str(settings)] if settings else []

@@ -7,7 +7,7 @@ import re
 # Names of folders under the root: the same on every store and in every shell.
 FOLDER_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 TABLE_NAMES_IN_USE = (
-    *("bronze", "checkpoints", "data_docs", "ingest", "lease", "rejects", "results"),
+    *("bronze", "checkpoints", "data_docs", "ingest", "lease", "rejects", "results", "rewinds"),
 )
 PIPELINE_NAMES_IN_USE = ("ops",)
 # A pipeline's backfill Dag has its name with this at the end.

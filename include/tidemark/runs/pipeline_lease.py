@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import LeaseLost
+from tidemark.errors import LeaseLeft, LeaseLost
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
@@ -28,12 +29,12 @@ def pipeline_lease(
     run_id: str,
     purpose: str,
     on_lapse: OnLapse = halt,
-    repairs: bool = False,
+    ends_processes: bool = True,
     rewinds: bool = False,
     any_clock: bool = False,
 ) -> Iterator[Lease]:
-    """Hold the pipeline's lease for a writer, which may take it over by the rules; one that
-    `repairs` never does.
+    """Hold the pipeline's lease for a writer, which may take it over by the rules; one that is not
+    to end processes only where those of the holder are gone.
 
     Raises RootMissing, LeaseHeld where another run works, RewindUnfinished where a rewind left the
     tables in the middle, unless the writer `rewinds`, and ClockWrong unless it takes `any_clock`.
@@ -46,14 +47,28 @@ def pipeline_lease(
         this_process(run_id, purpose),
         settings.storage_options,
         settings.lease_seconds,
-        on_takeover=None if repairs else lambda number: fence_pipeline(pipeline, warehouse, number),
+        on_takeover=lambda number: fence_pipeline(pipeline, warehouse, number),
         on_lapse=on_lapse,
+        ends_processes=ends_processes,
     ) as lease:
         if not rewinds:
             check_no_unfinished_rewind(warehouse)
         if not any_clock:
             check_clock(pipeline.name, Checkpoint.of_ingest(warehouse), lease.clocks())
         yield lease
+
+
+def check_lease(pipeline: Pipeline, settings: Settings, run_id: str, purpose: str) -> None:
+    """Take the lease in order, and give it back: whoever starts a job that takes it first hears
+    before a JVM starts that another works (LeaseHeld), or that the root is not there, or cannot be
+    written. A lease that was left, or is of an earlier try of this job, is for the job to take."""
+    check_root(settings)
+    place, holder = Places(settings.root, pipeline.name).lease, this_process(run_id, purpose)
+    with (
+        suppress(LeaseLeft),
+        hold_lease(place, holder, settings.storage_options, settings.lease_seconds),
+    ):
+        pass
 
 
 def fence_pipeline(pipeline: Pipeline, warehouse: Warehouse, number: int) -> Sequence[str]:

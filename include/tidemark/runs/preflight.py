@@ -68,6 +68,7 @@ def look(run: Run) -> NothingNew | SparkNeeded:
 def _why_to_ingest(run: Run) -> str | None:
     ingest = run.ingest_checkpoint()
     if because := _why_unfinished(ingest):
+        run.source.check(ingest)
         return f"ingest: {because}"
     return run.source.unread(ingest)
 

@@ -3,7 +3,7 @@
 The life of such a run:
 1. take the lease, never over from another run: what that one left is for a job to mend;
 2. look (`preflight.py`); where Spark is needed, give the lease back and leave all to the job; where
-   input is lost that nobody accepted, or this machine's clock is wrong, fail as the job would;
+   a job could only say what is known already (`_AS_A_JOB`), fail as it would;
 3. write the lines that the ledger lacks, and the pins for publish into the result, as a job with
    `--hold` does; publish is the next step, for there may be changes that are not published yet.
 Killed anywhere, the next run does what is left: each write is one of a job's, and can be repeated.
@@ -13,10 +13,23 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from tidemark.errors import ClockWrong, InputLost
+from tidemark.errors import (
+    ClockWrong,
+    InputLost,
+    LeaseHeld,
+    LeaseLeft,
+    LeaseUnreadable,
+    RootMissing,
+    SourceNotFound,
+    SourceRefused,
+    SourceUnavailable,
+    StorageUnavailable,
+    TidemarkError,
+)
 from tidemark.runs.accounts import account
 from tidemark.runs.mended_ops import mend_ops
 from tidemark.runs.pins import pins_of, state_before
@@ -35,61 +48,98 @@ _NOTHING = (
     "all of the source was read before, each batch is committed and aggregated, and no "
     "window is to be repaired or sealed"
 )
-_CLOCK = "the run stops at this machine's clock"
-_LOST = "the run stops at what the source lost"
+# What stops a run, where a job could only say the same.
+_AS_A_JOB: dict[type[TidemarkError], str] = {
+    LeaseHeld: "the run stops, for another works on the pipeline",
+    LeaseUnreadable: "the run stops at a lease that nobody can read",
+    ClockWrong: "the run stops at this machine's clock",
+    InputLost: "the run stops at what the source lost",
+    SourceNotFound: "the run stops, for its source is not there",
+    SourceRefused: "the run stops, for its source does not let it in",
+    SourceUnavailable: "the run stops, for its source does not answer",
+    StorageUnavailable: "the run stops, for a place cannot be read or written",
+}
 
 
 def run_without_spark(run: Run, started: datetime, uri: str) -> RunResult | SparkNeeded:
-    """The result of a run that had nothing for Spark to do, held, or that stops at lost input: as
-    it was written to `uri`.
+    """The result of a run that had nothing for Spark to do, held, or that stops where a job would
+    stop too: as it was written to `uri`.
 
-    Raises nothing: what is in the way of this is in the way of the job too, which reports it.
+    Raises what stops it where that cannot be written either, and nothing else: what else is in the
+    way of this is in the way of the job too, which reports it.
     """
-    holder, settings = this_process(run.run_id, "preflight"), run.settings
+    begin = time.monotonic()
+    # For the rules of the lease it is the job: what an earlier try left is not held by another.
+    holder, settings = this_process(run.run_id, "stream"), run.settings
     try:
         check_root(settings)
         with hold_lease(
             run.places.lease, holder, settings.storage_options, settings.lease_seconds
         ) as lease:
-            return _run(replace(run, fence=lease.check), lease, started, uri)
+            found = _run(replace(run, fence=lease.check), lease, started, uri)
+    except (RootMissing, StorageUnavailable):
+        raise
+    except (LeaseHeld, LeaseUnreadable) as error:
+        found = _unsure(error) if isinstance(error, LeaseLeft) else error
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
+    if not isinstance(found, TidemarkError):
+        return found
+    outcome = Outcome(without_spark=_AS_A_JOB[type(found)])
+    try:
+        return _ended(run, outcome, started, begin, uri, RunError.of(found))
+    except StorageUnavailable:
+        raise found from None
 
 
-def _run(run: Run, lease: Lease, started: datetime, uri: str) -> RunResult | SparkNeeded:
+def _run(
+    run: Run, lease: Lease, started: datetime, uri: str
+) -> RunResult | SparkNeeded | TidemarkError:
     """Raises nothing either: a lease that an error ends is not given back in order."""
-    begin, options = time.monotonic(), run.settings.storage_options
+    begin = time.monotonic()
     try:
         found = _looked(run, lease)
-        if isinstance(found, SparkNeeded):
-            return found
-        error = None
-        if isinstance(found, ClockWrong):
-            outcome, error = Outcome(without_spark=_CLOCK), RunError.of(found)
-        elif isinstance(found, InputLost):
+        if isinstance(found, NothingNew):
+            return _ended(run, _finished(run, found), started, begin, uri)
+        if isinstance(found, InputLost):
             record_interrupted_run(run.pipeline, run.warehouse)
-            outcome, error = Outcome(without_spark=_LOST), RunError.of(found)
-        else:
-            outcome = _finished(run, found)
-        seconds = {"preflight": round(time.monotonic() - begin, 3)}
-        result = run_result(run, outcome, started, {}, seconds, error)
-        write_result(uri, result, options)
     except Exception as error:  # noqa: BLE001  whatever it is, the job decides
         return _unsure(error)
+    return found
+
+
+def _ended(
+    run: Run,
+    outcome: Outcome,
+    started: datetime,
+    begin: float,
+    uri: str,
+    error: RunError | None = None,
+) -> RunResult:
+    """The result of a run that ends here, written and recorded."""
+    seconds = {"preflight": round(time.monotonic() - begin, 3)}
+    result = run_result(run, outcome, started, {}, seconds, error)
+    write_result(uri, result, run.settings.storage_options)
     try_to_record_run(run.warehouse.runs, result)
     return result
 
 
-def _looked(run: Run, lease: Lease) -> NothingNew | SparkNeeded | InputLost | ClockWrong:
-    """A file that changed is for the job to admit first: its source may be another."""
+def _looked(run: Run, lease: Lease) -> NothingNew | SparkNeeded | TidemarkError:
+    """What a job could only say as well is returned. A file that changed is for the job to admit
+    first: its source may be another."""
     try:
         check_clock(run.pipeline.name, run.ingest_checkpoint(), lease.clocks())
         return look(run)
     except ClockWrong as wrong:
         return wrong
-    except InputLost as lost:
-        because = why_tables_do_not_fit(run)
-        return lost if because is None else SparkNeeded(because)
+    except TidemarkError as error:
+        if type(error) not in _AS_A_JOB:
+            raise
+        because = None
+        with suppress(StorageUnavailable):
+            if run.ingest_checkpoint().query_id() is not None:
+                because = why_tables_do_not_fit(run)
+        return error if because is None else SparkNeeded(because)
 
 
 def _unsure(error: Exception) -> SparkNeeded:

@@ -1,7 +1,7 @@
 """The housekeeping of a pipeline's checkpoints: that of the ingest, and each table's in use.
 
 The life of one that is carried out:
-1. take the pipeline's lease, which is never taken over for this;
+1. take the pipeline's lease, over from one that was killed, but from nothing that lives;
 2. list and judge each checkpoint once, and plan (pure);
 3. copy to `ops/batches` what a ledger that is built anew needs of the offset logs;
 4. remove the files, in the plans' order;
@@ -47,10 +47,9 @@ def housekeep_pipeline(
     """Remove what may go, under the pipeline's lease; what was planned for each checkpoint.
 
     A checkpoint for which it is refused is left as it is, and the others are kept all the same
-    (`check_no_housekeeping_refused` tells of it). LeaseHeld where another works on the pipeline or
-    ended without giving the lease back: the next run takes it over, this never does.
+    (`check_no_housekeeping_refused` tells of it). LeaseHeld where another works on the pipeline.
     """
-    with pipeline_lease(pipeline, settings, run_id, "housekeeping", repairs=True) as lease:
+    with pipeline_lease(pipeline, settings, run_id, "housekeeping", ends_processes=False) as lease:
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         return keep_checkpoints(pipeline, settings, warehouse, run_id, now)
 

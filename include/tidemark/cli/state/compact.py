@@ -20,6 +20,7 @@ from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.pipeline_lease import check_lease
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_compaction import (
@@ -46,6 +47,7 @@ def compact_pipeline(
         check_no_compaction_refused(pipeline.name, planned)
         return SUCCESS
     run_id = manual_run_id(now, "compaction")
+    check_lease(pipeline, settings, run_id, "compaction")
     uri = Places(settings.root, pipeline.name).result(run_id)
     arguments = ["--pipeline", name, "--run-id", run_id, "--result", uri]
     arguments += [*(["--settings", str(file)] if file else []), *(["--all"] if every else [])]

@@ -41,11 +41,7 @@ class PlacedFiles(PlacedSource):
 
     def check(self, ingest: Checkpoint) -> None:
         """An object store has no folders: nothing there is no error. Nor is an empty folder."""
-        if missing := self._missing_folder():
-            raise SourceNotFound(
-                f"The source's folder {missing} does not exist. Nothing was read. Make the "
-                "folder, or correct source.files in the pipeline or root in the settings."
-            )
+        self._check_folder()
         if place := self._read_elsewhere(ingest):
             raise TableLost(
                 f"{ingest.uri} has read {place}, and the root is {self.places.root} now: it was "
@@ -57,6 +53,7 @@ class PlacedFiles(PlacedSource):
         check_reaches_no_own_place(self.files, self.places)
 
     def unread(self, ingest: Checkpoint) -> str | None:
+        self._check_folder()
         unread = unread_files(self.files, ingest)
         return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
 
@@ -143,6 +140,13 @@ class PlacedFiles(PlacedSource):
         places = [same_place(file.uri) for file in ingest.source_files(last)]
         elsewhere = [place for place in places if not place.startswith(here)]
         return next((place for place in elsewhere if below_root in place), None)
+
+    def _check_folder(self) -> None:
+        if missing := self._missing_folder():
+            raise SourceNotFound(
+                f"The source's folder {missing} does not exist. Nothing was read. Make the "
+                "folder, or correct source.files in the pipeline or root in the settings."
+            )
 
     def _missing_folder(self) -> str | None:
         folder = self.files.folder

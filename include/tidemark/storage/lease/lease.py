@@ -62,21 +62,25 @@ def hold_lease(
     on_takeover: Fence | None = None,
     on_lapse: OnLapse = halt,
     now: Clock = utc_now,
+    ends_processes: bool = True,
 ) -> Iterator[Lease]:
     """Hold the lease of `folder` for the block, renewed every third of `seconds`.
 
     `on_takeover` fences the tables against the owner before (`delta/fence.py`); it is called
     with the lease's number while the lease is held, and before anything else is written. Where it
     returns tables that it left, the next taker is told to fence again.
-    Without it (housekeeping, repairs) nothing is taken over. `on_lapse` is called from another
+    Without it (a look before a job) nothing is taken over; unless it `ends_processes`
+    (housekeeping, repairs do not), nothing whose processes live. `on_lapse` is called from another
     thread when the lease is lost; where it returns, `check` and the end of the block raise.
 
-    Raises LeaseHeld where another holds it, or it may not be taken over; LeaseLost at the end
+    Raises LeaseHeld where another holds it, LeaseLeft where it may not be taken over so; LeaseLost
+    at the end
     of a block during which it was lost; LeaseUnreadable. A block that ends by one of our errors
     must have ended its writers; one that ends by another makes the next taker fence.
     """
     files = LeaseFolder(folder, options)
-    may = _ANY_WAY if on_takeover else _IN_ORDER
+    taking_over = _ANY_WAY if ends_processes else _ENDING_NOTHING
+    may = taking_over if on_takeover else _IN_ORDER
     lease = take(files, holder, seconds, may, on_lapse, now)
     with _kept(lease, on_takeover):
         yield lease

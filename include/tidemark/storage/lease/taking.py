@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta
 
-from tidemark.errors import LeaseHeld, LeaseUnreadable, TidemarkError
+from tidemark.errors import LeaseHeld, LeaseLeft, LeaseUnreadable, TidemarkError
 from tidemark.storage.files import FileMissing
 from tidemark.storage.lease.files import (
     HIGHEST_NUMBER,
@@ -25,6 +26,9 @@ from tidemark.storage.processes import (
 
 # Between SIGTERM and SIGKILL for the processes of the owner before.
 GRACE = 5.0
+# A publish or a look holds a lease for less: such a one is waited for.
+SHORTLY = 1.0
+_SECONDS_BETWEEN_LOOKS = 0.05
 _NOT_ENDED = (
     "it may be taken over, but {}, so nothing is signalled. End what is the run's, or, when "
     "nothing works on the pipeline, `tidemark lease release --force PIPELINE`"
@@ -46,16 +50,35 @@ def take(
     on_lapse: OnLapse,
     now: Clock,
 ) -> Lease:
-    """Take the lease if the rules give an act that is in `may`; LeaseHeld otherwise.
+    """Take the lease if the rules give an act that is in `may`; LeaseLeft where they give another,
+    LeaseHeld where another holds it for a second on.
 
     Processes are ended before the number is taken: the new owner never works beside them.
     """
+    until = time.monotonic() + SHORTLY
+    while True:
+        try:
+            return _take_now(files, holder, seconds, may, on_lapse, now)
+        except LeaseHeld as held:
+            if isinstance(held, LeaseLeft) or time.monotonic() >= until:
+                raise
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _take_now(
+    files: LeaseFolder,
+    holder: Holder,
+    seconds: float,
+    may: frozenset[Act],
+    on_lapse: OnLapse,
+    now: Clock,
+) -> Lease:
     found = files.newest()
     verdict = decide(found, holder, now())
     if found and verdict.act in (Act.WAIT, Act.REFUSE):
         raise LeaseHeld(_held_text(files, found, verdict))
     if found and verdict.act not in may:
-        raise LeaseHeld(_not_for_this_text(files, found, verdict, holder))
+        raise LeaseLeft(_not_for_this_text(files, found, verdict, holder))
     if found and verdict.act is Act.END_AND_TAKE_OVER:
         _end(files, found, living(found, holder.machine))
     from_whom = _taken_from(found, verdict) if found and verdict.act is not Act.TAKE else None

@@ -1,7 +1,7 @@
 """The maintenance of a pipeline: its tables, its part of `ops/`, its result files.
 
 The life of one that is carried out:
-1. take the pipeline's lease, which is never taken over for this;
+1. take the pipeline's lease, over from one that was killed, but from nothing that lives;
 2. look at each table and folder, and plan;
 3. carry the plan out: pack small files, drop old rows, write checkpoints, remove files;
 4. append a row for each table to `ops/upkeep`.
@@ -49,10 +49,9 @@ def maintain_pipeline(
     """Do what is to be done, under the pipeline's lease; what was planned.
 
     A table for which it is refused is left as it is, and the others are maintained all the same
-    (`check_no_maintenance_refused` tells of it). LeaseHeld where another works on the pipeline or
-    ended without giving the lease back: the next run takes it over, this never does.
+    (`check_no_maintenance_refused` tells of it). LeaseHeld where another works on the pipeline.
     """
-    with pipeline_lease(pipeline, settings, run_id, "maintenance", repairs=True) as lease:
+    with pipeline_lease(pipeline, settings, run_id, "maintenance", ends_processes=False) as lease:
         warehouse = Warehouse.of(pipeline.name, settings).fenced(lease.check)
         plans = tuple(_plans(pipeline, settings, now))
         for plan in plans:
