@@ -21,8 +21,12 @@ def stopped_by_signals() -> Iterator[None]:
     """Make SIGINT, SIGTERM and SIGHUP raise Stopped in this block; one that whoever started the
     command has ignored (nohup, `&`) stays so."""
 
+    told: list[int] = []
+
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped(number)
+        # What a library kept from going on is told again, maybe as another signal.
+        told.append(number)
+        raise Stopped(told[0])
 
     possible = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in possible}

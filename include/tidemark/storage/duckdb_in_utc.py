@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 import duckdb
+
+_INTERRUPTED = "Query interrupted"
 
 
 @contextmanager
@@ -26,6 +29,17 @@ def duckdb_in_utc() -> Iterator[duckdb.DuckDBPyConnection]:
         # Such an error ends the database for all that comes after it.
         _database.cache_clear()
         raise
+    except RuntimeError as error:
+        if str(error) == _INTERRUPTED:
+            _hear_again()
+        raise
+
+
+def _hear_again() -> None:
+    """DuckDB's bindings let Python hear a signal, and drop what its handler raises."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if callable(handler := signal.getsignal(number)):
+            handler(number, None)
 
 
 @cache
