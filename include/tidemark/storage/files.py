@@ -7,6 +7,7 @@ of delta-rs. A write is atomic: nobody sees half a file.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.settings import storage_options
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
 
@@ -34,6 +36,8 @@ _AT_ONCE = 16
 # For fewer no threads are started.
 _FEW = 4
 _CHUNK = 8 * 1024 * 1024
+# obstore appends a dump of its own structures after a blank line.
+_DUMP = "\n\n"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -247,7 +251,11 @@ def _store(root: str, options: frozenset[tuple[str, str]]) -> ObjectStore:
     config: Any = {name: value for name, value in options if name.startswith(family)}
     # obstore 0.12 takes this one as an option of its client only, and panics on it elsewhere.
     plain_http = str(config.pop("AWS_ALLOW_HTTP", "false")).lower() == "true"
-    return from_url(root, config=config, client_options={"allow_http": plain_http})
+    seconds = timedelta(seconds=storage_options.STORE_SECONDS)
+    client: Any = {"allow_http": plain_http, "timeout": seconds}
+    # By the first retry after it the limit is over: what is silent is asked once.
+    retry: Any = {"retry_timeout": seconds - timedelta(seconds=1)}
+    return from_url(root, config=config, client_options=client, retry_config=retry)
 
 
 @contextmanager
@@ -260,6 +268,16 @@ def _naming(uri: str, done: str) -> Iterator[None]:
     except (FileExistsError, AlreadyExistsError):
         raise FileInTheWay(f"{uri} was not written: it exists already.") from None
     except (BaseError, OSError, ValueError) as error:
-        # obstore appends a dump of its own structures after a blank line.
-        reason = str(error).split("\n\n")[0].strip()
+        reason = unanswered(error) or str(error).split(_DUMP)[0].strip()
         raise StorageUnavailable(f"{uri} could not be {done}: {reason}") from error
+
+
+def unanswered(error: Exception) -> str | None:
+    """What an error of obstore's or delta-rs's says of a store that was silent until the time
+    limit; None where it says something else."""
+    if not re.search(r"kind: Timeout|timed out", str(error)):
+        return None
+    return (
+        f"the store did not answer within {storage_options.STORE_SECONDS} s. Is it up, and can "
+        "this machine reach it? Then try again."
+    )

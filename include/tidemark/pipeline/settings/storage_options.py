@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 from tidemark.pipeline.problems import nearest
 from tidemark.pipeline.source_files import is_uri
 
+# How long a store may take for a request, with all that its client tries again.
+STORE_SECONDS = 30
 SCHEMES = ("file", "s3", "s3a", "gs", "abfs", "abfss")
 
 _S3A = "spark.hadoop.fs.s3a."
@@ -74,6 +76,14 @@ _PAIRS = (
     ("AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"),
     ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCOUNT_NAME"),
 )
+
+
+def delta_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The same options for delta-rs, with the time limit; obstore's clients have it too
+    (`storage.files`)."""
+    # What is silent is asked once; a 503 or a broken connection is tried again that long.
+    limits = {"timeout": f"{STORE_SECONDS}s", "retry_timeout": f"{STORE_SECONDS - 1}s"}
+    return {**options, **limits}
 
 
 def spark_options(options: Mapping[str, str]) -> dict[str, str]:

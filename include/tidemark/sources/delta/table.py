@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tidemark.errors import DataDamaged, SourceNotFound, SourceRefused, TableUnsupported
+from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta.log import AddedFile, Version, path_of, read_version
 from tidemark.storage.files import Options, at_once
@@ -118,7 +119,7 @@ class SourceTable:
         from deltalake.exceptions import DeltaError
 
         try:
-            held = DeltaTable(self.uri, version=number, storage_options=dict(self.options))
+            held = DeltaTable(self.uri, version=number, storage_options=delta_options(self.options))
         except DeltaError as error:
             raise DataDamaged(
                 f"What {self.uri} held at version {number}, which a batch was planned to read and "

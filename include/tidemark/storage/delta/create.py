@@ -11,6 +11,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import TableMismatch
+from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.place import TablePlace
 
 # Plain tables: readers without Spark raise on deletion vectors, or read them wrongly in silence.
@@ -68,7 +69,7 @@ def _create(place: TablePlace, spec: TableSpec) -> DeltaTable:
         partition_by=list(spec.partition_by),
         description=spec.description,
         configuration={**_PLAIN, **_OFTEN_CHECKPOINTED, **spec.properties},
-        storage_options=dict(place.options),
+        storage_options=delta_options(place.options),
         commit_properties=CommitProperties(app_transactions=transactions or None),
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tidemark.errors import DataDamaged, StorageUnavailable, TableUnsupported, TidemarkError
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import unanswered
 from tidemark.storage.json_text import json_value
 
 LOG = "_delta_log"
@@ -65,6 +66,7 @@ def not_opened(place: FilePlace, error: Exception) -> TidemarkError:
             "or written."
         )
     if not any(fault in str(error) for fault in _LOG_FAULTS):
+        reason = unanswered(error) or reason
         return StorageUnavailable(f"The table {place.uri} could not be opened: {reason}")
     found = _broken_entry(place)
     return DataDamaged(

@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import TableMismatch
+from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.damage import (
     check_newest_entries,
     check_no_file_in_the_way,
@@ -28,7 +29,7 @@ class TablePlace(FilePlace):
         """The table as it is now; None where there is none. Raises DataDamaged where its log makes
         no table, StorageUnavailable where it cannot be reached."""
         try:
-            table = DeltaTable(self.uri, storage_options=dict(self.options))
+            table = DeltaTable(self.uri, storage_options=delta_options(self.options))
         except TableNotFoundError:
             check_no_file_in_the_way(self.uri)
             return None

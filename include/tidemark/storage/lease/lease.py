@@ -74,9 +74,8 @@ def hold_lease(
     thread when the lease is lost; where it returns, `check` and the end of the block raise.
 
     Raises LeaseHeld where another holds it, LeaseLeft where it may not be taken over so; LeaseLost
-    at the end
-    of a block during which it was lost; LeaseUnreadable. A block that ends by one of our errors
-    must have ended its writers; one that ends by another makes the next taker fence.
+    at the end of a block during which it was lost; LeaseUnreadable. A block that ends by one of our
+    errors must have ended its writers; one that ends by another makes the next taker fence.
     """
     files = LeaseFolder(folder, options)
     taking_over = _ANY_WAY if ends_processes else _ENDING_NOTHING

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from tidemark.errors import EngineMissing
 from tidemark.pipeline.settings.masters import is_local_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
-from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.pipeline.settings.storage_options import delta_options, spark_uri
 from tidemark.runs.results.engine_result import EngineResult
 from tidemark.storage.files import remove_folder
 from tidemark.storage.result_file import RunError, write_result
@@ -77,7 +77,9 @@ def _write_and_read(spark: SparkSession, settings: Settings) -> None:
     folder = f"{settings.root}/.tidemark-doctor-{uuid4()}"
     try:
         spark.range(_ROWS).write.format("delta").save(spark_uri(folder))
-        read = DeltaTable(folder, storage_options=settings.storage_options).to_pyarrow_dataset()
+        read = DeltaTable(
+            folder, storage_options=delta_options(settings.storage_options)
+        ).to_pyarrow_dataset()
         if (rows := read.count_rows()) != _ROWS:
             raise EngineMissing(
                 f"Spark wrote {_ROWS} rows to {folder}, and delta-rs reads {rows} there: they do "

@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.settings.maintenance import Maintenance
+from tidemark.pipeline.settings.storage_options import delta_options
 from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
@@ -91,7 +92,9 @@ def _plan_log(
 
 def _opens(place: TablePlace, version: int) -> bool:
     try:
-        DeltaTable(place.uri, version=version, storage_options=dict(place.options)).file_uris()
+        DeltaTable(
+            place.uri, version=version, storage_options=delta_options(place.options)
+        ).file_uris()
     except DeltaError:
         return False
     return True
