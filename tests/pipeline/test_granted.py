@@ -26,7 +26,12 @@ from tidemark.streaming.session import start_session
 
 REPOSITORY = Path(__file__).parents[2]
 ROOTS = ("/data/lake", "s3://lake/warehouse")
-GRANTS = ("/srv/in", "s3://other/landing", "abfss://box@account.dfs.core.windows.net/in")
+GRANTS = (
+    "/srv/in",
+    "/srv/deep/in",
+    "s3://other/landing",
+    "abfss://box@account.dfs.core.windows.net/in",
+)
 LETTERS = ("srv", "in", "in2", "data", "lake", "landing", "*", "x*.json", "%2e%2e", "..", "in%20b")
 
 
@@ -48,6 +53,8 @@ def granting(root: str = ROOTS[0], **changes: Any) -> Settings:
         "file:///etc/private/passwords.json",
         "file:/srv/in2/*.json",
         "file:///srv/more/in*/x.json",
+        "file:///srv/deep/in?/private/x.json",
+        "file:/srv/in#2/x.json",
         "file:///data/lake2/landing/*.json",
         "s3://lake2/warehouse/landing/*.json",
         "s3a://other/landing2/*.json",

@@ -112,5 +112,6 @@ def is_local(place: str) -> bool:
 
 
 def local_path(place: str) -> str:
-    """The path of a local place, from a path or a `file:` URI."""
-    return unquote(urlsplit(place).path) if is_uri(place) else place
+    """The path of a local place, from a path or a `file:` URI. That has neither query nor fragment:
+    `?` and `#` are signs of names there, as for Hadoop."""
+    return unquote(re.sub("^[^:]*:(//[^/]*)?", "", place)) if is_uri(place) else place
