@@ -187,7 +187,7 @@ class StreamedJoins(StreamedOperator):
         keys = [_quoted(key) for key in table.group_by]
         grouped = rows.groupBy(window.alias("_window"), *keys)
         measures = {**table.measures, MATCHES: f"count({_OTHER_TIME})"}
-        return measured(grouped, measures, rows.sparkSession).select(
+        return measured(grouped, measures, rows, self.exact).select(
             F.col("_window.start").alias("window_start"),
             F.col("_window.end").alias("window_end"),
             *keys,

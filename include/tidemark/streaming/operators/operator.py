@@ -29,6 +29,9 @@ class StreamedOperator(ABC):
     `Touched.closed`, is left out of all but `recompute`: input rows go into none of it. Rows that
     end after `up_to_ms` are not wanted, and need not be right.
 
+    Sums of longs are exact in a batch whatever the order of its rows (`exact_sums.py`). A stream's
+    are not, for its state has longs: `exact` false is for a batch that fails as a stream does.
+
     What fails when a measure is evaluated is null, and FAILURE says so. What fails before that, on
     an input row or while values are put together, fails the query.
     """
@@ -36,6 +39,7 @@ class StreamedOperator(ABC):
     operator: Operator
     aside: pa.Table | None = None
     up_to_ms: int | None = None
+    exact: bool = True
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -83,7 +83,7 @@ class StreamedSessions(StreamedOperator):
         table = self.table
         keys = [F.col(f"`{key}`") for key in table.group_by]
         grouped = rows.groupBy(window.alias("_window"), *keys)
-        return measured(grouped, table.measures, rows.sparkSession).select(
+        return measured(grouped, table.measures, rows, self.exact).select(
             F.col("_window.start").alias("window_start"),
             F.col("_window.end").alias("window_end"),
             *keys,

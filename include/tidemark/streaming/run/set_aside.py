@@ -52,7 +52,7 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
         BRONZE: input_at(spark, plan.bronze, plan.pipeline, batch.last),
         **others_at(spark, operator, plan.warehouse, plan.pipeline, at),
     }
-    streamed = streamed_operator(operator)
+    streamed = streamed_operator(operator, exact=False)
 
     def compute(closed: pa.Table) -> None:
         streamed.recompute(inputs, closed).write.format("noop").mode("overwrite").save()
