@@ -16,7 +16,8 @@ from tests.operators.contract.folded import folded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLD = datetime.now(UTC).replace(hour=10, minute=0, second=0, microsecond=0) - timedelta(days=35)
+# Rows lie up to an hour before this one, 35 days later: none is in the future, whatever the time.
+OLD = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=35)
 
 
 def row(minute: float, key: str = "a", amount: int = 1) -> dict[str, Any]:
