@@ -94,10 +94,13 @@ def test_each_part_of_a_pipeline_is_proposed(project: Path) -> None:
 
 def test_the_command_says_what_it_wrote_and_what_comes_next(project: Path) -> None:
     file = land(project, [*ROWS, "no JSON"])
-    told = new(file).output.splitlines()
-    assert told[0] == "orders: proposed from 4 rows, and good:"
+    ended = new(file)
+    told = ended.output.splitlines()
+    assert told[0] == (
+        "orders: proposed from 5 lines. A run accepts 4 of them and rejects 1 (1 malformed)."
+    )
     assert "event time  at" in told
-    assert "Not JSON objects, so that a run rejects them: 1 line of the sample." in told
+    assert "malformed: 1 line, the first: " in ended.output
     assert f"Written: {project}/include/pipelines/orders.yaml" in told
     assert any("tidemark try orders" in line for line in told)
 
@@ -145,7 +148,7 @@ def test_a_pattern_is_kept_and_its_files_are_read_by_name(project: Path) -> None
     land(project, ROWS[2:], "landing/orders/b/2.json.gz")
     land(project, ROWS[:2], "landing/orders/a/1.json")
     ended = new("warehouse/landing/orders/**/*.json*")
-    assert "proposed from 4 rows" in ended.output, ended.stderr
+    assert "proposed from 4 lines. A run accepts all of them." in ended.output, ended.stderr
     assert written(project).source.files == "landing/orders/**/*.json*"
     assert next(iter(written(project).source.columns)) == "id"
 
@@ -273,7 +276,7 @@ def test_a_few_times_without_a_zone_propose_none(project: Path) -> None:
         rows[number]["at"] = rows[number]["at"].removesuffix("+00:00")
     assert proposed(project, rows).source.event_time.zone is None
     text = text_of(project)
-    assert "# 2 of the 200 rows have no such time, and are rejected.\n" in text
+    assert "# A run accepts 198 of them and rejects 2 (2 wrong type).\n" in text
     assert "# In 2 of these the text tells no zone; `zone` says which.\n" in text
 
 
@@ -326,7 +329,7 @@ def test_an_id_that_a_few_rows_lack_or_share_is_one(project: Path) -> None:
     text = text_of(project)
     assert "# Rows without one repeat nothing: 12 of the sample.\n" in text
     assert "# Named like an id, and hardly any two different rows share one:\n" in text
-    assert "# 1 row would be rejected for that.\n" in text
+    assert "# In 1 row it is that of a different one.\n" in text
 
 
 def test_an_id_that_many_rows_lack_or_share_is_none(project: Path) -> None:
@@ -366,7 +369,7 @@ def test_no_more_than_the_first_lines_are_read(
 ) -> None:
     monkeypatch.setattr(samples, "MOST_LINES", 3)
     file = land(project, ROWS)
-    assert "proposed from 3 rows" in new(file).output
+    assert "proposed from the first 3 lines." in new(file).output
     assert "from the first 3 lines of" in text_of(project)
 
 
@@ -381,6 +384,8 @@ def test_no_more_than_the_first_lines_are_read(
         (b'{\n  "a": 1\n}\n', "has its objects on several lines"),
         (b'{"a": 1, "a": 2}\n', "has no line that is one JSON object"),
         (b'{"a": NaN}\n', "has no line that is one JSON object"),
+        (b'[\n{"a": 1},\n{"a": 2},\n{"a": 3}\n]\n', "is a JSON array."),
+        (b'{"a": 1}\nx\ny\n', "3 lines, of which 1 are one JSON object; the first other is `x`"),
         (b'{"a": 1}\n', "No column looks like an event time"),
         (b'{"phone": 1772000000}\n', "Name one with --event-time."),
     ],

@@ -47,8 +47,8 @@ TIME = "the_event_time"
 
 def pipeline_over(rows: list[Row]) -> tuple[Proposal, Pipeline]:
     timed = [{TIME: f"2026-03-01T10:{n % 60:02}:00Z", **row} for n, row in enumerate(rows)]
-    proposal = propose(Sample(tuple(timed), 0), TIME)
-    text = pipeline_text(proposal, {"files": "landing/orders/*.json*"}, "a test")
+    proposal = propose(Sample(tuple(timed), len(timed), lambda _: []), TIME)
+    text = pipeline_text(proposal, {"files": "landing/orders/*.json*"})
     assert max(map(len, text.splitlines())) < 10_000
     return proposal, pipeline_from_text("orders", text, "orders.yaml")
 

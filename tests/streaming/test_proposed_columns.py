@@ -52,7 +52,7 @@ def verdicts(columns: dict[str, list[Any]]) -> list[tuple[str | None, str | None
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]
     text = pipeline_text(
-        propose(Sample(tuple(rows), 0), "at"), {"files": "landing/x/*.json*"}, "a test"
+        propose(Sample(tuple(rows), len(rows), lambda _: []), "at"), {"files": "landing/x/*.json*"}
     )
     judged = judge_lines(
         pipeline_from_text("orders", text, "orders.yaml"), list(map(json.dumps, rows))

@@ -23,13 +23,11 @@ _NUMBERS = (*INTEGERS, "float", "double")
 class SampleColumn:
     """A field that can be a column. `values` has one entry for each row, null where it has none.
 
-    `misfits`: so many values are not of the type, and a run rejects their rows. `known` is what the
-    source itself says of it.
+    `known` is what the source itself says of it.
     """
 
     name: str
     type: str
-    misfits: int
     values: tuple[Any, ...]
     known: KnownType | None = None
 
@@ -92,7 +90,7 @@ def columns_of(sample: Sample) -> tuple[list[SampleColumn], list[LeftOutField]]:
 def columns_beside(sample: Sample) -> list[SampleColumn]:
     """What rows may have beside their own fields."""
     return [
-        SampleColumn(name, kafka_columns.TYPES[name], 0, values)
+        SampleColumn(name, kafka_columns.TYPES[name], values)
         for name, values in sample.beside.items()
     ]
 
@@ -114,7 +112,7 @@ def _column(name: str, sample: Sample) -> SampleColumn:
     known = sample.schema[name]
     if known.unusable:
         raise Untyped(known.unusable)
-    return SampleColumn(name, known.type, 0, values, known)
+    return SampleColumn(name, known.type, values, known)
 
 
 def _guessed(name: str, values: tuple[Any, ...]) -> SampleColumn:
@@ -125,4 +123,4 @@ def _guessed(name: str, values: tuple[Any, ...]) -> SampleColumn:
             spark_type = "timestamp"
         elif all(map(is_date, present)):
             spark_type = "date"
-    return SampleColumn(name, spark_type, misfits, values)
+    return SampleColumn(name, spark_type, values)

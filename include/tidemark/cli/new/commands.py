@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,9 @@ import typer
 
 from tidemark.cli.console import facts_table, report_console
 from tidemark.cli.new.found import Found
+from tidemark.cli.new.judged import SampleVerdict, judge_sample
 from tidemark.cli.new.kinds import find_sample
-from tidemark.cli.new.pipeline_text import pipeline_text
+from tidemark.cli.new.pipeline_text import heading, pipeline_text
 from tidemark.cli.new.proposal import Proposal, propose
 from tidemark.cli.new.sample import counted
 from tidemark.cli.options import SettingsFile
@@ -65,10 +67,11 @@ def new(
     keys = None if group_by is None else [key.strip() for key in group_by.split(",")]
     proposal = propose(found.sample, event_time, keys)
     origin = f"{found.sample.told} of {sample}"
-    text = pipeline_text(proposal, found.source, origin, found.reasons)
+    text = pipeline_text(proposal, found.source, found.reasons)
     pipeline = pipeline_from_text(name, text, str(file))
-    _write(file, text, force)
-    _tell(pipeline, proposal, found, file)
+    verdict = judge_sample(pipeline, found.sample, loaded, datetime.now(UTC))
+    _write(file, heading(origin, verdict) + text, force)
+    _tell(pipeline, proposal, found, verdict, file)
     try:
         check_granted(pipeline, loaded)
     except PipelineInvalid as error:
@@ -105,13 +108,17 @@ def _write(file: Path, text: str, force: bool) -> None:
         ) from None
 
 
-def _tell(pipeline: Pipeline, proposal: Proposal, found: Found, file: Path) -> None:
+def _tell(
+    pipeline: Pipeline, proposal: Proposal, found: Found, verdict: SampleVerdict, file: Path
+) -> None:
     console, sample = report_console(), found.sample
-    console.print(f"{pipeline.name}: proposed from {len(sample.rows):,} rows, and good:")
+    console.print(f"{pipeline.name}: proposed from {sample.told}. A run {verdict.told}.")
     console.print(facts_table(proposed_facts(pipeline, proposal, found)))
-    if sample.passed_over:
-        passed_over = counted(sample.passed_over, sample.row)
-        console.print(f"{sample.fault}, so that a run rejects them: {passed_over} of the sample.")
+    for reason, (number, detail) in verdict.rejected.items():
+        console.print(f"{reason}: {counted(number, sample.row)}, the first: {detail}")
+    if verdict.repeated:
+        repeated = counted(verdict.repeated, "row")
+        console.print(f"With an id that an earlier one has: {repeated}; `tidemark try` tells more.")
     console.print(f"Written: {file}")
     console.print(
         f"Read it and correct it, then:\n"

@@ -34,12 +34,14 @@ class TimeFormat:
 
     `times` has the instant of each value; None where the value is not such a time. `without_zone`
     values tell none: they are taken for UTC where there is a `zone`, and are no times where not.
+    `unlikely` values are numbers that would be a time before 2000 or after 2100.
     """
 
     format: str
     zone: str | None
     times: tuple[datetime | None, ...]
     without_zone: int
+    unlikely: int
 
     @property
     def fitting(self) -> int:
@@ -58,7 +60,8 @@ def time_format(values: Sequence[Any]) -> TimeFormat | None:
     present = sum(value is not None for value in values)
     if not present or _fitting(times) < MOST * present:
         return None
-    return _format(name, times)
+    numbers = sum(_is_number(value) for value in values) if name in _PER_SECOND else 0
+    return _format(name, times, numbers)
 
 
 def is_instant(value: Any) -> bool:
@@ -86,12 +89,13 @@ def _fitting(times: Sequence[datetime | None]) -> int:
     return sum(time is not None and _usable(time) is not None for time in times)
 
 
-def _format(name: str, times: Sequence[datetime | None]) -> TimeFormat:
+def _format(name: str, times: Sequence[datetime | None], numbers: int) -> TimeFormat:
     known = [time for time in times if time is not None]
     local = sum(time.tzinfo is None for time in known)
     zone = "UTC" if len(known) - local < MOST * len(known) else None
     taken = (time if time and (zone or time.tzinfo) else None for time in times)
-    return TimeFormat(name, zone, tuple(time and _usable(time) for time in taken), local)
+    usable = tuple(time and _usable(time) for time in taken)
+    return TimeFormat(name, zone, usable, local, max(0, numbers - len(known)))
 
 
 def _usable(time: datetime) -> datetime | None:
@@ -112,11 +116,13 @@ def _by_pattern(text: str, shape: str) -> Callable[[Any], datetime | None]:
     return read
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _by_count(per_second: int) -> Callable[[Any], datetime | None]:
     def read(value: Any) -> datetime | None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        if not _FIRST * per_second <= value <= _LAST * per_second:
+        if not _is_number(value) or not _FIRST * per_second <= value <= _LAST * per_second:
             return None
         return _EPOCH + timedelta(microseconds=round(value * (1_000_000 // per_second)))
 

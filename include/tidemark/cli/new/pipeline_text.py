@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tidemark.cli.new.columns import SampleColumn
+from tidemark.cli.new.judged import SampleVerdict
 from tidemark.cli.new.proposal import Proposal, free_name
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.kafka_columns import TIME
@@ -29,18 +30,24 @@ _NOTE, _WIDTH = "  # ", 98
 
 
 def pipeline_text(
-    proposal: Proposal, source: Mapping[str, Any], origin: str, reasons: Sequence[str] = ()
+    proposal: Proposal, source: Mapping[str, Any], reasons: Sequence[str] = ()
 ) -> str:
-    """The file's text. `source` are its entries for where rows come from, and `reasons` comments on
-    them; `origin` says what was sampled."""
-    return "".join(f"{line}\n" for line in _lines(proposal, source, origin, reasons))
+    """The file's text, but for its heading. `source` are its entries for where rows come from, and
+    `reasons` comments on them."""
+    return "".join(f"{line}\n" for line in _lines(proposal, source, reasons))
 
 
-def _lines(
-    proposal: Proposal, source: Mapping[str, Any], origin: str, reasons: Sequence[str]
-) -> Iterator[str]:
-    yield f"# Proposed by `tidemark new` from {origin}."
-    yield "# Read it, and correct it."
+def heading(origin: str, verdict: SampleVerdict) -> str:
+    """What stands above it: what was sampled, and what becomes of that."""
+    lines = [
+        f"# Proposed by `tidemark new` from {origin}.",
+        f"# A run {verdict.told}.",
+        "# Read it, and correct it.",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(proposal: Proposal, source: Mapping[str, Any], reasons: Sequence[str]) -> Iterator[str]:
     yield 'schedule: "@hourly"'
     yield "source:"
     for reason in reasons:
@@ -77,9 +84,7 @@ def _type(column: SampleColumn, proposal: Proposal) -> str:
 def _note(column: SampleColumn) -> str:
     if column.known is not None and column.known.note:
         return f"   # {column.known.note}"
-    if not column.misfits:
-        return ""
-    return f"   # {_rows(column.misfits)} of the sample would be rejected: not of this type"
+    return ""
 
 
 def _left_out(proposal: Proposal) -> Iterator[str]:
@@ -97,9 +102,9 @@ def _event_time(proposal: Proposal) -> Iterator[str]:
     if column.name == TIME:
         yield "  # Kafka's time of the message: when it was produced, or, where the topic says so"
         yield "  # (message.timestamp.type), when it was appended."
-    lacking = proposal.rows - written.fitting
-    if lacking:
-        yield f"  # {lacking:,} of the {proposal.rows:,} rows have no such time, and are rejected."
+    if written.unlikely:
+        yield f"  # In {_rows(written.unlikely)} the number is no time from 2000 to 2100: is it of"
+        yield "  # another unit? A run takes it by this one."
     if written.zone and written.without_zone < written.fitting:
         yield f"  # The text tells no zone in {_rows(written.without_zone)}: is it UTC?"
     elif written.zone:
@@ -124,7 +129,7 @@ def _unique(proposal: Proposal) -> Iterator[str]:
     found = proposal.unique
     if found.shared:
         yield "  # Named like an id, and hardly any two different rows share one:"
-        yield f"  # {_rows(found.shared)} would be rejected for that."
+        yield f"  # In {_rows(found.shared)} it is that of a different one."
     else:
         yield "  # Named like an id, and no two different rows share one."
     if found.lacking:

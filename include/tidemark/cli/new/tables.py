@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.cli.new.found import Found
 from tidemark.cli.new.places import place_in_source
-from tidemark.cli.new.sample import MOST_LINES, Sample, row_of
+from tidemark.cli.new.sample import MOST_LINES, Sample, rows_of
 from tidemark.errors import SampleUnusable, SourceNotFound
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest
@@ -22,6 +22,8 @@ from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.source import PartUnreadable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidemark.sources.delta.offsets import Offset
     from tidemark.sources.delta.table import SourceTable
 
@@ -109,29 +111,28 @@ def _sample(table: SourceTable, offset: Offset, settings: Settings) -> Sample:
     from tidemark.sources.delta.files import files_of, slice_of
 
     slices = (slice_of(table, part, file, MOST_LINES) for part, file in files_of(table, offset))
-    pieces = chain.from_iterable(one.lines(settings.max_line_bytes) for one in slices)
-    lines = chain.from_iterable(piece["_value"].to_pylist() for piece in pieces)
+    first: list[pa.Table] = []
+    left = MOST_LINES
     try:
-        first = [line for line in islice(lines, MOST_LINES) if line is not None]
+        for piece in chain.from_iterable(one.lines(settings.max_line_bytes) for one in slices):
+            first.append(piece.slice(0, left))
+            left -= len(first[-1])
+            if not left:
+                break
     except PartUnreadable as error:
         raise SampleUnusable(
             f"Its file {error.part} cannot be read: {error.cause}. Restore the file, or begin the "
             "pipeline behind it (source.delta.starting)."
         ) from error
-    rows = tuple(row for line in first if (row := row_of(line)) is not None)
+    rows = rows_of(first)
     if not rows:
         since = f" from version {offset.begin} on" if offset.begin else ""
         raise SampleUnusable(
             f"The table {table.uri} has no row that a run would read{since}: that takes rows that "
             "are appended. Try again when it has some."
         )
-    return Sample(
-        rows,
-        len(first) - len(rows),
-        row="row",
-        fault="With NaN or an infinite number",
-        schema=schema_of(table.now),
-    )
+    looked_at = sum(map(len, first))
+    return Sample(rows, looked_at, lambda _: first, row="row", schema=schema_of(table.now))
 
 
 def _no_table(uris: Sequence[str]) -> str:

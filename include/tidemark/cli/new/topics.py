@@ -42,7 +42,8 @@ def sampled_topic(given: str, settings: Settings, pipeline: str) -> Found:
     _check_is_there(topic, cluster)
     messages = _first(topic, cluster, kafka.max_message_bytes)
     source = {"kafka": {"topic": topic, "connection": kafka.connection}}
-    return Found(source, _sample(topic, messages, kafka.max_message_bytes))
+    most_bytes = min(kafka.max_message_bytes, settings.max_line_bytes)
+    return Found(source, _sample(topic, messages, most_bytes))
 
 
 def _named(given: str, settings: Settings) -> KafkaTopics:
@@ -100,6 +101,8 @@ def _as_they_came(messages: Iterable[Message]) -> list[Message]:
 
 
 def _sample(topic: str, messages: Sequence[Message], most_bytes: int) -> Sample:
+    from tidemark.sources.kafka.messages import as_lines
+
     if not messages:
         raise SampleUnusable(
             f"The topic `{topic}` has no message that can be read yet. Try again when it has some."
@@ -123,9 +126,9 @@ def _sample(topic: str, messages: Sequence[Message], most_bytes: int) -> Sample:
     rows = tuple(row for row, _ in found)
     return Sample(
         rows,
-        len(messages) - len(found),
+        len(messages),
+        lambda pipeline: [as_lines(pipeline, most_bytes).table(messages, most_bytes)],
         row="message",
-        fault="Without a value that is a JSON object",
         beside=beside,
     )
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from tidemark.judge.reasons import MALFORMED, TOO_LARGE
-from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
+from tidemark.pipeline.kafka_columns import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, TYPES
+from tidemark.pipeline.model import Pipeline
 from tidemark.sources.large_lines import LargeLine
 from tidemark.sources.source import AS_READ, DETAIL, REASON
 
@@ -90,6 +91,12 @@ class AsLines:
                 case "_offset":
                     found[OFFSET] = message.offset()
         return json.dumps(found, ensure_ascii=False).encode()[1:-1]
+
+
+def as_lines(pipeline: Pipeline, most_bytes: int) -> AsLines:
+    """What of the message itself is a column of the pipeline, as it is set into lines."""
+    columns = pipeline.source.columns
+    return AsLines(tuple(name for name in TYPES if name in columns), most_bytes)
 
 
 def spliced(value: bytes, fields: bytes) -> bytes:

@@ -15,7 +15,6 @@ from tidemark.errors import (
     LedgerUnbalanced,
     SourceNotFound,
 )
-from tidemark.pipeline import kafka_columns
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.kafka_columns import OFFSET, PARTITION, TOPIC, starting_time
@@ -231,18 +230,13 @@ class PlacedTopics(PlannedSource[Offset]):
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         yield from topic_changes(old, new)
 
-    @property
-    def _declared(self) -> list[str]:
-        """What of the message itself is a column."""
-        return [name for name in kafka_columns.TYPES if name in self.pipeline.source.columns]
-
     def _slice(self, *ranges: Range) -> KafkaSlice:
-        from tidemark.sources.kafka.messages import AsLines
+        from tidemark.sources.kafka.messages import as_lines
         from tidemark.sources.kafka.slices import KafkaSlice
 
         options = {**self.client, "isolation.level": self.kafka.isolation}
-        as_lines = AsLines(tuple(self._declared), self.kafka.max_message_bytes)
-        return KafkaSlice(ranges, self.kafka.connection, options, as_lines)
+        lines = as_lines(self.pipeline, self.kafka.max_message_bytes)
+        return KafkaSlice(ranges, self.kafka.connection, options, lines)
 
     def _check_nothing_lost(self, ingest: Checkpoint) -> tuple[Position[Offset], Plan]:
         position, plan = self._plan(ingest)
