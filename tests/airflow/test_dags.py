@@ -227,6 +227,40 @@ def test_what_leaves_no_file_a_dag_is_raised(
         pipeline_dags()
 
 
+def test_a_folder_that_leaves_no_dag_says_what_in_it_is_not_read(
+    write_pipeline: Write, tmp_path: Path
+) -> None:
+    good = write_pipeline("visits").read_text()
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    assert pipeline_dags(folder) == {}
+    (folder / "team").mkdir()
+    (folder / "team" / "hits.yml").write_text(good)
+    with pytest.raises(PipelineNotFound, match=r"folders below are not read.*team/hits\.yml"):
+        pipeline_dags(folder)
+    (folder / "BIG.YAML").write_text(good)
+    (folder / "views.yaml").mkdir()
+    with pytest.raises(PipelineInvalid, match=r"(?s)2 of 2 .*BIG\.YAML.*views\.yaml"):
+        pipeline_dags(folder)
+    with pytest.raises(PipelineInvalid, match=r"(?s)2 of 2 .*BIG\.YAML.*views\.yaml"):
+        raise_invalid_pipelines(folder)
+    (folder / "hits.yaml").write_text(good)
+    assert list(pipeline_dags(folder)) == dags_of("hits")
+    with pytest.raises(PipelineInvalid, match="2 of 3"):
+        raise_invalid_pipelines(folder)
+
+
+def test_a_root_that_is_given_is_absolute(write_pipeline: Write) -> None:
+    folder = write_pipeline("visits").parent
+    for make in (
+        lambda: pipeline_dags(folder, root="lake"),
+        lambda: PipelineTaskGroup(folder / "visits.yaml", root="./lake"),
+        lambda: gold_asset("visits", "page_1h", root="../lake"),
+    ):
+        with pytest.raises(SettingsInvalid, match="is relative"):
+            make()
+
+
 def test_a_folder_and_a_root_need_no_settings_and_the_others_go_on_beside_a_broken_file(
     write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

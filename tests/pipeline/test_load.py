@@ -71,12 +71,28 @@ def test_a_broken_file_keeps_no_other_from_loading(tmp_path: Path, good: str) ->
 def test_a_file_whose_link_leads_nowhere_is_told_as_invalid(tmp_path: Path, good: str) -> None:
     (tmp_path / "good.yaml").write_text(good)
     (tmp_path / "gone.yaml").symlink_to(tmp_path / "not_mounted" / "gone.yaml")
-    (tmp_path / "folder.yaml").mkdir()
     pipelines, invalid = load_pipelines(tmp_path)
     assert [pipeline.name for pipeline in pipelines] == ["good"]
     (one,) = invalid
     assert "gone.yaml" in str(one)
     assert "cannot be read" in str(one)
+
+
+def test_what_has_a_pipelines_ending_and_is_no_file_of_one_is_told_as_invalid(
+    tmp_path: Path, good: str
+) -> None:
+    (tmp_path / "good.yaml").write_text(good)
+    for name in ("BIG.YAML", "mixed.Yml"):
+        (tmp_path / name).write_text(good)
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "notes.txt").write_text("x")
+    pipelines, invalid = load_pipelines(tmp_path)
+    assert [pipeline.name for pipeline in pipelines] == ["good"]
+    told = {Path(error.file).name: str(error) for error in invalid}
+    assert list(told) == ["BIG.YAML", "folder.yaml", "mixed.Yml"]
+    assert "rename it to BIG.yaml" in told["BIG.YAML"]
+    assert "rename it to mixed.yml" in told["mixed.Yml"]
+    assert "is a folder" in told["folder.yaml"]
 
 
 def test_a_folder_that_does_not_exist_holds_no_pipelines(tmp_path: Path) -> None:

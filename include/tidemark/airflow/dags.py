@@ -14,7 +14,7 @@ from airflow.sdk import DAG, get_parsing_context
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
 from tidemark.airflow.backfill_dag import backfill_dag
 from tidemark.airflow.describe import describe
-from tidemark.airflow.invalid import existing_folder
+from tidemark.airflow.invalid import existing_folder, raise_invalid_pipelines
 from tidemark.airflow.maintenance_dag import maintenance_dag
 from tidemark.airflow.migrate_dag import migrate_dag
 from tidemark.airflow.rewind_dag import rewind_dag
@@ -70,15 +70,20 @@ def pipeline_dags(
 
     An invalid file is left out here, and `raise_invalid_pipelines` tells of it. A valid file of
     which no Dag can be made is left out too; the Dag processor's log tells why. What leaves none
-    of the files a Dag is raised, so that Airflow shows it: SettingsInvalid for unusable settings
-    or no root, PipelineNotFound for a folder that is not there.
+    of the files a Dag is raised, so that Airflow shows it: SettingsInvalid for unusable settings,
+    no root or a relative one, PipelineNotFound for a folder that is not there or whose files all
+    lie in folders below, PipelineInvalid where no file is valid. An empty folder gives no Dag.
     """
     used = load_settings(settings, root=root)
     arguments = {**task_defaults(used), **(default_args or {})}
     task = {"conn_id": conn_id, **settings_of(settings, root, used)}
     alerts = (as_callbacks(on_failure), as_callbacks(on_recovery))
     made: list[DAG] = []
-    for path, pipeline in _valid_pipelines(existing_folder(folder or used.pipelines_folder)):
+    place = existing_folder(folder or used.pipelines_folder)
+    valid = list(_valid_pipelines(place))
+    if not valid and get_parsing_context().dag_id is None:
+        raise_invalid_pipelines(place)
+    for path, pipeline in valid:
         try:
             made += _dags_of(
                 pipeline, used, arguments, {"pipeline_file": str(path), **task}, alerts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidemark.errors import PipelineInvalid, PipelineNotFound
-from tidemark.pipeline.load import load_pipelines
+from tidemark.pipeline.load import load_pipelines, unread_below
 from tidemark.pipeline.settings.settings import load_settings
 
 
@@ -19,7 +19,7 @@ def raise_invalid_pipelines(
 
     `folder` and `settings` as in `pipeline_dags`; a folder that is given needs no settings.
     SettingsInvalid when the settings cannot be used, PipelineNotFound when there is no such
-    folder, PipelineInvalid for invalid files.
+    folder or its files all lie in folders below, PipelineInvalid for invalid files.
     """
     place = existing_folder(folder or load_settings(settings).pipelines_folder)
     valid, invalid = load_pipelines(place)
@@ -27,6 +27,8 @@ def raise_invalid_pipelines(
         count = f"{len(invalid)} of {len(valid) + len(invalid)} pipeline files in {place}"
         head = f"{count} cannot be used and have no Dag; the others are not affected."
         raise PipelineInvalid("\n\n".join([head, *(str(error) for error in invalid)]))
+    if not valid and (below := unread_below(place)):
+        raise PipelineNotFound(f"The folder {place} holds no pipeline file{below}.")
 
 
 def existing_folder(folder: str | Path) -> Path:

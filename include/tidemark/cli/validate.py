@@ -21,7 +21,13 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.pipeline.granted import check_granted
-from tidemark.pipeline.load import ENDINGS, find_pipeline, load_pipeline, pipeline_files
+from tidemark.pipeline.load import (
+    ENDINGS,
+    find_pipeline,
+    load_pipeline,
+    pipeline_files,
+    unread_below,
+)
 from tidemark.pipeline.model import FoldTable, Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import load_settings
@@ -60,7 +66,7 @@ def _named(names: list[str], settings: Path | None) -> Iterator[Load]:
     """A path needs no settings: a file can be checked where there is no project yet."""
     for name in names:
         path = Path(name)
-        if path.suffix in ENDINGS and path.is_file():
+        if path.suffix.lower() in ENDINGS and path.is_file():
             yield partial(load_pipeline, path)
         else:
             yield partial(find_pipeline, name, load_settings(settings))
@@ -70,7 +76,8 @@ def _of_folder(settings: Path | None) -> Iterator[Load]:
     folder = load_settings(settings).pipelines_folder
     files = pipeline_files(folder)
     if not files:
-        state = "holds no pipeline file" if folder.is_dir() else "does not exist"
+        none = f"holds no pipeline file{unread_below(folder)}"
+        state = none if folder.is_dir() else "does not exist"
         print(f"Nothing to check: the pipelines' folder {folder} {state}.")
     for file in files:
         yield partial(load_pipeline, file)

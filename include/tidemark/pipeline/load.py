@@ -45,6 +45,8 @@ def load_pipeline(path: Path) -> Pipeline:
 
 
 def _load(path: Path) -> Pipeline:
+    if reason := _why_no_file(path):
+        raise PipelineFileInvalid(str(path), (Problem(str(path), None, None, "", None, reason),))
     document = read_document(path)
     for twin in (path.with_suffix(ending) for ending in ENDINGS if ending != path.suffix):
         if twin.is_file():
@@ -97,7 +99,7 @@ def find_pipeline(name_or_path: str, settings: Settings) -> Pipeline:
 def find_pipeline_file(name_or_path: str, settings: Settings) -> Path:
     """The file of a pipeline, found in the same way. Raises PipelineNotFound."""
     given = Path(name_or_path)
-    if given.suffix in ENDINGS or len(given.parts) > 1:
+    if _has_ending(given) or len(given.parts) > 1:
         if given.is_file():
             return given
         raise PipelineNotFound(f"There is no pipeline file `{given.absolute()}`.")
@@ -108,13 +110,34 @@ def find_pipeline_file(name_or_path: str, settings: Settings) -> Path:
 
 
 def pipeline_files(folder: Path) -> list[Path]:
-    """The pipeline files of a folder (not of folders below), by name. A link that leads nowhere is
-    one: its pipeline is not to be gone without a word."""
+    """The pipeline files of a folder (not of folders below), by name. What is named like one and is
+    none is among them, to be told as invalid: its pipeline is not to be gone without a word."""
     if not folder.is_dir():
         return []
-    found = (path for path in folder.iterdir() if path.suffix in ENDINGS)
-    named = sorted(path for path in found if not path.name.startswith("."))
-    return [path for path in named if path.is_file() or (path.is_symlink() and not path.exists())]
+    found = (path for path in folder.iterdir() if _has_ending(path))
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+def unread_below(folder: Path) -> str:
+    """In words, the first files named like a pipeline's in the folders below; empty without any."""
+    found = (path for path in folder.glob("[!.]*/*") if _has_ending(path) and path.is_file())
+    names = [path.relative_to(folder).as_posix() for path in sorted(found)[:3]]
+    return f"; the folders below are not read, and have {', '.join(names)}" if names else ""
+
+
+def _has_ending(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
+
+
+def _why_no_file(path: Path) -> str | None:
+    """Why what is named like a pipeline's file is not read; None where it is, or is not there."""
+    if path.exists() and not path.is_file():
+        what = "is a folder" if path.is_dir() else "is a device or a pipe"
+        return f"{what}, and only a file can be a pipeline: give it another name, or remove it"
+    if _has_ending(path) and path.suffix not in ENDINGS:
+        name = path.with_suffix(path.suffix.lower()).name
+        return f"ends in {path.suffix}, which no pipeline's file does: rename it to {name}"
+    return None
 
 
 def _checked(document: Document, name: str, find: FindPartner, folder: Path | None) -> Pipeline:

@@ -164,9 +164,12 @@ def load_settings(path: str | Path | None = None, *, root: str | Path | None = N
     The file is the argument, else $TIDEMARK_SETTINGS, else include/settings.yaml in the
     working folder or the nearest folder above that has one. Relative paths count from the
     file's folder, those in variables from the working folder. Options and Spark settings of
-    variables are added to the file's. `root`, where one is given, goes before all of them.
-    SettingsInvalid says what is wrong and where.
+    variables are added to the file's. `root`, where one is given, goes before all of them; it is
+    absolute or a URI, for a Dag's file has no folder that its tasks share. SettingsInvalid says
+    what is wrong and where.
     """
+    if root is not None and not is_uri(str(root)) and not Path(root).expanduser().is_absolute():
+        raise SettingsInvalid(f"The root `{root}` is relative; give an absolute path or a URI.")
     file = _settings_file(path)
     values = _file_values(file) if file else {}
     variables = read_environment() | ({} if root is None else {"root": str(root)})
