@@ -19,7 +19,7 @@ _MOST_WAYS = 65_536
 _REPETITION = re.compile(r"([*+?])|\{(\d*)(?:(,)(\d*))?\}")
 # What a group begins with. Only `(?:`, its flags, a name or a look-around; else it is plain.
 _GROUP = re.compile(
-    r"\?(?:P?<[A-Za-z][A-Za-z0-9_]*>|<?[=!]|[:>]|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]*)?)(?P<end>[:)]))"
+    r"\?(?:P?<(?P<name>[A-Za-z][A-Za-z0-9_]*)>|<?[=!]|[:>]|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]*)?)(?P<end>[:)]))"
 )
 _DEEPEST = 50
 _NAMED_ESCAPE = re.compile(r"[pPxNkgo](?:\{[^}]*\}|<[^>]*>)")
@@ -41,6 +41,16 @@ def why_refused(pattern: str) -> str | None:
     return None
 
 
+def count_groups(pattern: str) -> int | None:
+    """How many groups a pattern captures; None where nobody can tell here."""
+    found = _Ways(pattern)
+    try:
+        found.alternatives()
+    except _Refused:
+        return None
+    return found.groups
+
+
 class _Refused(Exception):
     """The reason is its text."""
 
@@ -52,6 +62,7 @@ class _Ways:
         self.pattern = pattern
         self.place = 0
         self.depth = 0
+        self.groups = 0
 
     def alternatives(self, *, in_group: bool = False) -> float:
         """The ways through all up to the `)` of the group, or to the end."""
@@ -79,7 +90,9 @@ class _Ways:
         return 1.0
 
     def _group(self) -> float:
-        if found := _GROUP.match(self.pattern, self.place):
+        found = _GROUP.match(self.pattern, self.place)
+        self.groups += found is None or found["name"] is not None
+        if found:
             self.place = found.end()
             if "x" in (found["flags"] or "").partition("-")[0]:
                 raise _Refused("has the flag `x`, under which nobody here can tell its groups")

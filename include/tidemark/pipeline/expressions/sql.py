@@ -18,6 +18,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tidemark.pipeline.expressions.arguments import argument_faults
 from tidemark.pipeline.expressions.duckdb_types import kind_of_measure
 from tidemark.pipeline.expressions.duckdb_values import UNKNOWN, Kind
 from tidemark.pipeline.expressions.functions import spark_functions
@@ -202,7 +203,8 @@ def _read(text: str, scope: Scope) -> tuple[exp.Expr | None, list[Fault]]:
         # sqlglot stumbles over calls with too few arguments; their types stay unknown.
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             annotate_types(root, dialect=DIALECT, overwrite_types=False)
-        wrong = (*type_faults(root), *size_faults(root), *pattern_faults(root))
+        wrong = (*type_faults(root), *argument_faults(root), *size_faults(root))
+        wrong += (*pattern_faults(root),)
         faults += [Fault(offset_of(node), reason) for node, reason in wrong]
     return root, faults
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 
 from sqlglot import exp
 
@@ -71,9 +70,6 @@ _NO_CASTS |= {(TIME, BOOLEAN), (BOOLEAN, TIME)}
 _NUMBER_TEXT = re.compile(r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?\s*$")
 _SPECIAL_NUMBERS = frozenset({"nan", "inf", "infinity"})
 _TIME_TEXT = re.compile(r"^\s*[+-]?\d{4,7}(-\d{1,2}(-\d{1,2}([T ].*)?)?)?\s*$")
-# Class DateTimeUtils, parseTruncLevel. Of any other Spark makes null, without a word.
-_DATE_UNITS = ("WEEK", "MONTH", "MON", "MM", "QUARTER", "YEAR", "YYYY", "YY")
-_TIME_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DD", *_DATE_UNITS)
 _BOOLEAN_TEXT = frozenset({"t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"})
 
 
@@ -141,45 +137,11 @@ def _by_shape(node: Node) -> Iterator[tuple[Node, str]]:
         yield from _condition(node)
     elif isinstance(node, exp.Bracket) and kind_of(node.this) not in (*_NESTED, None):
         yield node, f"takes an element of {_type_words(node.this)}, which has none"
-    elif isinstance(node, exp.Quantile):
-        yield from _percentages(node)
-    elif isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-        yield from _unit(node)
     elif isinstance(node, exp.Nullif):
         yield from _compared(node, node.this, node.expression)
     elif isinstance(node, exp.Cast) and (kind_of(node.this), kind_of(node)) in _NO_CASTS:
         yield node, f"cannot cast {_type_words(node.this)} to {node.to.sql('spark').lower()}"
     yield from _branches(node)
-
-
-def _percentages(node: exp.Quantile) -> Iterator[tuple[Node, str]]:
-    """Spark takes what is constant and between 0 and 1 (class Percentile)."""
-    asked = node.args["quantile"]
-    for one in asked.expressions if isinstance(asked, exp.Array) else [asked]:
-        if one.find(exp.Column) is not None:
-            yield node, f"percentile needs a constant, and has `{one.sql('spark')}`"
-            continue
-        number = one.this if isinstance(one, exp.Neg) else one
-        outside = isinstance(one, exp.Neg) or (
-            isinstance(number, exp.Literal) and not 0 <= _number(number) <= 1
-        )
-        if outside:
-            yield node, f"percentile needs a number from 0 to 1, and has {one.sql('spark')}"
-
-
-def _unit(node: exp.TimestampTrunc | exp.DateTrunc) -> Iterator[tuple[Node, str]]:
-    """One of a column is refused too: sqlglot takes its name for the unit."""
-    is_date = isinstance(node, exp.DateTrunc)
-    name, units = ("trunc", _DATE_UNITS) if is_date else ("date_trunc", _TIME_UNITS)
-    asked = node.args["unit"].name.upper()
-    if asked not in units:
-        yield node, f"{name} has no unit `{asked}`, and gives null; it takes {', '.join(units)}"
-
-
-def _number(literal: exp.Literal) -> float:
-    with suppress(ValueError):
-        return float(literal.this)
-    return 0
 
 
 def _branches(node: Node) -> Iterator[tuple[Node, str]]:
