@@ -371,3 +371,15 @@ def test_a_checkpoint_of_many_files_is_judged_in_seconds(tmp_path: Path) -> None
     shown = checkpoint("doctor", folder)
     assert shown.exit_code == 0, shown.output
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(("link", "to"), [("offsets/0", "0"), ("up", "..")])
+def test_a_link_that_leads_back_to_itself_is_damage_and_no_case_for_a_retry(
+    tmp_path: Path, link: str, to: str
+) -> None:
+    folder = copy_of("files_killed", tmp_path)
+    (folder / link).unlink(missing_ok=True)
+    (folder / link).symlink_to(to)
+    shown = checkpoint("doctor", folder)
+    assert (shown.exit_code, shown.output.count("\n")) == (1, 1), shown.output
+    assert "a link leads back to itself" in shown.output

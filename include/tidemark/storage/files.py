@@ -38,11 +38,20 @@ _FEW = 4
 _CHUNK = 8 * 1024 * 1024
 # obstore appends a dump of its own structures after a blank line.
 _DUMP = "\n\n"
+# As the system says it of a link (ELOOP), and obstore's walk of a folder.
+_LOOP = re.compile("Too many levels of symbolic links|File system loop found")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FileMissing(StorageUnavailable):
     """There is no file at a place that was to be read."""
+
+
+class LinkLoop(StorageUnavailable):
+    """A link leads back to itself, so that what it stands for cannot be read: damage, which no
+    retry mends."""
+
+    retry_can_help = False
 
 
 class FileInTheWay(StorageUnavailable):
@@ -269,6 +278,11 @@ def _naming(uri: str, done: str) -> Iterator[None]:
         raise FileInTheWay(f"{uri} was not written: it exists already.") from None
     except (BaseError, OSError, ValueError) as error:
         reason = unanswered(error) or str(error).split(_DUMP)[0].strip()
+        if _LOOP.search(reason):
+            raise LinkLoop(
+                f"{uri} could not be {done}: a link leads back to itself ({reason}). Nothing was "
+                "changed. Remove the link, or bring back from a backup what stood there."
+            ) from error
         raise StorageUnavailable(f"{uri} could not be {done}: {reason}") from error
 
 
