@@ -37,6 +37,18 @@ def test_what_cannot_be_asked_is_told_before_a_job_is_started(
     assert not Path(place.places.folder).exists()
 
 
+@pytest.mark.parametrize("asked", [["audit", "clicks"], [*BACKFILL, *RANGE]])
+def test_of_a_pipeline_that_has_not_run_nothing_is_computed_and_no_job_started(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    place = Place(tmp_path)
+    place.land("1.json", FIRST)
+    ended = tidemark(place, *asked)
+    assert ended.exit_code == 1, ended.output
+    assert "clicks has not run yet, so there is nothing to" in ended.stderr
+    assert not Path(place.places.folder).exists()
+
+
 @pytest.mark.process
 @pytest.mark.long
 def test_an_audit_exits_with_1_until_a_backfill_has_mended_what_differs(tmp_path: Path) -> None:

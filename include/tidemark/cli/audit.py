@@ -55,11 +55,13 @@ def audit(
     when it does not or something must be mended first, 75 when running again can help.
     """
     from tidemark.runs.backfill.audit_result import AuditResult, audit_lines
+    from tidemark.runs.has_run import check_has_run
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     check_master(loaded, master, "--master")
     check_table(found, table)
+    check_has_run(found, loaded, "audit")
     run_id = manual_run_id(datetime.now(UTC), "audit")
     uri = Places(loaded.root, found.name).result(run_id)
     arguments = ["--pipeline", pipeline, "--run-id", run_id, "--result", uri]

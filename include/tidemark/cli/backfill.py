@@ -53,6 +53,7 @@ def backfill(
     can help: gold is then as it was.
     """
     from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
+    from tidemark.runs.has_run import check_has_run
     from tidemark.runs.pipeline_lease import check_lease
 
     loaded = load_settings(settings)
@@ -61,6 +62,7 @@ def backfill(
     check_table(found, table)
     if accept != bool(reason):
         raise typer.BadParameter("--accept and --reason go together")
+    check_has_run(found, loaded, "compute again")
     run_id = manual_run_id(datetime.now(UTC), "backfill")
     if not dry_run:
         check_lease(found, loaded, run_id, "backfill")
