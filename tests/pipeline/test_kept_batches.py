@@ -35,6 +35,6 @@ def test_the_larger_of_the_engines_number_and_the_pipelines_counts_for_both(
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 def test_a_number_that_the_engine_would_refuse_is_told_before(tmp_path: Path, value: str) -> None:
-    place = Place(tmp_path, clicks(advanced={"spark": {KEPT_BY_ENGINE: value}}))
+    place = Place(tmp_path, clicks(), spark={KEPT_BY_ENGINE: value})
     with pytest.raises(SettingsInvalid, match=f"minBatchesToRetain` is '{value}'"):
         kept_batches(place.pipeline, place.settings)

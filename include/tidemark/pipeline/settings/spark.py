@@ -96,8 +96,33 @@ TUNABLE = frozenset(
         "sql.streaming.statefulOperator.useStrictDistribution",
     )
 )
-# A number with its unit, or a word: of a class's name, an address and a path none is one.
-_SIZE_OR_WORD = re.compile(r"-?\d+(\.\d+)?[A-Za-z]*|[A-Za-z_]\w*")
+# What a setting takes, in words and as a pattern: of a class's name, an address and a path none is
+# one. All digits and letters are ASCII's, as Spark reads them.
+_Kind = tuple[str, re.Pattern[str]]
+_SWITCH: _Kind = ("true or false", re.compile("(?i:true|false)"))
+_WORD: _Kind = ("a word", re.compile(r"[A-Za-z_][A-Za-z0-9_]*"))
+_NUMBER: _Kind = ("a number with its unit", re.compile(r"-?[0-9]+(\.[0-9]+)?[A-Za-z]*"))
+_ABOVE_0: _Kind = (
+    "a number above 0, with its unit",
+    re.compile(r"(?=[0-9.]*[1-9])[0-9]+(\.[0-9]+)?[A-Za-z]*"),
+)
+_WHOLE: _Kind = ("a whole number above 0", re.compile("0*[1-9][0-9]*"))
+_SWITCHES = (
+    *("enabled", "boundedMemoryUsage", "compactOnCommit", "preferSortMergeJoin"),
+    *("trackTotalNumberOfRows", "unloadOnCommit", "useStrictDistribution", "wholeStage"),
+)
+_WORDS = ("codec", "compression", "encodingFormat")
+_WHOLE_NUMBERS = (
+    *("batchSize", "cores", "formatVersion", "max", "maxPartitionNum", "minBatchesToRetain"),
+    *("minPartitionNum", "snapshotPartitions", "stateFormatVersion"),
+)
+# 0 or less means something to them: no bound, or not at all.
+_ANY_NUMBER = (
+    *("autoBroadcastJoinThreshold", "broadcastTimeout", "cleanupDelay", "fallbackThreshold"),
+    *("hugeMethodLimit", "instances", "maxFields", "maxOpenFiles", "maxRecordsPerBatch"),
+    *("maxRecordsPerFile", "maxWriteBufferNumber", "memoryOverhead", "minDeltasForSnapshot"),
+    *("openCostInBytes", "writeBufferSizeMB"),
+)
 # As Java and Python read it. The last is a login in a URL: names and values are held to it.
 _SECRET = (
     "(?i)secret|passw(or)?d|passphrase|token|credential|signature|connection[._-]?string|[._]sas[._]"
@@ -138,8 +163,21 @@ def check_pipeline_setting(name: str, value: str) -> None:
             raise ValueError(
                 f"is a class that is not known here; known: {', '.join(STORE_CLASSES)}"
             )
-    elif not _SIZE_OR_WORD.fullmatch(value):
-        raise ValueError("has a value that is neither a number with its unit nor a word")
+        return
+    words, pattern = _kind(name)
+    if not pattern.fullmatch(value):
+        raise ValueError(f"takes {words}")
+
+
+def _kind(name: str) -> _Kind:
+    last = name.rpartition(".")[2]
+    if last in _SWITCHES:
+        return _SWITCH
+    if last in _WORDS:
+        return _WORD
+    if last in _WHOLE_NUMBERS:
+        return _WHOLE
+    return _NUMBER if last in _ANY_NUMBER else _ABOVE_0
 
 
 def tuned(asked: Mapping[str, str]) -> dict[str, str]:
