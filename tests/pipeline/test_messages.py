@@ -218,6 +218,30 @@ def test_a_value_that_is_no_mapping_is_told_with_the_keys(
 
 
 @pytest.mark.parametrize(
+    ("right", "wrong", "place"),
+    [
+        ("- fail: orders > 0", "- {fail: orders > 0, where: ''}", "tables.daily.checks.0.where"),
+        ("- fail: orders > 0", "- {fail: ''}", "tables.daily.checks.0.fail"),
+        ("total: sum(amount)", "total: ''", "tables.daily.measures.total"),
+        ("dear: amount > 100", "dear: ''", "source.derive.dear"),
+        ("dear: amount > 100", "dear: 5", "source.derive.dear"),
+    ],
+)
+def test_an_expression_that_is_empty_or_none_is_told_once(
+    right: str, wrong: str, place: str
+) -> None:
+    (line,) = said(FILE.replace(right, wrong)).split("\n")
+    assert f" {place}: " in line
+
+
+@pytest.mark.parametrize("given", ["5", "true", "1.5", "[long]", "null"])
+def test_a_column_that_is_no_type_is_told_how_one_is_written(given: str) -> None:
+    (line,) = said(FILE.replace("at: timestamp not null", f"at: {given}")).split("\n")
+    told = "should be a type, as in `at: long` or `at: {type: long, nullable: false}`."
+    assert line.endswith(told)
+
+
+@pytest.mark.parametrize(
     ("expression", "told"),
     [
         (

@@ -39,12 +39,12 @@ def find_broken_checks(
         for kind in ("fail", "warn"):
             asked = check.get(kind) if isinstance(check, dict) else None
             place = (*path, "checks", number, kind)
-            if isinstance(asked, str):
+            if isinstance(asked, str) and asked:
                 yield from _row(document, place, asked, gold, kinds)
             elif isinstance(asked, dict) and len(asked) == 1:
                 yield from _expectation(document, place, asked, kinds)
         where = check.get("where") if isinstance(check, dict) else None
-        if isinstance(where, str):
+        if isinstance(where, str) and where:
             yield from _row(document, (*path, "checks", number, "where"), where, gold, kinds)
 
 

@@ -108,9 +108,14 @@ def _scope(document: Document, source: Section) -> tuple[dict[str, KnownName], l
         problems += _twice(document, path, name, scope, "column")
         text = _type_text(section(source, "columns").get(name))
         scope[names.folded(name)] = KnownName(name, spark_type(text) if text else None)
-    for name, expression in section(source, "derive").items():
+    for name in section(section(document.content, "source"), "derive"):
         path = ("source", "derive", name)
         problems += _twice(document, path, name, scope, "column or derived name")
+        expression = section(source, "derive").get(name)
+        if expression is None:
+            # That is told already; each name that it is used by would be told with it.
+            scope[names.folded(name)] = KnownName(name, None, derived=True)
+            continue
         faults, found = check_derived(expression, scope)
         problems += [_fault(document, path, expression, fault) for fault in faults]
         scope[names.folded(name)] = KnownName(name, found, derived=True)

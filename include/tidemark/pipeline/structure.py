@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from tidemark.pipeline.model import (
     SOURCE_KINDS,
+    Column,
     Pipeline,
     Session,
     Source,
@@ -32,6 +33,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
 }
+_AS_A_MAPPING = "type: long, nullable: false"
 _MAPPINGS = ("model_type", "model_attributes_type")
 
 
@@ -181,6 +183,8 @@ def _problem(document: Document, detail: ErrorDetails, path: KeyPath, name: str)
 
 def _mapping(detail: ErrorDetails, path: KeyPath, content: Mapping[str, Any]) -> str:
     """Which keys a mapping takes that is none, and how the value would stand in it."""
+    if _model_of(path, content) is Column:
+        return f"should be a type, as in `{path[-1]}: long` or `{path[-1]}: {{{_AS_A_MAPPING}}}`"
     keys = _known_keys((*path, ""), content)
     message = f"should be a mapping with the keys {', '.join(keys)}"
     given = _value(detail["input"])
@@ -195,7 +199,9 @@ def _message(detail: ErrorDetails) -> str:
         return str(context["error"])
     if kind == "literal_error":
         return f"is not allowed; allowed: {context['expected']}"
-    if kind in ("too_short", "string_too_short"):
+    if kind == "string_too_short":
+        return "is empty"
+    if kind == "too_short":
         return "is empty, and needs at least one entry"
     if kind == "greater_than_equal":
         return f"must be at least {context['ge']}"
