@@ -95,6 +95,7 @@ def test_a_row_that_repeats_one_of_its_batch_or_of_another_is_rejected_with_that
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The id is a derived name; null repeats nothing."""
+    spark.catalog.clearCache()
     place = Place(tmp_path, unique("lower_key", derive={"lower_key": "lower(key)"}))
     rows = [row("twice", 0), row("TWICE", 24), row("apart", 0), row("apart", 24.5)]
     place.land("a.json", [*rows, row(None, 0), row(None, 0)])

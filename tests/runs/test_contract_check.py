@@ -62,11 +62,12 @@ def make_gold(place: Place, generation: int = 1) -> None:
 
 
 def plan(place: Place, query: str, batch: int, committed: bool) -> None:
-    """Names are all that is read of a log here."""
+    """A batch of no files."""
     folder = Path(place.places.contract(query, 1).removesuffix(".contract.json"))
     for log in ("offsets", "commits") if committed else ("offsets",):
         (folder / log).mkdir(parents=True, exist_ok=True)
-        (folder / log / str(batch)).touch()
+        text = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":-1}'
+        (folder / log / str(batch)).write_text(text if log == "offsets" else "v1\n{}")
 
 
 def commit(place: Place, table: str, query: str, batch: int) -> None:

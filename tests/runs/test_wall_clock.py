@@ -48,7 +48,7 @@ def planned(ingest: Checkpoint, batch: int, at: datetime) -> None:
     offsets = Path(ingest.uri, "offsets")
     offsets.mkdir(parents=True, exist_ok=True)
     head = {"batchWatermarkMs": 0, "batchTimestampMs": epoch_ms(at), "conf": {}}
-    text = f'v1\n{json.dumps(head)}\n{{"logOffset":{batch}}}'
+    text = f'v1\n{json.dumps(head)}\n{{"logOffset":-1}}'
     (offsets / str(batch)).write_text(text)
 
 

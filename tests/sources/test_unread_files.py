@@ -17,7 +17,7 @@ from tidemark.errors import CheckpointUnreadable, StorageUnavailable
 from tidemark.pipeline.settings.storage_options import local_path
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.pattern import file_pattern, is_hidden
-from tidemark.sources.files.unread import files_to_take, source_files, unread_files
+from tidemark.sources.files.unread import facts_of_files, files_to_take, source_files, unread_files
 from tidemark.storage.files import write_bytes
 
 if TYPE_CHECKING:
@@ -197,15 +197,21 @@ def test_compacted_lists_are_read_with_those_since(spark: SparkSession, tmp_path
         unread_files(source, checkpoint)
 
 
-def test_files_that_were_listed_and_not_planned_cannot_be_told(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("lost", ["offsets/1", "commits/1"])
+def test_files_of_a_batch_that_is_not_committed_are_unread_also_where_they_are_gone(
+    spark: SparkSession, tmp_path: Path, lost: str
 ) -> None:
-    make(tmp_path, ["a.json"])
     source = placed(SourceFiles("landing", False, "*.json"), tmp_path)
-    checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
-    (tmp_path / "checkpoint/sources/0/1").write_text("v1\n")
-    with pytest.raises(CheckpointUnreadable, match="ends with 1, offsets with 0"):
-        unread_files(source, checkpoint)
+    for name in ("a.json", "b.json"):
+        make(tmp_path, [name])
+        checkpoint = taken_by_spark(spark, source, tmp_path / "checkpoint")
+    for name in dict.fromkeys((lost, "commits/1")):
+        (tmp_path / "checkpoint" / name).unlink()
+    unread = [str(tmp_path / "landing" / "b.json")]
+    assert unread_files(source, checkpoint) == unread
+    Path(unread[0]).unlink()
+    assert unread_files(source, checkpoint) == unread
+    assert facts_of_files(source, unread, {}) == {}
 
 
 def test_a_folder_that_is_not_there_cannot_be_told(tmp_path: Path) -> None:
@@ -234,8 +240,11 @@ def test_files_on_object_storage_are_told_by_the_same_rules(tmp_path: Path) -> N
         source = SourceFiles("s3://lake/landing", True, "*.json")
         new = ["s3://lake/landing/a b.json", "s3://lake/landing/sub/b.json"]
         assert sorted(unread_files(source, Checkpoint(checkpoint, options))) == new
+        facts = facts_of_files(source, new, options)
+        assert {place: one.size for place, one in facts.items()} == dict.fromkeys(new, 2)
         offsets = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"logOffset":0}'
         write_bytes(f"{checkpoint}/offsets/0", offsets.encode(), options)
+        write_bytes(f"{checkpoint}/commits/0", b"v1\n{}", options)
         listed = '{"path":"s3a://lake/landing/a%20b.json","timestamp":1,"batchId":0}'
         write_bytes(f"{checkpoint}/sources/0/0", f"v1\n{listed}".encode(), options)
         assert unread_files(source, Checkpoint(checkpoint, options)) == new[1:]

@@ -28,11 +28,16 @@ def gauge_state(pipeline: str, table: str, size: int) -> None:
 
 
 def gauge_lag(pipeline: str, lag: Lag, now: datetime) -> None:
-    """`tidemark.PIPELINE.source_lag_messages`, and `.source_lag_seconds`: since the oldest of them
-    came, 0 where there is none. `now` is in UTC."""
-    gauge(f"tidemark.{pipeline}.source_lag_messages", lag.messages)
-    if lag.since is not None or not lag.messages:
-        seconds = (now - lag.since).total_seconds() if lag.since else 0
+    """`tidemark.PIPELINE.source_lag_messages`, of files `.source_lag_files` and
+    `.source_lag_bytes`, and `.source_lag_seconds`: since the oldest of them came, 0 where there is
+    none. `now` is in UTC."""
+    of_files = {"files": lag.files, "bytes": lag.bytes}
+    counts = of_files if lag.messages is None else {"messages": lag.messages}
+    for name, count in counts.items():
+        gauge(f"tidemark.{pipeline}.source_lag_{name}", count)
+    if lag.since is not None or not any(counts.values()):
+        # A file may be dated in the future.
+        seconds = max(0.0, (now - lag.since).total_seconds()) if lag.since else 0
         gauge(f"tidemark.{pipeline}.source_lag_seconds", seconds)
 
 

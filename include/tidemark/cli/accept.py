@@ -39,10 +39,11 @@ def accept(
     That is what was changed by hand in its tables (DELETE, UPDATE, RESTORE …), since the stream
     passes over it: gold stays as it is, so audit the pipeline afterwards; a backfill mends the
     windows that are closed. It is input that is gone before it was read (messages that expired, a
-    topic or a table that was made anew): the next run tells it in rejects. It is a clock of this
-    machine that is earlier than the last batch was planned, or is not the store's, and is right all
-    the same. And it is a change of the file that drops rows of bronze or gives a derived column a
-    second meaning: the next run takes it. Safe to repeat.
+    topic or a table that was made anew): the next run tells it in rejects. It is a root that was
+    moved or copied: files that were read are known by their path below the root then. It is a clock
+    of this machine that is earlier than the last batch was planned, or is not the store's, and is
+    right all the same. And it is a change of the file that drops rows of bronze or gives a derived
+    column a second meaning: the next run takes it. Safe to repeat.
     """
     try:
         given = acceptance(reason is not None, reason, by)
@@ -92,7 +93,7 @@ def accept(
         print(f"Accepted: {given.reason} ({given.by}).")
         if told.by_hand:
             print("Audit the pipeline (`tidemark audit`).")
-        if told.lost:
+        if any(not one.is_kept for one in told.lost):
             print(f"The next run (`tidemark run {found.name}`) tells it in rejects, and goes on.")
         if told.clock:
             print("Runs go on with this machine's clock, as far as it is apart now.")

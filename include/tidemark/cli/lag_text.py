@@ -8,7 +8,8 @@ from tidemark.storage.lease.files import time_text
 
 
 def lag_text(lag: Lag | NotAsked) -> str:
-    """At most: offsets that no message has are counted too."""
+    """At most: offsets that no message has are counted too, and files that the engine passes
+    over."""
     if isinstance(lag, NotAsked):
         return f"The source was not asked: {lag.because}"
     if lag.lost:
@@ -16,8 +17,11 @@ def lag_text(lag: Lag | NotAsked) -> str:
             "Of what was not read of the source some is gone or changed: the next run stops at "
             "that, and `tidemark accept` tells what it is."
         )
-    if not lag.messages:
+    if not lag.messages and not lag.files:
         return "The source has nothing that was not read."
-    rows = "1 row" if lag.messages == 1 else f"{lag.messages:,} rows"
     since = f", the oldest of {time_text(lag.since)}" if lag.since else ""
+    if lag.messages is None:
+        files = "1 file" if lag.files == 1 else f"{lag.files:,} files"
+        return f"The source has {files}, {lag.bytes:,} bytes, unread{since}."
+    rows = "1 row" if lag.messages == 1 else f"{lag.messages:,} rows"
     return f"The source has at most {rows} that were not read{since}."

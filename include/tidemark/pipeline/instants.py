@@ -6,6 +6,11 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS, _LAST_MS = (
+    (datetime.combine(day, time.max if day == date.max else time.min, UTC) - _EPOCH)
+    // timedelta(milliseconds=1)
+    for day in (date.min, date.max)
+)
 _LONGEST = timedelta.max // timedelta(milliseconds=1)
 # What to write instead, in every error about a time that was given as text.
 _FORM = "write it as in 2026-07-01T12:00:00Z, or a date alone for its midnight in UTC"
@@ -42,6 +47,11 @@ def utc_instant(text: str) -> datetime:
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is no time; {_FORM}") from None
     raise ValueError(f"{text!r} has no zone; {_FORM}")
+
+
+def in_calendar(milliseconds: int) -> int:
+    """The nearest of those that a datetime can have: a file's time may be any."""
+    return min(max(milliseconds, _FIRST_MS), _LAST_MS)
 
 
 def epoch_ms(instant: datetime) -> int:

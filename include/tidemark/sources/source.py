@@ -74,12 +74,14 @@ class Reading:
 class LostInput:
     """Input that is gone and was not read: the text of a part of it, why, and for people what is
     lost (how much, since when). `is_another`: what stands in its place is not the source that was
-    read so far, and is read from its beginning once this is accepted."""
+    read so far, and is read from its beginning once this is accepted. `is_kept`: nothing is gone,
+    it lies elsewhere, and no reject tells of it."""
 
     part: str
     reason: str
     detail: str
     is_another: bool = False
+    is_kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,16 @@ class Acceptance:
 class Lag:
     """`messages` (or rows) are there and not read; the oldest of them came at `since` (UTC), None
     where there is none or its time is not known. `lost`: so many parts of the source are gone, and
-    the next run stops at that."""
+    the next run stops at that.
 
-    messages: int
+    Of files nobody knows the rows before they are read: `messages` is None, and `files` with
+    `bytes` together are not read."""
+
+    messages: int | None
     since: datetime | None
     lost: int = 0
+    files: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from tidemark.errors import StorageUnavailable
+from tidemark.pipeline.instants import in_calendar, instant_of
 from tidemark.pipeline.settings import storage_options
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import is_uri
@@ -40,7 +41,6 @@ _CHUNK = 8 * 1024 * 1024
 _DUMP = "\n\n"
 # As the system says it of a link (ELOOP), and obstore's walk of a folder.
 _LOOP = re.compile("Too many levels of symbolic links|File system loop found")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FileMissing(StorageUnavailable):
@@ -60,7 +60,8 @@ class FileInTheWay(StorageUnavailable):
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a store tells of a file without reading it. The time is the store's, in UTC."""
+    """What a store tells of a file without reading it. The time is the store's, in UTC; one that a
+    datetime cannot have is the nearest that it can."""
 
     size: int
     modified: datetime
@@ -229,7 +230,12 @@ def _stat(uri: str, options: Options) -> FileFacts | None:
 def _local_facts(path: Path) -> FileFacts:
     """Without opening the file, as obstore would: it may not be readable."""
     found = path.stat()
-    return FileFacts(found.st_size, _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1_000))
+    milliseconds, rest = divmod(found.st_mtime_ns, 1_000_000)
+    if (nearest := in_calendar(milliseconds)) != milliseconds:
+        return FileFacts(found.st_size, instant_of(nearest))
+    return FileFacts(
+        found.st_size, instant_of(milliseconds) + timedelta(microseconds=rest // 1_000)
+    )
 
 
 def _facts(meta: Any) -> FileFacts:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tidemark.pipeline.instants import in_calendar
 from tidemark.storage.json_text import json_value, long, number_of
 
 T = TypeVar("T")
@@ -66,7 +67,8 @@ class CommitEntry:
 @dataclass(frozen=True)
 class ListedFile:
     """A file in the list of a file source: its URI (percent-encoded), the time of its last change
-    as it was listed (milliseconds since 1970), and the source's own batch that took it."""
+    as it was listed (milliseconds since 1970, `in_calendar`), and the source's own batch that took
+    it."""
 
     uri: str
     modified_ms: int
@@ -163,7 +165,9 @@ def _by_id(lines: list[str]) -> dict[str, str | None]:
 def _listed_file(line: str) -> ListedFile:
     entry = json_object(line)
     return _value(
-        lambda: ListedFile(str(entry["path"]), long(entry["timestamp"]), long(entry["batchId"])),
+        lambda: ListedFile(
+            str(entry["path"]), in_calendar(long(entry["timestamp"])), long(entry["batchId"])
+        ),
         line,
     )
 

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os.path import normpath
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from tidemark.checkpoint.log import Checkpoint, SourceFile
-from tidemark.errors import SampleUnusable, SourceNotFound, TableLost
+from tidemark.errors import AcceptanceRefused, InputLost, SampleUnusable, SourceNotFound
 from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.instants import epoch_ms, instant_of
-from tidemark.pipeline.model import FilesSource, Pipeline
+from tidemark.pipeline.model import FilesSource, FoldTable, Pipeline
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
 from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.first_lines import copy_first_lines
+from tidemark.sources.files.moved_root import former_roots, know_files_here
 from tidemark.sources.files.own_places import check_reaches_no_own_place
 from tidemark.sources.files.passed_over import passed_over
-from tidemark.sources.files.pattern import fixed_folder
-from tidemark.sources.files.unread import files_to_take, same_place, source_files, unread_files
-from tidemark.sources.source import FirstRows, OriginColumn, PlacedSource, Reading, Slice
-from tidemark.storage.files import FileFacts, list_files, stat_files
+from tidemark.sources.files.unread import (
+    facts_of_files,
+    files_to_take,
+    source_files,
+    unread_files,
+)
+from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
+from tidemark.sources.source import (
+    Acceptance,
+    FirstRows,
+    Lag,
+    LostInput,
+    OriginColumn,
+    PlacedSource,
+    Reading,
+    Slice,
+)
+from tidemark.storage.files import FileFacts, stat_files
 
 
 @dataclass(frozen=True)
@@ -42,19 +56,68 @@ class PlacedFiles(PlacedSource):
     def check(self, ingest: Checkpoint) -> None:
         """An object store has no folders: nothing there is no error. Nor is an empty folder."""
         self._check_folder()
-        if place := self._read_elsewhere(ingest):
-            raise TableLost(
-                f"{ingest.uri} has read {place}, and the root is {self.places.root} now: it was "
-                "moved or copied. Files are known by their place, so all of them would be read "
-                "again, and bronze would hold each row twice. Nothing was read. Of a root that was "
-                "moved: put a link to it where it was, and set root in the settings back to that. "
-                "A copy can be read, but no run can go on in it."
-            )
+        self._check_root(ingest)
         check_reaches_no_own_place(self.files, self.places)
+
+    def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
+        """That the root is another one: nothing is gone, but each file would be read again."""
+        roots, number, _ = self._former_roots(ingest)
+        if not roots:
+            return ()
+        old = ", ".join(one or "/" for one in roots)
+        detail = (
+            f"{ingest.uri} has read {number:,} files below {old}, and the root is "
+            f"{self.places.root} now: it was moved, copied or mounted elsewhere. The engine knows "
+            "files by their place, so all that lie here too would be read again, and bronze would "
+            "hold their rows twice"
+        )
+        return (LostInput(f"{old} → {self.places.root}", "moved root", detail, is_kept=True),)
+
+    def accept_lost(
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+    ) -> None:
+        """Each file of the log is known by its path below the root from then on.
+
+        Raises AcceptanceRefused where it cannot be told which path that is, where a batch was left
+        in the middle (what bronze noted of it names files by their former place), and where a fold
+        keeps state: the engine finds its schema by its former place
+        (class OperatorStateMetadataV2)."""
+        roots, _, parted = self._former_roots(ingest)
+        if not roots:
+            return
+        if not parted:
+            raise AcceptanceRefused(
+                f"The name of {split_files(pattern_of(self.pipeline)).folder} is more than once in "
+                f"the places that {ingest.uri} has read, so nobody can tell which root they lie "
+                f"below: {', '.join(one or '/' for one in roots)}. Nothing was written. Put the "
+                "root back to where it was, or a link to it, and name that in the settings."
+            )
+        case = ingest.restart_case()
+        if case not in ("new", "clean end"):
+            raise AcceptanceRefused(
+                f"The last run ended within a batch ({case}), and what it committed of that names "
+                f"files below {', '.join(roots)}. Nothing was written. Put the root back to where "
+                "it was, or a link to it, run the pipeline there once, and move it then; of a "
+                "copy, run the original and copy it again."
+            )
+        tables = self.pipeline.tables.items()
+        if folds := [n for n, one in tables if isinstance(one, FoldTable) and not one.recomputes]:
+            raise AcceptanceRefused(
+                f"The state of {', '.join(folds)} names files of its own below {', '.join(roots)}, "
+                "as that of each fold does. Nothing was written. Put the root back to where it "
+                "was, or a link to it, and name that in the settings."
+            )
+        notes = source_notes(ingest)
+        if not notes.lost or notes.lost[-1].part != lost[0].part:
+            entry = accepted_loss(lost[0], accepted)
+            write_source_notes(ingest, notes.model_copy(update={"lost": (*notes.lost, entry)}))
+        know_files_here(split_files(pattern_of(self.pipeline)), roots, self.places.root, ingest)
 
     def unread(self, ingest: Checkpoint) -> str | None:
         self._check_folder()
         unread = unread_files(self.files, ingest)
+        if unread:
+            self._check_root(ingest)
         return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
 
     def listed(self) -> frozenset[str]:
@@ -64,12 +127,17 @@ class PlacedFiles(PlacedSource):
         if listed and (found := sorted(listed.intersection(unread_files(self.files, ingest)))):
             raise passed_over(self.files, self.options, found)
 
+    def lag(self, ingest: Checkpoint) -> Lag:
+        """Of the files that a run would read; `since` is the oldest time that one of them has."""
+        files = unread_files(self.files, ingest)
+        if files and (moved := self.lost(ingest)):
+            return Lag(None, None, len(moved))
+        found = facts_of_files(self.files, files, self.options).values()
+        since = min((one.modified for one in found), default=None)
+        return Lag(None, since, files=len(files), bytes=sum(one.size for one in found))
+
     def unread_bytes(self, ingest: Checkpoint) -> int:
-        """Those of files that came after the last batch was planned, whatever their names."""
-        last = ingest.last_batch("offsets")
-        since_ms = 0 if last is None else ingest.offsets(last).batch_time_ms
-        found = list_files(fixed_folder(self.files.folder), self.options).values()
-        return sum(file.size for file in found if epoch_ms(file.modified) > since_ms)
+        return self.lag(ingest).bytes
 
     def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
         return batch_files.first_reading(*self._slice(ingest, batch))
@@ -129,17 +197,20 @@ class PlacedFiles(PlacedSource):
         files = ingest.source_files(batch)
         return files, stat_files([file.uri for file in files], self.options)
 
-    def _read_elsewhere(self, ingest: Checkpoint) -> str | None:
-        """A file of the last batch that lies below another root; None where none does."""
-        pattern, last = pattern_of(self.pipeline), ingest.last_batch("offsets")
-        if is_uri(pattern) or last is None:
-            return None
-        below_root = f"/{fixed_folder(split_files(pattern).folder)}".rstrip("/") + "/"
-        root = same_place(self.places.root)
-        here = (normpath(root) if is_local(root) else root).rstrip("/") + below_root
-        places = [same_place(file.uri) for file in ingest.source_files(last)]
-        elsewhere = [place for place in places if not place.startswith(here)]
-        return next((place for place in elsewhere if below_root in place), None)
+    def _former_roots(self, ingest: Checkpoint) -> tuple[tuple[str, ...], int, bool]:
+        pattern = pattern_of(self.pipeline)
+        if is_uri(pattern):
+            return (), 0, True
+        return former_roots(split_files(pattern), self.places.root, ingest)
+
+    def _check_root(self, ingest: Checkpoint) -> None:
+        for moved in self.lost(ingest):
+            raise InputLost(
+                f"{moved.detail}. Nothing was read. Is it the same warehouse in a new place, or a "
+                f"copy that is to go on by itself? Then `tidemark accept {self.pipeline.name} "
+                '--reason "…"`: files are known by their path below the root from then on. If not, '
+                "set root in the settings back to the former place."
+            )
 
     def _check_folder(self) -> None:
         if missing := self._missing_folder():

@@ -10,28 +10,43 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.errors import CheckpointUnreadable, StorageUnavailable
+from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles
 from tidemark.sources.files.pattern import FilePattern, file_pattern
-from tidemark.storage.files import list_files
+from tidemark.storage.files import FileFacts, Options, list_files, stat_files
 
-_COMPACT = ".compact"
+# How the engine ends the name of a list that holds those before it too.
+COMPACT = ".compact"
 
 
 def unread_files(source: SourceFiles, ingest: Checkpoint) -> list[str]:
-    """The places of files that the ingest's next batch would read, or may read.
+    """The places of files that the ingest's next batches would read, or may read: those too that
+    are planned and not committed, also where they are gone.
 
     `source.folder` is a place. Raises StorageUnavailable and CheckpointUnreadable where that
     cannot be told, ValueError for a pattern that cannot be read.
     """
-    there, read = source_files(source, ingest.options), _read_files(ingest)
-    return [place for place in there if place not in read]
+    read, due = _files_in_log(ingest)
+    there = [place for place in source_files(source, ingest.options) if place not in read]
+    return [*there, *sorted(due.difference(there))]
+
+
+def facts_of_files(
+    source: SourceFiles, places: Sequence[str], options: Options
+) -> dict[str, FileFacts]:
+    """Size and time of those of these places of files of a source that are there."""
+    if is_local(source.folder):
+        found: Mapping[str, FileFacts | None] = stat_files(places, options)
+    else:
+        listed = list_files(file_pattern(source).folder, options)
+        found = {same_place(uri): facts for uri, facts in listed.items()}
+    return {place: facts for place in places if (facts := found.get(place))}
 
 
 def source_files(source: SourceFiles, options: Mapping[str, str]) -> list[str]:
@@ -59,18 +74,24 @@ def _found(
     return pattern, list(_local_files(pattern) if local else _files(pattern, options))
 
 
-def _read_files(ingest: Checkpoint) -> frozenset[str]:
-    """All files of the source's log: the newest compacted list, and the lists since."""
+def log_lists(ingest: Checkpoint) -> list[str]:
+    """The names of the lists that the source's log is read from: the newest compacted one, and
+    those since. A run that was killed has listed files that no batch is planned of."""
     last = ingest.last_batch("offsets")
     end = -1 if last is None else ingest.log_offset(last)
-    plain, compacted = ingest.batches("sources/0"), ingest.batches("sources/0", _COMPACT)
-    if (newest := max((*plain, *compacted), default=-1)) != end:
-        # A run that was killed before it planned their batch has listed them.
-        raise CheckpointUnreadable(f"{ingest.uri}/sources/0 ends with {newest}, offsets with {end}")
+    plain, compacted = ingest.batches("sources/0"), ingest.batches("sources/0", COMPACT)
     first = max(compacted, default=-1)
-    lists = [f"{first}{_COMPACT}"] if compacted else []
-    lists += [str(number) for number in range(first + 1, end + 1)]
-    return frozenset(same_place(file.uri) for name in lists for file in ingest.listed_files(name))
+    since = [str(number) for number in range(first + 1, max(end, *plain, first) + 1)]
+    return [f"{first}{COMPACT}", *since] if compacted else since
+
+
+def _files_in_log(ingest: Checkpoint) -> tuple[frozenset[str], frozenset[str]]:
+    """The files of the source's log, of committed batches and of others."""
+    last = ingest.last_batch("commits")
+    end = -1 if last is None else ingest.log_offset(last)
+    files = [file for name in log_lists(ingest) for file in ingest.listed_files(name)]
+    read = frozenset(same_place(file.uri) for file in files if file.batch <= end)
+    return read, frozenset(same_place(file.uri) for file in files if file.batch > end)
 
 
 def _files(pattern: FilePattern, options: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
