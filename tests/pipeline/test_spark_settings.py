@@ -78,14 +78,14 @@ def test_what_may_be_changed_takes_no_class_no_place_and_no_option(value: str) -
 def test_what_may_be_changed_reaches_the_session() -> None:
     spark: dict[str, object] = {}
     for name in TUNABLE - {PROVIDER, KEPT_BY_ENGINE}:
-        for value in (4, True, "lz4"):
+        for one in (4, True, "lz4"):
             with suppress(ValueError):
-                check_pipeline_setting(name, str(as_text(value)))
-                spark[name] = value
+                check_pipeline_setting(name, str(as_text(one)))
+                spark[name] = one
     assert len(spark) == len(TUNABLE) - 2
     content = clicks(advanced={"spark": spark})
     conf = session_conf(pipeline_from_mapping("clicks", content), SETTINGS)
-    assert {name: conf[name] for name in spark} == {name: as_text(value) for name in spark}
+    assert {name: conf[name] for name in spark} == {name: as_text(value) for name, value in spark.items()}
 
 
 def test_a_state_store_is_one_of_the_engines_two() -> None:
