@@ -33,6 +33,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     places = {
         name: Place(root, name=name) for name in ("clicks", "held", "killed", "new", "stopped")
     }
+    (root / "landing").mkdir()
     for place in places.values():
         place.write_file()
     well = places["clicks"]

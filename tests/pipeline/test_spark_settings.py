@@ -85,7 +85,9 @@ def test_what_may_be_changed_reaches_the_session() -> None:
     assert len(spark) == len(TUNABLE) - 2
     content = clicks(advanced={"spark": spark})
     conf = session_conf(pipeline_from_mapping("clicks", content), SETTINGS)
-    assert {name: conf[name] for name in spark} == {name: as_text(value) for name, value in spark.items()}
+    assert {name: conf[name] for name in spark} == {
+        name: as_text(value) for name, value in spark.items()
+    }
 
 
 def test_a_state_store_is_one_of_the_engines_two() -> None:

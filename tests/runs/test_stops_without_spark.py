@@ -80,6 +80,7 @@ def test_a_live_lease_is_told_without_a_jvm_once_a_second_is_over(
 ) -> None:
     place = Place(tmp_path)
     place.land("1.json", [ROW])
+    (tmp_path / "clicks" / "bronze").mkdir(parents=True)
     began = utc_now()
     with hold_lease(place.places.lease, this_process("other", "test"), {}):
         ended = tidemark(place, *command)
@@ -131,12 +132,14 @@ def test_an_earlier_try_that_lives_is_for_the_job_to_end(
 def test_a_root_that_cannot_be_written_is_told_without_a_jvm(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """No user may write there, root neither."""
+    """Neither a lease nor a result: no user may write below a file, root neither."""
     place = Place(tmp_path)
     place.land("1.json", [ROW])
-    (tmp_path / "clicks").write_text("a file")
+    (tmp_path / "clicks" / "bronze").mkdir(parents=True)
+    for file in ("lease", "results"):
+        (tmp_path / "clicks" / file).write_text("a file")
     ended = tidemark(place, *command)
-    assert ended.exit_code == 75
+    assert ended.exit_code == 75, ended.stderr
     assert f"StorageUnavailable: {place.places.folder}/" in ended.stderr
     assert "Spark is started" not in ended.stderr
     assert "spark-submit" not in ended.stderr
