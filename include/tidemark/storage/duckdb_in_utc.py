@@ -44,7 +44,8 @@ def _hear_again() -> None:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect()
+    # All that it reads is registered; text of users is parsed here, and is to open no file.
+    return duckdb.connect(config={"enable_external_access": False})
 
 
 # A forked process has none of its threads, and would wait for them when it ends.

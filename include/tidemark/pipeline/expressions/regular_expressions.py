@@ -30,7 +30,9 @@ _INSTEAD = (
 
 
 def why_refused(pattern: str) -> str | None:
-    """Why no run may match this pattern; None where it takes bounded work from each place.
+    """Why no run may match this pattern; None where its stack has a bound and its time is at most
+    a power of the text's length, with one more for each repetition beside another: `a*a*b` takes
+    the square or the cube of it.
 
     Of a pattern that no engine can read, nothing is said that could be relied upon.
     """
