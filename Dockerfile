@@ -19,7 +19,7 @@ WORKDIR /opt/tidemark
 
 # Only what set-up itself needs: a change of the code does not repeat what takes minutes. The lock is
 # that of what runs: no tools of tests.
-COPY pyproject.toml ./
+COPY pyproject.toml README.md LICENSE ./
 COPY requirements-runtime.txt requirements.txt
 COPY include/setup include/setup
 COPY include/tidemark/__init__.py include/tidemark/version.py include/tidemark/

@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
+    "CHANGELOG.md",
     *(f"docs/{page.name}" for page in sorted((REPOSITORY / "docs").glob("*.md"))),
 ]
 SOURCES = sorted((REPOSITORY / "include" / "tidemark").rglob("*.py"))

@@ -7,7 +7,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # The entry of a stored JSON object that says which Tidemark wrote it.
 WRITTEN_BY = "tidemark"
 _CODE = Path(__file__).parent
@@ -15,7 +15,7 @@ _CODE = Path(__file__).parent
 
 @cache
 def told_version() -> str:
-    """The release and, behind a `+`, a digest of the package's code: 0.1.0+3fa9c2d41b70. Equal
+    """The release and, behind a `+`, a digest of the package's code: 0.2.0+3fa9c2d41b70. Equal
     wherever the same code is installed, however it came there."""
     digest = sha256()
     for name in sorted(path.relative_to(_CODE).as_posix() for path in _CODE.rglob("*.py")):

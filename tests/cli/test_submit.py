@@ -120,7 +120,7 @@ def test_missing_pyspark_is_told_with_what_to_do(
         job_environment({"PATH": "/usr/bin:/bin"}, repository / "include")
     assert str(raised.value) == (
         f"pyspark is not installed for {sys.executable}. Nothing was started. "
-        "Install it: pip install 'tidemark[spark]'."
+        "Install it: pip install 'tidemark-streaming[spark]'."
     )
 
 

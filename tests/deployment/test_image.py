@@ -28,7 +28,7 @@ def test_no_secret_registry_or_proxy_can_be_in_a_layer() -> None:
 
 def test_packages_come_from_the_lock_alone_by_the_repositorys_own_set_up() -> None:
     copied = told("COPY")
-    assert copied[0].split() == ["pyproject.toml", "./"]
+    assert copied[0].split() == ["pyproject.toml", "README.md", "LICENSE", "./"]
     assert copied[1].split() == ["requirements-runtime.txt", "requirements.txt"]
     (set_up,) = [text for text in told("RUN") if "setup.sh" in text]
     assert INSTRUCTIONS.index(("RUN", set_up)) < INSTRUCTIONS.index(("COPY", "include include"))

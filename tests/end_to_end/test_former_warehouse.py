@@ -250,9 +250,9 @@ def test_what_a_newer_release_ran_is_refused_by_name_before_anything_is_written(
     clicks: SamplePlace, query: str
 ) -> None:
     file = Path(clicks.places.contract(query, 1))
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"tidemark": "0.2.0+0123456789ab"}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"tidemark": "0.3.0+0123456789ab"}))
     before, uri = contents(clicks), clicks.places.result("clicks-3")
-    told = r"Tidemark 0\.2\.0\+0123456789ab wrote it, and this is 0\.1\."
+    told = r"Tidemark 0\.3\.0\+0123456789ab wrote it, and this is 0\.2\."
     with pytest.raises(CheckpointUnreadable, match=told):
         admit(clicks.pipeline, clicks.settings)
     assert contents(clicks) == before

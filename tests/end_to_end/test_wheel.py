@@ -69,7 +69,7 @@ def installed(tmp_path: Path) -> Installed:
     pins.write_text("\n".join(re.findall(r"^[\w.\[\]-]+==\S+", lock, re.MULTILINE)))
     environment["PIP_CONSTRAINT"] = str(pins)
     clone = tmp_path / "clone"
-    for name in ("pyproject.toml", "README.md", "include"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "include"):
         source, target = REPOSITORY / name, clone / name
         target.parent.mkdir(exist_ok=True)
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)

@@ -320,13 +320,13 @@ def test_a_contract_of_a_newer_release_is_refused_by_name(
 ) -> None:
     place = tmp_path / "1.contract.json"
     write_contract(str(place), contracts(content())[1], {})
-    newer = json.loads(place.read_text()) | {"tidemark": "0.2.0+0123456789ab", **more}
+    newer = json.loads(place.read_text()) | {"tidemark": "0.3.0+0123456789ab", **more}
     place.write_text(json.dumps(newer))
     with pytest.raises(CheckpointUnreadable) as refused:
         read_contract(str(place), {})
     told = str(refused.value)
-    assert f"Tidemark 0.2.0+0123456789ab wrote it, and this is {told_version()}" in told
-    assert "Run Tidemark 0.2.0+0123456789ab or later" in told
+    assert f"Tidemark 0.3.0+0123456789ab wrote it, and this is {told_version()}" in told
+    assert "Run Tidemark 0.3.0+0123456789ab or later" in told
     assert not refused.value.retry_can_help
 
 

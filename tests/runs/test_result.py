@@ -79,11 +79,11 @@ def test_a_result_says_who_wrote_it_and_one_that_does_not_is_read_too(tmp_path: 
 def test_a_result_of_another_form_is_told_with_who_wrote_it(tmp_path: Path) -> None:
     uri = tmp_path / "run.json"
     write_result(str(uri), RESULT, {})
-    newer = json.loads(uri.read_text()) | {"tidemark": "0.2.0+0123456789ab", "more": 1}
+    newer = json.loads(uri.read_text()) | {"tidemark": "0.3.0+0123456789ab", "more": 1}
     uri.write_text(json.dumps(newer))
     with pytest.raises(ResultUnreadable) as refused:
         read_result(RunResult, str(uri), {})
-    assert f"Tidemark 0.2.0+0123456789ab wrote it, and this is {told_version()}" in str(
+    assert f"Tidemark 0.3.0+0123456789ab wrote it, and this is {told_version()}" in str(
         refused.value
     )
 

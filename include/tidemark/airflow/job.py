@@ -246,6 +246,6 @@ def job_file(module: str) -> str:
     if spec is None or spec.origin is None:
         raise AirflowFailException(
             f"{module} is not installed beside tidemark.airflow, so there is no job to submit. "
-            "Install the wheel `tidemark[spark]` on the worker."
+            "Install the wheel `tidemark-streaming[spark]` on the worker."
         )
     return spec.origin

@@ -108,7 +108,7 @@ def _spark_home(include: Path) -> Path:
     # pyspark-client alone has the package, and no engine.
     if origin and (home := Path(origin).parent).joinpath("bin", "spark-submit").is_file():
         return home
-    advice = _what_to_do(include, "Install it: pip install 'tidemark[spark]'.")
+    advice = _what_to_do(include, "Install it: pip install 'tidemark-streaming[spark]'.")
     raise EngineMissing(
         f"pyspark is not installed for {sys.executable}. Nothing was started. {advice}"
     )
