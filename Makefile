@@ -17,7 +17,7 @@ IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 # a test starts, compile all that they import.
 PYTEST = $(IN_ENVIRONMENT) PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow kafka image compose-env test test-all test-deployment bench bench-long lint format clean
+.PHONY: help setup demo airflow kafka image compose-env test test-all test-deployment bench bench-long lint format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -65,6 +65,17 @@ lint: setup ## ruff, mypy and the import contracts
 format: setup ## let ruff mend and format what it can
 	@$(IN_ENVIRONMENT) ruff check --fix .
 	@$(IN_ENVIRONMENT) ruff format .
+
+# An environment of its own, which `make test` does not wait for. It is made anew with each new lock,
+# and where an install did not come to its end.
+.tidemark/pages/lock: docs/site/requirements.txt
+	@rm -rf .tidemark/pages && mkdir -p .tidemark/pages
+	@$(IN_ENVIRONMENT) python -m venv .tidemark/pages/venv
+	@.tidemark/pages/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps -r $<
+	@cp $< $@
+
+docs: setup .tidemark/pages/lock ## the pages as a site in .tidemark/site/html; a broken link ends it
+	@$(IN_ENVIRONMENT) PYTHONPATH=include:. python -m docs.site.build .tidemark/pages/venv/bin/python .tidemark/site
 
 clean: ## remove what set-up and tests made; tables stay
 	rm -rf .venv .tidemark .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -19,6 +19,7 @@ PAGES = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     *(f"docs/{page.name}" for page in sorted((REPOSITORY / "docs").glob("*.md"))),
 ]
 SOURCES = sorted((REPOSITORY / "include" / "tidemark").rglob("*.py"))

@@ -22,7 +22,7 @@ def canonical(name: str) -> str:
 
 # A pin with its marker, or one of its hashes.
 LINE = re.compile(r"[\w.\[\]-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
-LOCKS = ("requirements.txt", "requirements-runtime.txt")
+LOCKS = ("requirements.txt", "requirements-runtime.txt", "docs/site/requirements.txt")
 
 
 def hashes_of(lock: str) -> dict[str, frozenset[str]]:
