@@ -103,3 +103,7 @@ def test_every_room_is_on_the_page() -> None:
 )  # fmt: skip
 def test_what_is_not_there_is_found(wrong: str) -> None:
     assert [name for name in named(wrong) if not is_right(name)]
+
+
+def test_the_page_can_be_read_at_once() -> None:
+    assert len((REPOSITORY / PAGES[0]).read_text("utf-8").splitlines()) <= 200
