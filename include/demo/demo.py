@@ -36,7 +36,7 @@ from demo.environment import (
     set_up_environment,
     without,
 )
-from demo.land import PARTS, Part, land, without_schedule, write_settings
+from demo.land import PARTS, SamplePart, land, without_schedule, write_settings
 from demo.repairs import print_ledger, print_repairs
 from demo.report import print_example, print_gold, print_rejects, print_runs
 from demo.running import running_airflow
@@ -126,7 +126,7 @@ class Demo:
         return self.folder / "warehouse"
 
 
-def _run_part(demo: Demo, part: Part) -> None:
+def _run_part(demo: Demo, part: SamplePart) -> None:
     screen = demo.screen
     with screen.step(f"Landing part {part.number} of both samples"):
         landed = land(part, demo.root, demo.folder / "manifests", datetime.now(UTC))

@@ -21,7 +21,7 @@ SECOND_NEWEST = datetime(2026, 3, 1, 12, 14, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Part:
+class SamplePart:
     """A part of both samples: which files, and which rows to generate beside them.
 
     Its runs stand for a time on the schedule: so long before the demo's last run.
@@ -37,18 +37,18 @@ class Part:
 
 
 PARTS = (
-    Part(
+    SamplePart(
         *(1, range(10), (1, 2), 20_000, FIRST_NEWEST, timedelta(minutes=60)),
         before_the_last=timedelta(minutes=70),
     ),
-    Part(
+    SamplePart(
         *(2, range(10, 20), (3,), 5_000, SECOND_NEWEST, SECOND_NEWEST - FIRST_NEWEST),
         before_the_last=timedelta(minutes=60),
     ),
 )
 
 
-def land(part: Part, root: Path, manifests: Path, now: datetime) -> dict[str, str]:
+def land(part: SamplePart, root: Path, manifests: Path, now: datetime) -> dict[str, str]:
     """Put a part into the landing folders; what was put there, by pipeline.
 
     `now` is the clock's time: the generated future rows lie a day after it.
@@ -74,7 +74,7 @@ def _copy(files: list[Path], folder: Path) -> None:
         hidden.rename(folder / file.name)
 
 
-def _generate(part: Part, folder: Path, manifests: Path, now: datetime) -> dict[str, Any]:
+def _generate(part: SamplePart, folder: Path, manifests: Path, now: datetime) -> dict[str, Any]:
     spec = Spec(
         seed=part.number,
         rows=part.rows,

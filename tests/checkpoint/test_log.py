@@ -14,7 +14,7 @@ import pytest
 from tests.kit.running import Place
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable
-from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.files.handle import FilesSourceHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for number, name in enumerate(NAMES):
         path = place.land(name, [{}])
         os.utime(path, ns=(0, (1_780_000_000_000 + number) * 1_000_000 + 999))
-    source, folder = PlacedFiles(place.pipeline, place.settings).files, place.root / "ingest"
+    source, folder = FilesSourceHandle(place.pipeline, place.settings).files, place.root / "ingest"
     writer = stream_of_files(spark, source, 1).writeStream.format("noop")
     query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
     query.awaitTermination()

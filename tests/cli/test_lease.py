@@ -25,7 +25,7 @@ from tests.storage.test_fence import ONE
 from tidemark.cli.lease import lease_lines
 from tidemark.cli.main import app
 from tidemark.errors import LeaseUnreadable
-from tidemark.storage.lease.files import TakenFrom
+from tidemark.storage.lease.files import PreviousHolder
 from tidemark.storage.lease.lease import LeaseRecord, hold_lease, read_lease
 from tidemark.storage.processes import mark_of, noted
 
@@ -192,7 +192,7 @@ def test_what_the_next_run_would_do_follows_the_rules() -> None:
 
 
 def test_a_takeover_that_did_not_fence_is_told() -> None:
-    before = TakenFrom(number=6, run_id="x", purpose="stream", host="h", because="it ran out")
+    before = PreviousHolder(number=6, run_id="x", purpose="stream", host="h", because="it ran out")
     told = lines(left_by_another(released=True, fence_due=True, took_over=before))
     assert told["released"] == "yes, but the tables are still to be fenced"
     assert told["taken over from"] == "run x (stream) on h, lease 6: it ran out"

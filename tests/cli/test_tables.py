@@ -28,9 +28,9 @@ from tests.storage.leases import holder, left_by_another
 from tidemark.checkpoint.doctor.findings import (
     CheckpointVerdict,
     Diagnosis,
-    Finding,
     FindingKind,
     Severity,
+    StoreFinding,
 )
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.rebuild import Rebuild
@@ -73,7 +73,7 @@ from tidemark.runs.status.recent_runs import RecentRun, TableOfRun
 from tidemark.runs.status.state import PipelineState
 from tidemark.runs.status.table_status import TableStatus
 from tidemark.storage.delta.rows import Rows
-from tidemark.storage.store_check import Finding as SetUp
+from tidemark.storage.store_check import StoreFinding as SetUp
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.pipeline_compaction import Planned
 from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
@@ -242,7 +242,7 @@ def of_a_checkpoint(of: Drawn) -> None:
 
 def of_the_doctor(of: Drawn) -> None:
     told = f"{of.name} at {of.time:%Y-%m-%dT%H:%M:%SZ}: {of.number:,}"
-    finding = Finding(FindingKind.GAP, Severity.DAMAGE, told, told, told, told, (of.name,), 2)
+    finding = StoreFinding(FindingKind.GAP, Severity.DAMAGE, told, told, told, told, (of.name,), 2)
     verdict = Diagnosis(CheckpointVerdict.DAMAGED, None, "", (finding,))
     print_diagnosis(report_console(), of.table, verdict, True, [])
     print_losses(report_console(), [Loss(of.table, of.name, told, told, told)])

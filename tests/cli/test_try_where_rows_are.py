@@ -23,7 +23,7 @@ from tests.kit.kafka import (
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tidemark.cli.trial.first_rows import settings_of_trial, take_first_rows, write_pipeline
 from tidemark.errors import PipelineInvalid, SampleUnusable, SourceNotFound
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import FirstRows
 
 if TYPE_CHECKING:
@@ -203,6 +203,6 @@ def test_what_a_trial_wrote_is_no_pipeline_below_another_root(tmp_path: Path) ->
     del content["source"]["files"]
     place = Place(tmp_path / "root", content)
     _, trial = trial_of(place)
-    assert placed_source(trial.pipeline, trial.settings)
+    assert source_handle(trial.pipeline, trial.settings)
     with pytest.raises(PipelineInvalid, match="is a trial's"):
-        placed_source(trial.pipeline, place.settings)
+        source_handle(trial.pipeline, place.settings)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.operators.contract.joins import join_table
 from tests.operators.contract.kinds import DAY, MINUTE
-from tidemark.operators.joins.in_bronze import JoinIn, Side, windows_starting
+from tidemark.operators.joins.in_bronze import BronzeSide, JoinIn, windows_starting
 from tidemark.operators.keys import selected
 from tidemark.operators.sessions.sessions import Sessions
 from tidemark.operators.touched import BatchRead
@@ -64,7 +64,7 @@ def test_sessions_are_found_and_counted(place: TablePlace) -> None:
 def test_joins_find_their_keys_and_what_they_join_on(place: TablePlace) -> None:
     table = join_table("inner", group_by=[KEY])
     join = table.join.model_copy(update={"on": {KEY: "Clé"}})
-    side = Side(DeltaTable(place.uri), "at")
+    side = BronzeSide(DeltaTable(place.uri), "at")
     joined = JoinIn(side, side, table.model_copy(update={"join": join}))
     (found,) = windows_starting(joined, DAY, DAY).to_pylist()
     assert (found[KEY], found["matches"]) == ("a", 3)

@@ -21,7 +21,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.settings.storage_options import is_local
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 from tidemark.streaming.session import start_session
 
 REPOSITORY = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_a_place_that_is_not_granted_is_refused_with_the_line_that_grants_it(
     root: str, kind: str, place: str
 ) -> None:
     pipeline, settings = reading(place, kind), granting(root, sources=GRANTS)
-    for door in (placed_source, start_session):
+    for door in (source_handle, start_session):
         with pytest.raises(PipelineInvalid, match="lies outside of the root") as refused:
             door(pipeline, settings)
     (line,) = [one for one in str(refused.value).split("`") if one.startswith("sources: ")]
@@ -148,7 +148,7 @@ def test_places_in_the_settings_count_from_their_file_and_variables_override_the
 def test_python_of_a_pipeline_is_refused_where_the_settings_do_not_allow_it() -> None:
     pipeline = load_pipeline(REPOSITORY / "include" / "pipelines" / "site_visits.yaml")
     check_granted(pipeline, granting())
-    for door in (placed_source, start_session):
+    for door in (source_handle, start_session):
         with pytest.raises(PipelineInvalid, match="`allow_python: true`"):
             door(pipeline, granting(allow_python=False))
 

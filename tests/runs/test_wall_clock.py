@@ -30,7 +30,7 @@ from tidemark.runs.status.state import PipelineState
 from tidemark.runs.wall_clock import accept_clock, clock_faults
 from tidemark.runs.without_spark import run_without_spark
 from tidemark.sources.notes import source_notes
-from tidemark.sources.source import Acceptance
+from tidemark.sources.source import LossAcceptance
 from tidemark.storage.files import Options
 from tidemark.storage.lease.held import Clocks
 from tidemark.storage.lease.lease import hold_lease
@@ -39,7 +39,7 @@ from tidemark.upkeep.pipeline_rewind.input import notes_up_to
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 FAR = timedelta(minutes=5)
-BY_ADA = Acceptance("a store of old", "Ada", NOW)
+BY_ADA = LossAcceptance("a store of old", "Ada", NOW)
 minutes = st.sampled_from([-4_000_000, -2880, -6, -5, -4, -1, 0, 1, 4, 5, 6, 2880])
 
 

@@ -17,7 +17,7 @@ from tests.sources.packers import PACKERS
 from tidemark.judge.rules import rules_of
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.sources import large_lines
-from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.files.handle import FilesSourceHandle
 from tidemark.sources.files.slices import FileSlice, file_slices
 from tidemark.sources.source import PartUnreadable
 from tidemark.storage import files
@@ -115,7 +115,7 @@ def test_a_packed_file_that_is_cut_within_a_too_large_line_is_unreadable(tmp_pat
 
 def rules() -> BatchRules:
     own = rules_of(pipeline_from_mapping("clicks", clicks()))
-    return BatchRules(own, PlacedFiles.origin, 0, 0, 16 * 1024**2, False, False)
+    return BatchRules(own, FilesSourceHandle.origin, 0, 0, 16 * 1024**2, False, False)
 
 
 def test_what_is_larger_than_a_mebibyte_is_named_in_the_log_before_it_is_read(

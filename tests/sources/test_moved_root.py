@@ -15,10 +15,10 @@ from tests.storage.s3 import s3_server
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import AcceptanceRefused, InputLost
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 from tidemark.sources.lag import source_lag
 from tidemark.sources.notes import source_notes
-from tidemark.sources.source import Acceptance, Lag, PlacedSource
+from tidemark.sources.source import Lag, LossAcceptance, SourceHandle
 from tidemark.storage.files import write_bytes
 
 OFFSETS = """v1
@@ -56,8 +56,8 @@ def place_at(root: Path, files: str = "landing/*.json*") -> Place:
     return place
 
 
-def source_of(place: Place) -> PlacedSource:
-    return placed_source(place.pipeline, place.settings)
+def source_of(place: Place) -> SourceHandle:
+    return source_handle(place.pipeline, place.settings)
 
 
 def check(place: Place, checkpoint: Checkpoint) -> None:
@@ -67,7 +67,7 @@ def check(place: Place, checkpoint: Checkpoint) -> None:
 def accept(place: Place, checkpoint: Checkpoint) -> None:
     source = source_of(place)
     now = datetime(2026, 7, 1, tzinfo=UTC)
-    source.accept_lost(checkpoint, source.lost(checkpoint), Acceptance("moved", "Ada", now))
+    source.accept_lost(checkpoint, source.lost(checkpoint), LossAcceptance("moved", "Ada", now))
 
 
 def files_in(checkpoint: Checkpoint) -> list[str]:
@@ -194,7 +194,7 @@ def test_a_root_is_the_same_however_it_is_written(tmp_path: Path) -> None:
     for root in (tmp_path / "new" / ".." / "new", Path(f"{place.root}/")):
         check(Place(root, place.content), checkpoint)
     settings = place.settings.model_copy(update={"root": f"file://{place.root}"})
-    placed_source(place.pipeline, settings).check(checkpoint)
+    source_handle(place.pipeline, settings).check(checkpoint)
 
 
 def test_a_link_to_the_root_is_another_place_that_can_be_accepted(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_bucket_that_was_copied_into_another_is_accepted_too(tmp_path: Path) -
     read_of(place, ["s3a://before/wh/landing/a%20b.json"], ["s3a://before/wh/landing/c.json"])
     with s3_server() as options:
         settings = Settings(root="s3://lake/deep/wh", pipelines="/none", storage_options=options)
-        source = placed_source(place.pipeline, settings)
+        source = source_handle(place.pipeline, settings)
         checkpoint = Checkpoint(source.places.ingest_checkpoint, options)
         local = Path(place.places.ingest_checkpoint)
         for file in local.rglob("*"):
@@ -232,7 +232,7 @@ def test_a_bucket_that_was_copied_into_another_is_accepted_too(tmp_path: Path) -
         (lost,) = source.lost(checkpoint)
         assert lost.part == "s3://before/wh → s3://lake/deep/wh"
         now = datetime(2026, 7, 1, tzinfo=UTC)
-        source.accept_lost(checkpoint, [lost], Acceptance("copied", "Ada", now))
+        source.accept_lost(checkpoint, [lost], LossAcceptance("copied", "Ada", now))
         assert source.lost(checkpoint) == ()
         assert [one.uri for n in "01" for one in checkpoint.listed_files(n)] == [
             "s3a://lake/deep/wh/landing/a%20b.json",

@@ -12,7 +12,7 @@ from tests.storage.s3 import s3_server
 from tidemark.errors import SettingsInvalid
 from tidemark.storage.bucket import make_bucket
 from tidemark.storage.files import list_files, write_bytes
-from tidemark.storage.store_check import Finding, check_store
+from tidemark.storage.store_check import StoreFinding, check_store
 
 LEASE = timedelta(seconds=60)
 CHECKS = ["write, read", "list", "create if absent", "entity tags", "clock", "remove"]
@@ -28,7 +28,7 @@ def store() -> Iterator[dict[str, str]]:
         yield options
 
 
-def found(root: str, options: dict[str, str], lag: timedelta = timedelta()) -> list[Finding]:
+def found(root: str, options: dict[str, str], lag: timedelta = timedelta()) -> list[StoreFinding]:
     return list(check_store(root, options, LEASE, lambda: now() + lag))
 
 

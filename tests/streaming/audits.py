@@ -17,7 +17,7 @@ from tidemark.upkeep.accept_changes import accept_changes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.quality.acceptance import Acceptance
+    from tidemark.quality.acceptance import CheckOverride
     from tidemark.runs.backfill.audit_result import AuditResult
     from tidemark.runs.backfill.backfill_result import BackfillResult
 
@@ -61,7 +61,7 @@ def backfill_warm(
     dry_run: bool = False,
     run_id: str = "backfill",
     table: str = "per_10m",
-    accepted: Acceptance | None = None,
+    accepted: CheckOverride | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
     from tidemark.streaming.jobs.backfill import BackfillRequest, backfill_once

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tests.kit.running import clicks
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import Source
-from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.files.handle import FilesSourceHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
-FILE = PlacedFiles.origin
+FILE = FilesSourceHandle.origin
 JUDGED = "_value string, _file string, _position bigint, at timestamp, id string, _reason string"
 
 

@@ -27,7 +27,7 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.published import publish_note
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.acceptance import CheckOverride
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.storage.delta.notes import as_metadata
 
@@ -169,7 +169,7 @@ def test_a_failed_check_keeps_a_backfill_from_gold_and_changes_until_somebody_ac
     assert "amount=111" in error.message
     assert "nothing was appended" in error.message
     assert [files_below(table) for table in tables] == before
-    known = Acceptance("a refund, known", "ada")
+    known = CheckOverride("a refund, known", "ada")
     published = backfill(spark, place, at(10), at(10, 40), run_id="again", accepted=known)
     assert published.checks == ("check overridden: per_10m: amount < 100: 1 of 1 rows break it",)
     assert revisions(place) == {(10, "a"): (111, "corrected", 1)}

@@ -24,7 +24,7 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.results.engine_result import EngineResult
 from tidemark.storage.bucket import make_bucket
 from tidemark.storage.root import why_missing
-from tidemark.storage.store_check import Finding, check_store
+from tidemark.storage.store_check import StoreFinding, check_store
 
 _JOB = "tidemark.streaming.jobs.doctor"
 
@@ -70,11 +70,11 @@ def doctor(
 
 def _findings(
     settings: Settings, file: Path | None, master: str, connection: str | None, spark: bool
-) -> Iterator[Finding]:
+) -> Iterator[StoreFinding]:
     """One after the other: each rests on those before."""
     yield _pipelines(settings)
     if (missing := why_missing(settings)) is not None:
-        yield Finding("root", settings.root, f"{missing} Mount it.", retry_can_help=True)
+        yield StoreFinding("root", settings.root, f"{missing} Mount it.", retry_can_help=True)
         return
     lease = timedelta(seconds=settings.lease_seconds)
     yield from check_store(
@@ -88,12 +88,12 @@ def _findings(
     try:
         check_master(settings, master, origin)
     except TidemarkError as error:
-        yield Finding("master", master, str(error))
+        yield StoreFinding("master", master, str(error))
     if spark:
         yield from _engine(settings, file, master)
 
 
-def _pipelines(settings: Settings) -> Finding:
+def _pipelines(settings: Settings) -> StoreFinding:
     """Files that are not right stop nobody else's runs, so they are told, and no problem."""
     good, bad = 0, []
     for file in pipeline_files(settings.pipelines_folder):
@@ -103,10 +103,10 @@ def _pipelines(settings: Settings) -> Finding:
         except PipelineInvalid:
             bad.append(file.stem)
     invalid = f"; not valid: {', '.join(bad)} (`tidemark validate` says why)" if bad else ""
-    return Finding("pipelines", f"{good} in {settings.pipelines}{invalid}")
+    return StoreFinding("pipelines", f"{good} in {settings.pipelines}{invalid}")
 
 
-def _connection(name: str) -> Finding:
+def _connection(name: str) -> StoreFinding:
     """The master of a connection, as the provider puts it together; its `told` is that alone."""
     done = subprocess.run(
         [sys.executable, "-m", "airflow", "connections", "get", name, "--output", "json"],
@@ -116,7 +116,7 @@ def _connection(name: str) -> Finding:
     )
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        return Finding(
+        return StoreFinding(
             "connection",
             name,
             f"Airflow here has no connection {name}: {' '.join(last)} Make it: airflow "
@@ -124,26 +124,28 @@ def _connection(name: str) -> Finding:
         )
     found = json.loads(done.stdout[done.stdout.index("[") :])[0]
     if found["conn_type"] != "spark":
-        return Finding("connection", name, f"{name} is of the type {found['conn_type']}: not spark")
+        return StoreFinding(
+            "connection", name, f"{name} is of the type {found['conn_type']}: not spark"
+        )
     port = f":{found['port']}" if found["port"] else ""
-    return Finding("connection", f"{found['host']}{port}")
+    return StoreFinding("connection", f"{found['host']}{port}")
 
 
-def _engine(settings: Settings, file: Path | None, master: str) -> Iterator[Finding]:
+def _engine(settings: Settings, file: Path | None, master: str) -> Iterator[StoreFinding]:
     with tempfile.TemporaryDirectory() as folder:
         result = f"{folder}/doctor.json"
         arguments = ["--result", result, *(["--settings", str(file)] if file else [])]
         ended = run_job(EngineResult, _JOB, result, settings, master, arguments)
     for line in ended.found:
-        yield Finding("spark", line)
+        yield StoreFinding("spark", line)
     if ended.error is None:
-        yield Finding("spark and delta-rs", "one writes a Delta table that the other reads")
+        yield StoreFinding("spark and delta-rs", "one writes a Delta table that the other reads")
     else:
         code = failure_exit_code(ended.error)
-        yield Finding("spark", master, ended.error.message, retry_can_help=code == RETRY)
+        yield StoreFinding("spark", master, ended.error.message, retry_can_help=code == RETRY)
 
 
-def print_findings(root: str, findings: Sequence[Finding]) -> None:
+def print_findings(root: str, findings: Sequence[StoreFinding]) -> None:
     """Print what was looked at, a row for each check."""
     console = report_console()
     console.print(f"root {root}")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class CheckOverride:
     """Why failed checks are overridden, and by whom."""
 
     reason: str
     by: str
 
 
-def acceptance(accept: bool, reason: str | None, by: str | None) -> Acceptance | None:
+def acceptance(accept: bool, reason: str | None, by: str | None) -> CheckOverride | None:
     """What a command's options `--accept`, `--reason` and `--by` come to.
 
     Without a name it is the user of this process. Raises ValueError, with the options' names in it,
@@ -29,7 +29,7 @@ def acceptance(accept: bool, reason: str | None, by: str | None) -> Acceptance |
         if by:
             raise ValueError("--by goes with --accept")
         return None
-    return Acceptance(given, by or _user())
+    return CheckOverride(given, by or _user())
 
 
 def _user() -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from tidemark.errors import NotPublishable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import Validated, check_none_failed, validate_result
 from tidemark.quality.verdicts import CheckVerdict, ValidationResult
@@ -51,7 +51,7 @@ def validate_held(
 
 
 def accept(
-    pipeline: Pipeline, run: RunResult, settings: Settings, accepted: Acceptance, now: datetime
+    pipeline: Pipeline, run: RunResult, settings: Settings, accepted: CheckOverride, now: datetime
 ) -> tuple[CheckVerdict, ...]:
     """Record in `ops/quality` that the failed checks of a run are overridden, why and by whom.
 

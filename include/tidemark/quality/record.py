@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
 from tidemark.commit_point import commit_point
-from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.verdicts import CheckVerdict
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns, ops_rows
@@ -58,7 +58,7 @@ def record_verdicts(
     time: datetime,
     verdicts: Sequence[CheckVerdict],
     data_docs: str | None = None,
-    accepted: Acceptance | None = None,
+    accepted: CheckOverride | None = None,
 ) -> None:
     """Append a row for each verdict, in one commit, unless the table has them. `time` is in UTC.
 

@@ -16,8 +16,8 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.results.result import RunResult
-from tidemark.sources.kinds import placed_source
-from tidemark.sources.source import PlacedSource
+from tidemark.sources.kinds import source_handle
+from tidemark.sources.source import SourceHandle
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.file_place import Fence, unfenced
 from tidemark.storage.result_file import RunError
@@ -56,9 +56,9 @@ class Run:
         return operator_of(self.pipeline, table)
 
     @property
-    def source(self) -> PlacedSource:
+    def source(self) -> SourceHandle:
         """Where rows come from, as far as it is known without Spark."""
-        return placed_source(self.pipeline, self.settings)
+        return source_handle(self.pipeline, self.settings)
 
     def query_checkpoint(self, table: str, generation: int) -> Checkpoint:
         return Checkpoint.of_query(self.warehouse, table, generation)

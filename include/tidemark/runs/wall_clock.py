@@ -16,7 +16,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, ClockWrong
 from tidemark.pipeline.instants import epoch_ms, instant_of, instant_text
 from tidemark.sources.notes import AcceptedClock, source_notes, write_source_notes
-from tidemark.sources.source import Acceptance
+from tidemark.sources.source import LossAcceptance
 from tidemark.storage.lease.held import Clocks
 
 TOLERATED = timedelta(minutes=5)
@@ -44,7 +44,7 @@ def clock_faults(ingest: Checkpoint, clocks: Clocks) -> tuple[str, ...]:
     return tuple(_faults(last, clocks, accepted[-1])) if accepted else found
 
 
-def accept_clock(ingest: Checkpoint, clocks: Clocks, accepted: Acceptance) -> tuple[str, ...]:
+def accept_clock(ingest: Checkpoint, clocks: Clocks, accepted: LossAcceptance) -> tuple[str, ...]:
     """Let runs go on with this machine's clock beside the last batch's and the store's as they are
     now; what was accepted. Behind the checkpoint's fence; safe to repeat."""
     found, notes = clock_faults(ingest, clocks), source_notes(ingest)

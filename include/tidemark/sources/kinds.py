@@ -18,21 +18,21 @@ from tidemark.pipeline.model import (
 )
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.sources.delta.placed import PlacedTable
-from tidemark.sources.files.placed import PlacedFiles
-from tidemark.sources.kafka.placed import PlacedTopics
-from tidemark.sources.source import OriginColumn, PlacedSource
+from tidemark.sources.delta.handle import DeltaSourceHandle
+from tidemark.sources.files.handle import FilesSourceHandle
+from tidemark.sources.kafka.handle import KafkaSourceHandle
+from tidemark.sources.source import OriginColumn, SourceHandle
 
-KINDS: dict[type[Source], type[PlacedSource]] = {
-    FilesSource: PlacedFiles,
-    KafkaSource: PlacedTopics,
-    DeltaSource: PlacedTable,
-    FirstMessages: PlacedTopics,
-    FirstTableRows: PlacedTable,
+KINDS: dict[type[Source], type[SourceHandle]] = {
+    FilesSource: FilesSourceHandle,
+    KafkaSource: KafkaSourceHandle,
+    DeltaSource: DeltaSourceHandle,
+    FirstMessages: KafkaSourceHandle,
+    FirstTableRows: DeltaSourceHandle,
 }
 
 
-def placed_source(pipeline: Pipeline, settings: Settings) -> PlacedSource:
+def source_handle(pipeline: Pipeline, settings: Settings) -> SourceHandle:
     """The pipeline's source, of its kind. Raises PipelineInvalid for what a trial wrote, below
     another root than its own: it would read the first rows and never another; and for what the
     settings do not grant."""

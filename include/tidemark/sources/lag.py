@@ -8,7 +8,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import Lag
 
 
@@ -23,7 +23,7 @@ def source_lag(pipeline: Pipeline, settings: Settings) -> Lag | NotAsked | None:
     """What is there and not read, now; None where the kind of source cannot tell. Nothing is
     raised: a source that is away is told by the run that needs it."""
     try:
-        source = placed_source(pipeline, settings)
+        source = source_handle(pipeline, settings)
         return source.lag(Checkpoint(source.places.ingest_checkpoint, source.options))
     except TidemarkError as error:
         return NotAsked(f"{type(error).__name__}: {error}")

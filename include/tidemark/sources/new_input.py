@@ -6,7 +6,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 
 
 def new_input_bytes(pipeline: Pipeline, settings: Settings) -> int:
@@ -15,7 +15,7 @@ def new_input_bytes(pipeline: Pipeline, settings: Settings) -> int:
     0 where the source or the checkpoint cannot be read, which is for the run to say.
     """
     try:
-        source = placed_source(pipeline, settings)
+        source = source_handle(pipeline, settings)
         ingest = Checkpoint(source.places.ingest_checkpoint, source.options)
         return source.unread_bytes(ingest)
     except TidemarkError:

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import NoteUnreadable
-from tidemark.sources.source import Acceptance, LostInput, PartVerdict
+from tidemark.sources.source import LossAcceptance, LostInput, PartVerdict
 from tidemark.storage.files import FileMissing, read_bytes, write_bytes
 from tidemark.storage.result_file import Facts
 
@@ -81,7 +81,9 @@ class SourceNotes(Facts):
     clock: tuple[AcceptedClock, ...] = ()
 
 
-def accepted_loss(lost: LostInput, accepted: Acceptance, of: OfBatch | None = None) -> AcceptedLoss:
+def accepted_loss(
+    lost: LostInput, accepted: LossAcceptance, of: OfBatch | None = None
+) -> AcceptedLoss:
     """A loss with who accepts it, and which batch has the verdict on it."""
     return AcceptedLoss(
         part=lost.part,

@@ -17,7 +17,7 @@ from tidemark.sources.notes import (
     write_source_notes,
 )
 from tidemark.sources.position import Planned, Position, batch_offset, position_of
-from tidemark.sources.source import Acceptance, LostInput, PartVerdict, PlacedSource, Reading
+from tidemark.sources.source import LossAcceptance, LostInput, PartVerdict, Reading, SourceHandle
 
 SINCE_BRONZE = "Bronze keeps what it took; which of them were rejected is unknown"
 
@@ -32,7 +32,7 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class PlannedSource(PlacedSource, Generic[Planned]):
+class PlannedSourceHandle(SourceHandle, Generic[Planned]):
     """`Planned` is what the kind plans as an offset."""
 
     @staticmethod
@@ -84,7 +84,7 @@ class PlannedSource(PlacedSource, Generic[Planned]):
         return tuple(told for told, _ in self.losses(ingest))
 
     def accept_lost(
-        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: LossAcceptance
     ) -> None:
         """What was lost or grew meanwhile is not accepted: runs stop at that."""
         parts, notes = {one.part for one in lost}, source_notes(ingest)

@@ -85,7 +85,7 @@ class LostInput:
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class LossAcceptance:
     """Who accepts a loss, why, and when (UTC)."""
 
     reason: str
@@ -171,7 +171,7 @@ class Slice(ABC):
 
 
 @dataclass(frozen=True)
-class PlacedSource(ABC):
+class SourceHandle(ABC):
     """A pipeline's source, where it lies. `settings` say how it is reached.
 
     `origin`: where a row comes from. Rows of equal event time are told apart by these columns, in
@@ -208,7 +208,7 @@ class PlacedSource(ABC):
 
     # What a kind may leave out.
     def accept_lost(  # noqa: B027
-        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: LossAcceptance
     ) -> None:
         """Let runs go on without it: the next batches have a verdict on each part. Called under the
         pipeline's lease, whose fence is the checkpoint's; to repeat it changes nothing."""

@@ -34,7 +34,7 @@ _TEXT = b"Written by `tidemark doctor`; it may be removed.\n"
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoreFinding:
     """What one check has found: `problem` says what is wrong and what to do, None where it is well;
     `told` what was looked at. With `retry_can_help` the cause may pass."""
 
@@ -46,14 +46,14 @@ class Finding:
 
 def check_store(
     root: str, options: Options, lease: timedelta, clock: Callable[[], datetime]
-) -> Iterator[Finding]:
+) -> Iterator[StoreFinding]:
     """Findings, one after the other; the first that fails is the last, for the others rest on it.
 
     Files are written to a folder of their own below `root`, and removed. `clock` tells the time in
     UTC; `lease` is the lease's length, by which the store's clock may differ.
     """
     folder = f"{root}/.tidemark-doctor-{uuid4()}"
-    checks: tuple[tuple[str, Callable[[], Finding]], ...] = (
+    checks: tuple[tuple[str, Callable[[], StoreFinding]], ...] = (
         ("write, read", partial(_writes, folder, options)),
         ("list", partial(_lists, folder, options)),
         ("create if absent", partial(_creates_once, folder, options)),
@@ -67,7 +67,7 @@ def check_store(
                 found = check()
             except StorageUnavailable as error:
                 lacks = isinstance(error, FileMissing)
-                found = Finding(name, root, _unreachable(error), retry_can_help=not lacks)
+                found = StoreFinding(name, root, _unreachable(error), retry_can_help=not lacks)
             yield found
             if found.problem is not None:
                 return
@@ -87,22 +87,24 @@ def _unreachable(error: StorageUnavailable) -> str:
     )
 
 
-def _writes(folder: str, options: Options) -> Finding:
+def _writes(folder: str, options: Options) -> StoreFinding:
     place = f"{folder}/written"
     write_bytes(place, _TEXT, options)
     if (found := read_bytes(place, options)) != _TEXT:
-        return Finding("write, read", folder, f"{place} is read as {found[:60]!r}, not as written.")
-    return Finding("write, read", "a file is read as it was written")
+        return StoreFinding(
+            "write, read", folder, f"{place} is read as {found[:60]!r}, not as written."
+        )
+    return StoreFinding("write, read", "a file is read as it was written")
 
 
-def _lists(folder: str, options: Options) -> Finding:
+def _lists(folder: str, options: Options) -> StoreFinding:
     found = [place.rpartition("/")[2] for place in list_files(folder, options)]
     if found != ["written"]:
-        return Finding("list", folder, f"{folder} has one file, and {found} are listed.")
-    return Finding("list", "a new file is listed at once")
+        return StoreFinding("list", folder, f"{folder} has one file, and {found} are listed.")
+    return StoreFinding("list", "a new file is listed at once")
 
 
-def _creates_once(folder: str, options: Options) -> Finding:
+def _creates_once(folder: str, options: Options) -> StoreFinding:
     start = Barrier(_WRITERS)
 
     def create(place: str, writer: int) -> bool:
@@ -118,20 +120,20 @@ def _creates_once(folder: str, options: Options) -> Finding:
             place = f"{folder}/created-{round_}"
             won = list(pool.map(partial(create, place), range(_WRITERS)))
             if sum(won) != 1:
-                return Finding(
+                return StoreFinding(
                     "create if absent",
                     folder,
                     f"{sum(won)} of {_WRITERS} writers created the same file. Commits would be "
                     "lost here, without an error: do not use this store. Amazon S3, and stores "
                     "whose conditional writes are atomic, let one win (docs/cluster.md).",
                 )
-    return Finding("create if absent", f"one of {_WRITERS} writers wins, {_ROUNDS} times")
+    return StoreFinding("create if absent", f"one of {_WRITERS} writers wins, {_ROUNDS} times")
 
 
-def _tags(folder: str, options: Options) -> Finding:
+def _tags(folder: str, options: Options) -> StoreFinding:
     if e_tag_of(f"{folder}/written", options):
-        return Finding("entity tags", "S3A can tell versions of a file apart")
-    return Finding(
+        return StoreFinding("entity tags", "S3A can tell versions of a file apart")
+    return StoreFinding(
         "entity tags",
         folder,
         "The store tells no ETag of a file, and S3A's default stream needs one. Have the store "
@@ -141,33 +143,33 @@ def _tags(folder: str, options: Options) -> Finding:
 
 def _clock(
     folder: str, options: Options, lease: timedelta, clock: Callable[[], datetime]
-) -> Finding:
+) -> StoreFinding:
     place = f"{folder}/now"
     before = clock()
     write_bytes(place, _TEXT, options)
     after = clock()
     facts = stat_files([place], options)[place]
     if facts is None:
-        return Finding("clock", folder, f"{place} was written, and is not there.")
+        return StoreFinding("clock", folder, f"{place} was written, and is not there.")
     # Stores tell whole seconds.
     apart = max(before - facts.modified - timedelta(seconds=1), facts.modified - after)
     seconds = max(0.0, apart.total_seconds())
     if seconds > lease.total_seconds() / 2:
         whose = "this machine's" if is_local(folder) else "the store's"
-        return Finding(
+        return StoreFinding(
             "clock",
             folder,
             f"This machine's clock and {whose} differ by {seconds:.0f} s, the lease's length is "
             f"{lease.total_seconds():.0f} s. Set the clocks (NTP).",
         )
-    return Finding("clock", f"differs from the store's by {seconds:.0f} s")
+    return StoreFinding("clock", f"differs from the store's by {seconds:.0f} s")
 
 
-def _removes(folder: str, options: Options) -> Finding:
+def _removes(folder: str, options: Options) -> StoreFinding:
     _clean(folder, options)
     if left := list(list_files(folder, options)):
-        return Finding("remove", folder, f"{left[0]} was removed, and is still listed.")
-    return Finding("remove", "files are gone when they are removed")
+        return StoreFinding("remove", folder, f"{left[0]} was removed, and is still listed.")
+    return StoreFinding("remove", "files are gone when they are removed")
 
 
 def _clean(folder: str, options: Options) -> None:

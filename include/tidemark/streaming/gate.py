@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.planned_rows import WholePublish
 from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.validate import Judged, judge_tables, record_validation
@@ -19,7 +19,7 @@ def judge_publish(run: Run, publish: WholePublish) -> Judged:
 
 
 def record_judged(
-    run: Run, result: JudgedRun, judged: Judged, accepted: Acceptance | None, now: datetime
+    run: Run, result: JudgedRun, judged: Judged, accepted: CheckOverride | None, now: datetime
 ) -> str | None:
     """Record the verdicts, and that somebody has accepted those that fail. Where the pages of
     expectations begin; None where none ran. `now` is in UTC."""

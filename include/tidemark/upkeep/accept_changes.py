@@ -37,8 +37,8 @@ from tidemark.runs.found import found_tables
 from tidemark.runs.losses import Loss, find_losses
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.wall_clock import accept_clock
-from tidemark.sources.kinds import placed_source
-from tidemark.sources.source import Acceptance, LostInput
+from tidemark.sources.kinds import source_handle
+from tidemark.sources.source import LossAcceptance, LostInput
 from tidemark.storage.delta.by_hand import HandCommit
 from tidemark.storage.delta.notes import AcceptedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
@@ -61,7 +61,7 @@ def lost_input(pipeline: Pipeline, settings: Settings) -> tuple[LostInput, ...]:
     """What of the source is gone and was not read; nothing is written. Raises what says that the
     source cannot be asked."""
     warehouse = Warehouse.of(pipeline.name, settings)
-    return placed_source(pipeline, settings).lost(Checkpoint.of_ingest(warehouse))
+    return source_handle(pipeline, settings).lost(Checkpoint.of_ingest(warehouse))
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ def accept_changes(
             else:
                 _accept(warehouse.table_at(loss.place), note)
         clocks, ingest = lease.clocks(), Checkpoint.of_ingest(warehouse)
-        now, accepted = clocks.own, Acceptance(reason, by, clocks.own)
+        now, accepted = clocks.own, LossAcceptance(reason, by, clocks.own)
         if lost:
-            placed_source(pipeline, settings).accept_lost(ingest, lost, accepted)
+            source_handle(pipeline, settings).accept_lost(ingest, lost, accepted)
         clock = accept_clock(ingest, clocks, accepted)
         of_file = accept_file(pipeline, settings, warehouse, reason, by, now)
     return Accepted(found, lost, of_file, clock)

@@ -28,9 +28,9 @@ from tidemark.sources.source import (
     OriginColumn,
     PartUnreadable,
     PartVerdict,
-    PlacedSource,
     Reading,
     Slice,
+    SourceHandle,
 )
 
 EXPIRED = "expired"
@@ -99,7 +99,7 @@ class LogSlice(Slice):
 
 
 @dataclass(frozen=True)
-class PlacedLog(PlacedSource):
+class PlacedLog(SourceHandle):
     """A part is a span of one partition."""
 
     origin = (

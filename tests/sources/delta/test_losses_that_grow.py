@@ -21,11 +21,11 @@ from deltalake import DeltaTable, write_deltalake
 from tests.kit.running import Place, clicks
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import DataDamaged, InputLost, SourceNotFound, TableLost
-from tidemark.sources.delta.offsets import Offset, Part
-from tidemark.sources.delta.placed import PlacedTable
-from tidemark.sources.source import Acceptance
+from tidemark.sources.delta.handle import DeltaSourceHandle
+from tidemark.sources.delta.offsets import DeltaPart, Offset
+from tidemark.sources.source import LossAcceptance
 
-ACCEPTED = Acceptance("gone for good", "me", datetime(2026, 7, 1, tzinfo=UTC))
+ACCEPTED = LossAcceptance("gone for good", "me", datetime(2026, 7, 1, tzinfo=UTC))
 
 
 class World:
@@ -34,7 +34,7 @@ class World:
     def __init__(self, root: Path, **delta: Any) -> None:
         common = {name: value for name, value in clicks()["source"].items() if name != "files"}
         place = Place(root, clicks(source={"delta": {"table": "events", **delta}, **common}))
-        self.source = PlacedTable(place.pipeline, place.settings)
+        self.source = DeltaSourceHandle(place.pipeline, place.settings)
         self.uri = str(root / "events")
         self.folder = root / "ingest"
         self.ingest = Checkpoint(str(self.folder), {})
@@ -117,11 +117,11 @@ def test_versions_that_expired_after_others_were_accepted_are_told_by_themselves
 
 
 def test_no_part_is_held_by_one_that_ends_before_it() -> None:
-    assert Part(3, last=5).holds(Part(4, last=5))
-    assert not Part(3, last=5).holds(Part(3, last=6))
-    assert not Part(3, last=5).holds(Part(3, is_open=True))
-    assert Part(3, is_open=True).holds(Part(4, is_open=True))
-    assert Part(3, is_open=True).holds(Part(4, last=9))
+    assert DeltaPart(3, last=5).holds(DeltaPart(4, last=5))
+    assert not DeltaPart(3, last=5).holds(DeltaPart(3, last=6))
+    assert not DeltaPart(3, last=5).holds(DeltaPart(3, is_open=True))
+    assert DeltaPart(3, is_open=True).holds(DeltaPart(4, is_open=True))
+    assert DeltaPart(3, is_open=True).holds(DeltaPart(4, last=9))
 
 
 def test_a_version_that_goes_while_its_batch_is_read_is_no_empty_one(world: World) -> None:
@@ -298,7 +298,7 @@ def test_what_is_lost_since_a_first_begin_was_noted_is_told_by_the_lag_too(tmp_p
     assert version is not None
     (file,) = version.added
     (Path(world.uri) / file.path).unlink()
-    assert world.lost() == [(str(Part(1, file.path)), "gone")]
+    assert world.lost() == [(str(DeltaPart(1, file.path)), "gone")]
     lag = world.source.lag(world.ingest)
     assert lag is not None
     assert (lag.messages, lag.lost) == (2, 1)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import SourceNotFound, SourceRefused
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
-from tidemark.sources.delta.offsets import Offset, Part
+from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.planning import (
     first_offset,
     lost_parts,
@@ -113,7 +113,7 @@ def test_files_that_are_gone_before_they_were_read_are_told(uri: str) -> None:
     (file,) = [one.path for one in (open_table(uri, {}).version(2) or pytest.fail("gone")).added]
     (Path(uri) / file).unlink()
     assert told(uri, position) == [(f"2/{file}", "gone")]
-    assert Part.of(f"2/{file}") == Part(2, file)
+    assert DeltaPart.of(f"2/{file}") == DeltaPart(2, file)
 
 
 def test_a_log_that_does_not_reach_back_is_told(uri: str) -> None:

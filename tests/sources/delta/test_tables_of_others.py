@@ -20,7 +20,7 @@ from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tidemark.errors import SourceRefused
 from tidemark.runs.preflight import NothingNew, look
-from tidemark.sources.delta.placed import PlacedTable
+from tidemark.sources.delta.handle import DeltaSourceHandle
 from tidemark.upkeep.accept_changes import accept_changes
 
 if TYPE_CHECKING:
@@ -146,14 +146,14 @@ def test_a_version_that_leaves_the_log_between_planning_and_reading_stops_the_ru
     DeltaTable(uri_of(place)).create_checkpoint()
     log = place.root / "events" / "_delta_log" / f"{1:020}.json"
     for step in ("first_reading", "slices"):
-        original = getattr(PlacedTable, step)
+        original = getattr(DeltaSourceHandle, step)
 
         def cleaned(*given: Any, original: Any = original) -> Any:
             log.rename(log.with_suffix(".kept"))
             return original(*given)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PlacedTable, step, cleaned)
+            patch.setattr(DeltaSourceHandle, step, cleaned)
             message = stopped(spark, place, "DataDamaged")
         assert "Version 1 of" in message
         assert "was in its log when the batch was planned" in message

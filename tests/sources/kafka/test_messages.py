@@ -32,9 +32,9 @@ from tests.kit.kafka import (
 from tidemark.errors import DataDamaged, SourceRefused, SourceUnavailable
 from tidemark.pipeline.settings.connections import Connection, client_options
 from tidemark.sources.kafka import slices
-from tidemark.sources.kafka.client import Cluster
+from tidemark.sources.kafka.client import KafkaCluster
 from tidemark.sources.kafka.messages import AsLines, spliced
-from tidemark.sources.kafka.offsets import Range
+from tidemark.sources.kafka.offsets import OffsetRange
 from tidemark.sources.kafka.slices import KafkaSlice, in_slices
 from tidemark.sources.source import PartUnreadable
 
@@ -56,7 +56,7 @@ def read(
     """The lines of all offsets of partition 0, or of those up to `last`."""
     end = ends(broker, topic)[0] - 1 if last is None else last
     options = {**client_of(broker), "isolation.level": "read_committed"}
-    part = Range(topic, 0, 0, end)
+    part = OffsetRange(topic, 0, 0, end)
     pieces = KafkaSlice((part,), "broker", options, AsLines(fields, 100)).lines(10**9)
     return [line for piece in pieces for line in piece.to_pylist()]
 
@@ -113,7 +113,7 @@ def test_a_line_with_what_is_declared_of_the_message_is_held_to_the_settings_bou
     produce(broker, topic, [b"{}", b"{}"], keys=["k", "k" * 5_000])
     options = {**client_of(broker), "isolation.level": "read_committed"}
     for fields, reasons in (((), [None, None]), (("_key",), [None, "too large"])):
-        one = KafkaSlice((Range(topic, 0, 0, 1),), "c", options, AsLines(fields, 10**6))
+        one = KafkaSlice((OffsetRange(topic, 0, 0, 1),), "c", options, AsLines(fields, 10**6))
         lines = [line for piece in one.lines(5_000) for line in piece.to_pylist()]
         assert [line["_reason"] for line in lines] == reasons
     assert lines[1]["_detail"].startswith("The value with what is declared of the message has 5,0")
@@ -143,7 +143,7 @@ def test_a_slice_ends_with_its_last_offset_whether_a_message_has_it_or_not(broke
     assert committed == {0: 6}
     connection = Connection(servers=(broker.servers,), security_protocol="PLAINTEXT")
     for isolation, end in (("read_committed", 6), ("read_uncommitted", 7)):
-        state = Cluster("broker", client_options(connection), isolation).states([topic])[topic]
+        state = KafkaCluster("broker", client_options(connection), isolation).states([topic])[topic]
         assert state.end == {0: end}
     opened.commit()
     assert [one["_value"] for one in read(broker, topic)] == [b"1", b"2", b"3", b"5"]
@@ -165,7 +165,7 @@ def test_of_a_compacted_topic_what_is_left_is_read(broker: Broker) -> None:
 def test_slices_of_a_range_have_each_offset_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_OFFSETS", 4)
     monkeypatch.setattr(slices, "TOGETHER", 0)
-    found = [part for (part,) in in_slices([Range("t", 1, 3, 12)])]
+    found = [part for (part,) in in_slices([OffsetRange("t", 1, 3, 12)])]
     assert [(one.first, one.last) for one in found] == [(3, 6), (7, 10), (11, 12)]
     assert {(one.topic, one.partition) for one in found} == {("t", 1)}
 
@@ -177,7 +177,7 @@ def test_small_ranges_are_together_in_a_slice_those_of_one_partition_are_not(
     given_parts: list[tuple[str, int, int]],
 ) -> None:
     parts = [
-        Range(topic, partition, 100 * n, 100 * n + number - 1)
+        OffsetRange(topic, partition, 100 * n, 100 * n + number - 1)
         for n, (topic, partition, number) in enumerate(given_parts)
     ]
     with pytest.MonkeyPatch.context() as patch:
@@ -191,7 +191,7 @@ def test_small_ranges_are_together_in_a_slice_those_of_one_partition_are_not(
         assert len(one) == 1 or sum(p.number for p in one) <= 12
 
 
-def _offsets(part: Range) -> range:
+def _offsets(part: OffsetRange) -> range:
     assert part.last is not None
     return range(part.first, part.last + 1)
 
@@ -204,9 +204,9 @@ def test_one_slice_reads_ranges_of_many_partitions_each_to_its_own_end(broker: B
         produce(broker, topic, [b"%d" % n for n in range(5)], partition=partition)
     produce_transaction(broker, other, [b"6", b"7"], partition=1)
     of_topic = [
-        Range(topic, partition, partition % 3, 4 - partition % 2) for partition in range(40)
+        OffsetRange(topic, partition, partition % 3, 4 - partition % 2) for partition in range(40)
     ]
-    parts = (*of_topic, Range(other, 1, 0, 2))
+    parts = (*of_topic, OffsetRange(other, 1, 0, 2))
     options = {**client_of(broker), "isolation.level": "read_committed"}
     pieces = KafkaSlice(parts, "broker", options, AsLines((), 100)).lines(10**9)
     lines = [line for piece in pieces for line in piece.to_pylist()]
@@ -245,7 +245,7 @@ def test_messages_that_a_disk_has_changed_are_no_rows_and_are_told_by_their_offs
             read(broker, topic)
         delete_records(broker, topic, {0: 2})
         options = client_of(broker)
-        one = KafkaSlice((Range(topic, 0, 2, 2),), "broker", options, AsLines((), 100))
+        one = KafkaSlice((OffsetRange(topic, 0, 2, 2),), "broker", options, AsLines((), 100))
         assert [len(piece) for piece in one.lines(10**9)] == [1]
 
 
@@ -266,8 +266,8 @@ def test_a_login_over_tls_reads(broker: Broker, mechanism: str) -> None:
     produce(broker, topic, [b"1"])
     options = client_options(secure(broker, mechanism=mechanism))
     assert "BEGIN CERTIFICATE" in options["ssl.ca.pem"]
-    assert Cluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
-    one = KafkaSlice((Range(topic, 0, 0, 0),), "c", options, AsLines((), 100))
+    assert KafkaCluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
+    one = KafkaSlice((OffsetRange(topic, 0, 0, 0),), "c", options, AsLines((), 100))
     assert [len(piece) for piece in one.lines(10**9)] == [1]
     assert broker.password not in repr(one)
     assert secure_client_of(broker)["sasl.username"] == broker.user
@@ -282,11 +282,11 @@ def test_who_is_not_let_in_is_told_so_and_need_not_try_again(broker: Broker) -> 
         (secure(broker, ca=str(broker.other_ca_pem)), "could not be encrypted"),
     ):
         with pytest.raises(SourceRefused, match=why):
-            Cluster("c", client_options(connection), "read_committed").states([topic])
+            KafkaCluster("c", client_options(connection), "read_committed").states([topic])
     assert not SourceRefused.retry_can_help
     forbid_reading(broker, topic)
     one = KafkaSlice(
-        (Range(topic, 0, 0, 0),), "c", client_options(secure(broker)), AsLines((), 100)
+        (OffsetRange(topic, 0, 0, 0),), "c", client_options(secure(broker)), AsLines((), 100)
     )
     with pytest.raises(SourceRefused, match="may not read"):
         list(one.lines(10**9))
@@ -301,18 +301,18 @@ def test_a_broker_that_stops_answering_is_waited_for_and_then_told(
         topic = make_topic(broker, new_name())
         produce(broker, topic, [b"1"])
         options = client_options(secure(broker))
-        one = KafkaSlice((Range(topic, 0, 0, 0),), "c", options, AsLines((), 100))
+        one = KafkaSlice((OffsetRange(topic, 0, 0, 0),), "c", options, AsLines((), 100))
         broker.pause()
         with pytest.raises(SourceUnavailable, match="cannot be asked"):
-            Cluster("c", options, "read_committed").states([topic])
+            KafkaCluster("c", options, "read_committed").states([topic])
         with pytest.raises(SourceUnavailable, match="gave no message"):
             list(one.lines(10**9))
         broker.resume()
-        assert Cluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
+        assert KafkaCluster("c", options, "read_committed").states([topic])[topic].end == {0: 1}
         assert [len(piece) for piece in one.lines(10**9)] == [1]
         broker.kill()
         with pytest.raises(SourceUnavailable, match="cannot be asked"):
-            Cluster("c", options, "read_committed").states([topic])
+            KafkaCluster("c", options, "read_committed").states([topic])
 
 
 @pytest.mark.long
@@ -324,7 +324,7 @@ def test_a_broker_that_dies_within_a_slice_and_comes_back_leaves_it_whole() -> N
         options = {**client_options(secure(broker)), "fetch.max.bytes": "200000"}
         options |= {"message.max.bytes": "100000"}
         options |= {"queued.max.messages.kbytes": "200", "max.partition.fetch.bytes": "100000"}
-        one = KafkaSlice((Range(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6))
+        one = KafkaSlice((OffsetRange(topic, 0, 0, 59999),), "c", options, AsLines((), 10**6))
         pieces = one.lines(10**9)
         found = next(pieces)["_value"].to_pylist()
         broker.kill()
@@ -340,7 +340,7 @@ def test_a_partition_without_a_leader_is_named() -> None:
         options = client_options(
             Connection(servers=tuple(broker.servers.split(",")), security_protocol="PLAINTEXT")
         )
-        assert len(Cluster("c", options, "read_committed").states([topic])[topic].end) == 3
+        assert len(KafkaCluster("c", options, "read_committed").states([topic])[topic].end) == 3
         broker.kill(3)
         with pytest.raises(SourceUnavailable, match=r"Partition \d of topic .* has no leader now"):
             _ask_until_it_is_known(options, topic)
@@ -353,7 +353,7 @@ def test_an_offset_that_is_none_is_not_taken_for_one(
     node was killed. It would be the end of the partition, and what was read cut off."""
     topic = make_topic(broker, new_name())
     produce(broker, topic, [b"1"])
-    cluster = Cluster("c", client_of(broker), "read_committed")
+    cluster = KafkaCluster("c", client_of(broker), "read_committed")
     answered = cluster._answer
 
     def none(answer: Any) -> Any:
@@ -377,7 +377,7 @@ def _ask_until_it_is_known(options: Mapping[str, str], topic: str) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
-            Cluster("c", options, "read_committed").states([topic])
+            KafkaCluster("c", options, "read_committed").states([topic])
         except SourceUnavailable as error:
             if "no leader" in str(error):
                 raise

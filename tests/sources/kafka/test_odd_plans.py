@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from tidemark.errors import SettingsInvalid
-from tidemark.sources.kafka.client import Cluster, TopicState, consumer_of
+from tidemark.sources.kafka.client import KafkaCluster, TopicState, consumer_of
 from tidemark.sources.kafka.losses import told
 from tidemark.sources.kafka.offsets import TopicOffset, ranges
 from tidemark.sources.kafka.planning import moves, plan_next, steps
 from tidemark.sources.notes import accepted_loss
 from tidemark.sources.position import Position
-from tidemark.sources.source import Acceptance
+from tidemark.sources.source import LossAcceptance
 
 SECRET = "c2VjcmV0"
 
@@ -23,7 +23,7 @@ def test_messages_that_were_cut_off_are_read_when_as_many_came_anew() -> None:
     before = {"a": TopicOffset("id", {0: 0}, {0: 3})}
     position = Position(4, before)
     (lost,) = plan_next(position, {"a": TopicState("id", {0: 0}, {0: 0})}, [], False).lost
-    acceptance = Acceptance("gone", "me", datetime(2026, 7, 1, tzinfo=UTC))
+    acceptance = LossAcceptance("gone", "me", datetime(2026, 7, 1, tzinfo=UTC))
     accepted = [accepted_loss(told(lost, "then"), acceptance, lost)]
     written = {"a": TopicState("id", {0: 0}, {0: 3})}
     plan = plan_next(position, written, accepted, False)
@@ -53,7 +53,7 @@ def test_options_that_librdkafka_does_not_take_are_told_without_their_values(
     options: dict[str, str],
 ) -> None:
     given = {"bootstrap.servers": "127.0.0.1:1", **options}
-    for make in (lambda: Cluster("events", given, ""), lambda: consumer_of(given, print)):
+    for make in (lambda: KafkaCluster("events", given, ""), lambda: consumer_of(given, print)):
         with pytest.raises(SettingsInvalid, match="librdkafka does not take the options") as found:
             make()
         assert SECRET not in str(found.value)

@@ -15,7 +15,7 @@ from tidemark.sources.kafka.client import TopicState
 from tidemark.sources.kafka.losses import told
 from tidemark.sources.kafka.offsets import (
     Offset,
-    Range,
+    OffsetRange,
     TopicOffset,
     offset_of,
     offset_text,
@@ -24,7 +24,7 @@ from tidemark.sources.kafka.offsets import (
 from tidemark.sources.kafka.planning import first_offset, moves, plan_next, steps
 from tidemark.sources.notes import AcceptedLoss, accepted_loss
 from tidemark.sources.position import Position
-from tidemark.sources.source import Acceptance
+from tidemark.sources.source import LossAcceptance
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 NAMES = ("a", "b")
@@ -119,13 +119,13 @@ class Model:
 
     def accept(self) -> None:
         found = plan_next(self.position, self.states, self.accepted, by_pattern=True).lost
-        acceptance = Acceptance("gone", "me", NOW)
+        acceptance = LossAcceptance("gone", "me", NOW)
         self.accepted += [accepted_loss(told(one, "then"), acceptance, one) for one in found]
 
     def take(self, offset: Offset, batch: int) -> None:
-        """Read a batch as `PlacedTopics` does: its ranges without what was accepted as lost."""
+        """Read a batch as `KafkaSourceHandle` does: its ranges without those accepted as lost."""
         lost = [
-            (one.id, Range.of(one.part))
+            (one.id, OffsetRange.of(one.part))
             for one in self.accepted
             if one.batch == batch and one.was_planned
         ]
@@ -157,7 +157,7 @@ class Model:
                     assert never_seen or before or told_lost, (topic, number, place)
 
     def is_told(self, topic: str, partition: int, place: int) -> bool:
-        parts = [(one.id, Range.of(one.part)) for one in self.accepted]
+        parts = [(one.id, OffsetRange.of(one.part)) for one in self.accepted]
         return any(
             (of, part.partition) == (topic, partition) and _is_in(part, place) for of, part in parts
         )
@@ -166,12 +166,12 @@ class Model:
         return self.topics[name][1].get(partition) if name in self.topics else None
 
 
-def _holds(gone: Range, of: str, one: Range, place: int, offset: Offset) -> bool:
+def _holds(gone: OffsetRange, of: str, one: OffsetRange, place: int, offset: Offset) -> bool:
     same = (gone.topic, gone.partition, of) == (one.topic, one.partition, offset[one.topic].id)
     return same and _is_in(gone, place)
 
 
-def _is_in(part: Range, place: int) -> bool:
+def _is_in(part: OffsetRange, place: int) -> bool:
     return part.first <= place and (part.last is None or place <= part.last)
 
 
@@ -245,7 +245,7 @@ def test_a_topic_accepted_as_deleted_that_is_there_again_is_read_from_where_it_w
     position = Position(3, {"a": TopicOffset("id-a", {0: 0}, {0: 5})})
     gone = plan_next(position, {}, [], by_pattern=True)
     assert [(str(one.range), one.reason) for one in gone.lost] == [("a/0/5-", "deleted")]
-    acceptance = Acceptance("it is gone", "me", NOW)
+    acceptance = LossAcceptance("it is gone", "me", NOW)
     accepted = [accepted_loss(told(one, ""), acceptance, one) for one in gone.lost]
     without = plan_next(position, {}, accepted, by_pattern=True)
     assert (without.offset, without.lost) == ({}, ())

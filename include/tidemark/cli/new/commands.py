@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.console import facts_table, report_console
-from tidemark.cli.new.found import Found
+from tidemark.cli.new.found import SourceSample
 from tidemark.cli.new.judged import SampleVerdict, judge_sample
 from tidemark.cli.new.kinds import find_sample
 from tidemark.cli.new.pipeline_text import heading, pipeline_text
@@ -109,7 +109,7 @@ def _write(file: Path, text: str, force: bool) -> None:
 
 
 def _tell(
-    pipeline: Pipeline, proposal: Proposal, found: Found, verdict: SampleVerdict, file: Path
+    pipeline: Pipeline, proposal: Proposal, found: SourceSample, verdict: SampleVerdict, file: Path
 ) -> None:
     console, sample = report_console(), found.sample
     console.print(f"{pipeline.name}: proposed from {sample.told}. A run {verdict.told}.")
@@ -127,7 +127,7 @@ def _tell(
     )
 
 
-def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: Found) -> dict[str, str]:
+def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: SourceSample) -> dict[str, str]:
     """What a pipeline was proposed to be, by its name for people."""
     table = pipeline.tables[proposal.table]
     keys = f"by {', '.join(table.group_by)}: " if table.group_by else ""

@@ -10,7 +10,7 @@ from tidemark.cli.new.sample import Sample
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceSample:
     """`source` are the entries of a pipeline's `source` that say where rows come from; `reasons`
     are comments on them."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark.cli.new.files import sampled_files
-from tidemark.cli.new.found import Found
+from tidemark.cli.new.found import SourceSample
 from tidemark.cli.new.tables import sampled_table
 from tidemark.cli.new.topics import sampled_topic
 from tidemark.errors import TidemarkError
 from tidemark.pipeline.settings.settings import Settings
 
-KINDS: dict[str, Callable[[str, Settings, str], Found]] = {
+KINDS: dict[str, Callable[[str, Settings, str], SourceSample]] = {
     "kafka:": sampled_topic,
     "delta:": sampled_table,
 }
 
 
-def find_sample(given: str, settings: Settings, pipeline: str) -> Found:
+def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
     """What `--from` names, looked at. SampleUnusable where it is nothing, and the errors of a
     source that cannot be asked; each says that nothing was written."""
     prefix = next((one for one in KINDS if given.startswith(one)), None)

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli.new.found import Found
+from tidemark.cli.new.found import SourceSample
 from tidemark.cli.new.places import place_in_source
 from tidemark.cli.new.sample import MOST_LINES, Sample, rows_of
 from tidemark.errors import SampleUnusable, SourceNotFound
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 5
 
 
-def sampled_table(given: str, settings: Settings, pipeline: str) -> Found:
+def sampled_table(given: str, settings: Settings, pipeline: str) -> SourceSample:
     """The table at a path or URI, with its schema and the first rows that a run would read."""
     if not given:
         raise SampleUnusable("A table is named delta:TABLE, by its path or its URI.")
     named, table = _found_table(given, settings, pipeline)
     offset, further, reasons = _readable(table)
-    return Found({"delta": {"table": named, **further}}, _sample(table, offset, settings), reasons)
+    return SourceSample(
+        {"delta": {"table": named, **further}}, _sample(table, offset, settings), reasons
+    )
 
 
 def _found_table(given: str, settings: Settings, pipeline: str) -> tuple[str, SourceTable]:

@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tidemark.cli.new.found import Found
+from tidemark.cli.new.found import SourceSample
 from tidemark.cli.new.sample import MOST_LINES, Row, Sample, row_of
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.kafka_columns import KEY, TIME, check_topic
@@ -25,25 +25,25 @@ from tidemark.pipeline.settings.settings import Settings
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from tidemark.sources.kafka.client import Cluster
+    from tidemark.sources.kafka.client import KafkaCluster
 
 _MOST_SHOWN = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def sampled_topic(given: str, settings: Settings, pipeline: str) -> Found:
+def sampled_topic(given: str, settings: Settings, pipeline: str) -> SourceSample:
     """The topic of a connection, with its first messages."""
     # The client takes a tenth of a second to load, which other commands do without.
-    from tidemark.sources.kafka.client import Cluster
+    from tidemark.sources.kafka.client import KafkaCluster
 
     kafka = _named(given, settings)
     topic, connection = str(kafka.topic), connection_of(settings.connections, kafka.connection)
-    cluster = Cluster(kafka.connection, client_options(connection), kafka.isolation)
+    cluster = KafkaCluster(kafka.connection, client_options(connection), kafka.isolation)
     _check_is_there(topic, cluster)
     messages = _first(topic, cluster, kafka.max_message_bytes)
     source = {"kafka": {"topic": topic, "connection": kafka.connection}}
     most_bytes = min(kafka.max_message_bytes, settings.max_line_bytes)
-    return Found(source, _sample(topic, messages, most_bytes))
+    return SourceSample(source, _sample(topic, messages, most_bytes))
 
 
 def _named(given: str, settings: Settings) -> KafkaTopics:
@@ -61,7 +61,7 @@ def _named(given: str, settings: Settings) -> KafkaTopics:
     return KafkaTopics(topic=topic, connection=connection)
 
 
-def _check_is_there(topic: str, cluster: Cluster) -> None:
+def _check_is_there(topic: str, cluster: KafkaCluster) -> None:
     found = cluster.topics(".*")
     if topic in found:
         return
@@ -75,7 +75,7 @@ def _check_is_there(topic: str, cluster: Cluster) -> None:
     )
 
 
-def _first(topic: str, cluster: Cluster, most_bytes: int) -> list[Message]:
+def _first(topic: str, cluster: KafkaCluster, most_bytes: int) -> list[Message]:
     from tidemark.sources.kafka.first_messages import first_messages
     from tidemark.sources.kafka.messages import AsLines
     from tidemark.sources.kafka.planning import first_offset

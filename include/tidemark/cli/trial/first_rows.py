@@ -11,7 +11,7 @@ from tidemark.errors import SampleUnusable
 from tidemark.pipeline.fold_rules import write_fold_code
 from tidemark.pipeline.model import Pipeline, Source
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import FirstRows
 
 
@@ -29,7 +29,7 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, most: int, root: Pat
         )
     # A folder that no pipeline of this name keeps tables in.
     copies = root / f"{pipeline.name}_source"
-    first = placed_source(pipeline, settings).first_rows(most, copies)
+    first = source_handle(pipeline, settings).first_rows(most, copies)
     if not first.rows:
         none = f"{pipeline.source.told} has no {first.part} with a {first.row}."
         why = " ".join(first.notes) or none

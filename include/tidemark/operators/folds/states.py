@@ -18,7 +18,7 @@ from tidemark.operators.folds.said import message_of, named
 _LACKING = object()
 
 
-class Lost(Exception):
+class InvalidState(Exception):
     """A state that does not come back from JSON; the message says what of it."""
 
 
@@ -29,13 +29,13 @@ class States:
     kind: type[Any]
 
     def through_json(self, state: Any) -> tuple[str, Any]:
-        """A state as JSON, and as it comes back. It raises Lost, and what pydantic raises."""
+        """A state as JSON, and as it comes back. Raises InvalidState, and what pydantic raises."""
         written = self._adapter.dump_json(state, by_alias=True, round_trip=True, warnings="error")
         read = self._adapter.validate_json(written)
         for name in _fields(state):
             before, after = getattr(state, name), getattr(read, name, _LACKING)
             if not _same(before, after):
-                raise Lost(_said(name, before, after))
+                raise InvalidState(_said(name, before, after))
         return written.decode(), read
 
     def read(self, written: str) -> Any:

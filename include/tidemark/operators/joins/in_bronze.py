@@ -35,7 +35,7 @@ _MOST_SPANS = 50
 
 
 @dataclass(frozen=True)
-class Side:
+class BronzeSide:
     """One of the two bronzes at a version. Only its rows that fulfil the condition count."""
 
     bronze: DeltaTable
@@ -60,8 +60,8 @@ class Side:
 class JoinIn:
     """Both sides, and how they are joined."""
 
-    left: Side
-    right: Side
+    left: BronzeSide
+    right: BronzeSide
     table: JoinTable
 
     @property
@@ -225,7 +225,7 @@ def _joining(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     yield first, last
 
 
-def newest_us(side: Side) -> int | None:
+def newest_us(side: BronzeSide) -> int | None:
     """The newest event time; None where there is no row."""
     days = side.dates()
     if not days:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from tidemark.operators.joins.in_bronze import JoinIn, Side, windows_given, windows_starting
+from tidemark.operators.joins.in_bronze import BronzeSide, JoinIn, windows_given, windows_starting
 from tidemark.operators.joins.new_rows import find_touched
 from tidemark.operators.operator import BRONZE, Covered, InputTable
 from tidemark.operators.row_range import RowRange
@@ -189,8 +189,8 @@ class Joins(Windows):
 
     def _in(self, bronze: DeltaTable, condition: str = "true") -> JoinIn:
         other = self.others[self.other]
-        right = Side(other.table, self.other_event_time, other.condition)
-        return JoinIn(Side(bronze, self.event_time, condition), right, self.table)
+        right = BronzeSide(other.table, self.other_event_time, other.condition)
+        return JoinIn(BronzeSide(bronze, self.event_time, condition), right, self.table)
 
     def _located(self, found: pa.Table) -> pa.Table:
         return found.select([*self.located, "rows"])

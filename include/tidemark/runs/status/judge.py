@@ -16,7 +16,7 @@ from tidemark.runs.status.table_status import TableStatus
 from tidemark.sources.lag import NotAsked
 from tidemark.sources.source import Lag
 from tidemark.storage.lease.files import LeaseRecord, time_text
-from tidemark.storage.lease.rules import Act, LeaseDecision
+from tidemark.storage.lease.rules import LeaseAction, LeaseDecision
 
 # What Airflow calls a run that its schedule started.
 _SCHEDULED = "scheduled"
@@ -41,7 +41,7 @@ class HeldLease:
     @property
     def at_work(self) -> bool:
         """Whoever holds it still works, as far as can be seen from here."""
-        return self.verdict.act is Act.WAIT
+        return self.verdict.act is LeaseAction.WAIT
 
     @property
     def summary(self) -> str:
@@ -114,7 +114,7 @@ def _left_by(
     published: datetime | None,
 ) -> Standing:
     """What the last run left behind."""
-    if lease is not None and lease.verdict.act is Act.REFUSE:
+    if lease is not None and lease.verdict.act is LeaseAction.REFUSE:
         return Standing(
             PipelineState.STOPPED,
             f"{lease.summary} did not come to its end: {lease.verdict.because}.",

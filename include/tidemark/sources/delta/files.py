@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidemark.sources.delta.offsets import Offset, Part
+from tidemark.sources.delta.offsets import DeltaPart, Offset
 
 if TYPE_CHECKING:
     from tidemark.sources.delta.log import AddedFile
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from tidemark.sources.delta.table import SourceTable
 
 
-def files_of(table: SourceTable, offset: Offset) -> Iterator[tuple[Part, AddedFile]]:
+def files_of(table: SourceTable, offset: Offset) -> Iterator[tuple[DeltaPart, AddedFile]]:
     """The files whose rows a batch brings, in order; of versions that change rows none."""
     if offset.snapshot is not None:
         for file in table.snapshot(offset.snapshot):
-            yield Part(offset.snapshot, file.path), file
+            yield DeltaPart(offset.snapshot, file.path), file
     for number, version in table.versions(range(offset.begin, offset.next)):
         if version is not None and not version.changes_rows:
             for file in sorted(version.added, key=lambda one: one.path):
-                yield Part(number, file.path), file
+                yield DeltaPart(number, file.path), file
 
 
 def slice_of(
-    table: SourceTable, part: Part, file: AddedFile, most: int | None = None
+    table: SourceTable, part: DeltaPart, file: AddedFile, most: int | None = None
 ) -> DeltaSlice:
     """A file's rows; `most`: the first of them."""
     # Arrow takes a tenth of a second to load, which a Dag file has not.

@@ -55,7 +55,7 @@ class Offset:
 
 
 @dataclass(frozen=True)
-class Part:
+class DeltaPart:
     """What is read or lost together: a file that a version added, a version (no `file`), versions
     up to `last`, or, with a `last` of None behind a dash, all from a version on."""
 
@@ -72,7 +72,7 @@ class Part:
         return str(self.version) if self.last is None else f"{self.version}-{self.last}"
 
     @classmethod
-    def of(cls, text: str) -> Part:
+    def of(cls, text: str) -> DeltaPart:
         """Of its text."""
         versions, slash, file = text.partition("/")
         first, dash, last = versions.partition("-")
@@ -80,7 +80,7 @@ class Part:
             return cls(int(first), unquote(file))
         return cls(int(first), last=int(last) if last else None, is_open=bool(dash) and not last)
 
-    def holds(self, other: Part) -> bool:
+    def holds(self, other: DeltaPart) -> bool:
         """Is the other one part of it?"""
         if self.file:
             return self == other

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.errors import SourceNotFound, TableLost
 from tidemark.sources.delta.log import AddedFile, Version
-from tidemark.sources.delta.offsets import Offset, Part
+from tidemark.sources.delta.offsets import DeltaPart, Offset
 from tidemark.sources.delta.table import SourceTable
 from tidemark.sources.notes import AcceptedLoss
 from tidemark.sources.position import Position
@@ -19,11 +19,11 @@ CHANGED, EXPIRED, GONE, REPLACED, SET_BACK = (
 
 
 @dataclass(frozen=True)
-class Lost:
+class DeltaGap:
     """A part of a table that is gone or is no append. `batch`: the one that has the verdict; None:
     the one that reads its version. `what` says it for people."""
 
-    part: Part
+    part: DeltaPart
     id: str
     reason: str
     what: str
@@ -60,19 +60,19 @@ def next_offset(
     begin = before.next
     for one in accepted:
         if (one.reason, one.id, one.batch) == (SET_BACK, table.id, position.batch + 1):
-            begin = min(begin, Part.of(one.part).version)
+            begin = min(begin, DeltaPart.of(one.part).version)
     return Offset(table.id, begin, max(begin, table.newest + 1))
 
 
 def lost_parts(
     position: Position[Offset], table: SourceTable, accepted: Sequence[AcceptedLoss], skips: bool
-) -> tuple[Lost, ...]:
+) -> tuple[DeltaGap, ...]:
     """What is lost and was not accepted, of the batch that runs again and of the next ones.
     `skips`: versions that change rows are passed over by the pipeline's own word."""
     before = position.offset
     if before is None:
         planned = [first_offset(table, "latest")]
-        found: list[Lost] = []
+        found: list[DeltaGap] = []
     else:
         planned = [next_offset(position, table, accepted)]
         found = list(_lost_with_the_table(position, before, table, planned[0]))
@@ -92,7 +92,7 @@ def check_history(table: SourceTable, offset: Offset, accepted: Sequence[Accepte
         return
     version = table.version(last)
     back = [one for one in accepted if (one.id, one.reason) == (table.id, SET_BACK)]
-    if version is None or any(Part.of(one.part).holds(Part(last)) for one in back):
+    if version is None or any(DeltaPart.of(one.part).holds(DeltaPart(last)) for one in back):
         return
     if version.digest != offset.mark:
         raise TableLost(
@@ -109,25 +109,25 @@ def accepted_versions(accepted: Sequence[AcceptedLoss], table: str) -> list[Acce
     found: list[AcceptedLoss] = []
     for one in accepted:
         if (one.id, one.reason) == (table, SET_BACK):
-            first = Part.of(one.part).version
-            found = [other for other in found if Part.of(other.part).version < first]
+            first = DeltaPart.of(one.part).version
+            found = [other for other in found if DeltaPart.of(other.part).version < first]
         elif (one.id, one.batch) == (table, None):
             found.append(one)
     return found
 
 
-def _is_accepted(lost: Lost, accepted: Sequence[AcceptedLoss]) -> bool:
+def _is_accepted(lost: DeltaGap, accepted: Sequence[AcceptedLoss]) -> bool:
     of_it = (
         accepted_versions(accepted, lost.id)
         if lost.batch is None
         else [one for one in accepted if (one.id, one.batch) == (lost.id, lost.batch)]
     )
-    return any(Part.of(one.part).holds(lost.part) for one in of_it)
+    return any(DeltaPart.of(one.part).holds(lost.part) for one in of_it)
 
 
 def lost_of_start(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
-) -> tuple[Lost, ...]:
+) -> tuple[DeltaGap, ...]:
     """The same of the first batch, before anything was read."""
     found = _lost_of(table, offset, accepted, skips)
     return tuple(one for one in found if not _is_accepted(one, accepted))
@@ -169,62 +169,62 @@ def _from_the_beginning(table: SourceTable) -> Offset:
 
 def _lost_with_the_table(
     position: Position[Offset], before: Offset, table: SourceTable, planned: Offset
-) -> Iterator[Lost]:
+) -> Iterator[DeltaGap]:
     batch = position.batch + 1
     if before.id != table.id:
         what = (
             f"the table of id {before.id} was replaced by another one, of id {table.id}; what came "
             f"to the former from version {before.next} on was not read"
         )
-        yield Lost(Part(before.next, is_open=True), before.id, REPLACED, what, batch)
+        yield DeltaGap(DeltaPart(before.next, is_open=True), before.id, REPLACED, what, batch)
         if position.is_pending:
-            versions = Part(before.begin, last=before.next - 1)
+            versions = DeltaPart(before.begin, last=before.next - 1)
             what = f"versions {before.begin} to {before.next - 1}, planned and not read, of it too"
-            yield Lost(versions, before.id, REPLACED, what, position.batch, was_planned=True)
+            yield DeltaGap(versions, before.id, REPLACED, what, position.batch, was_planned=True)
         return
     first = max(before.begin, table.newest + 1)
     if position.is_pending and first < before.next:
-        versions = Part(first, last=before.next - 1)
+        versions = DeltaPart(first, last=before.next - 1)
         what = (
             f"an older copy was brought back: the table ends with version {table.newest}, and "
             f"versions {first} to {before.next - 1} were planned and not read"
         )
-        yield Lost(versions, table.id, SET_BACK, what, position.batch, was_planned=True)
+        yield DeltaGap(versions, table.id, SET_BACK, what, position.batch, was_planned=True)
     if table.newest + 1 < planned.begin:
-        back = Part(table.newest + 1, last=planned.begin - 1)
+        back = DeltaPart(table.newest + 1, last=planned.begin - 1)
         what = (
             f"an older copy was brought back: the table ends with version {table.newest}, and its "
             f"next batch began with {planned.begin}; what bronze took of those versions stays there"
         )
-        yield Lost(back, table.id, SET_BACK, what, batch)
+        yield DeltaGap(back, table.id, SET_BACK, what, batch)
 
 
 def _lost_of(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
-) -> Iterator[Lost]:
+) -> Iterator[DeltaGap]:
     held = () if offset.snapshot is None else table.snapshot(offset.snapshot)
     versions = list(table.versions(range(offset.begin, min(offset.next, table.newest + 1))))
     appends = [one for _, one in versions if one is not None and not one.changes_rows]
     missing = _missing(table, [*held, *(file for one in appends for file in one.added)])
     if offset.snapshot is not None:
         yield from _gone_files(table, offset.snapshot, held, missing)
-    known = [Part.of(one.part) for one in accepted_versions(accepted, table.id)]
+    known = [DeltaPart.of(one.part) for one in accepted_versions(accepted, table.id)]
     gone: list[int] = []
     for number, version in versions:
         if version is None:
             # More may have expired since somebody accepted it: that alone is told then.
-            if not any(part.holds(Part(number)) for part in known):
+            if not any(part.holds(DeltaPart(number)) for part in known):
                 gone.append(number)
         elif not version.changes_rows:
             yield from _gone_files(table, number, version.added, missing)
         elif not skips:
-            yield Lost(Part(number), table.id, CHANGED, changed_text(version))
+            yield DeltaGap(DeltaPart(number), table.id, CHANGED, changed_text(version))
     if gone:
         what = (
             f"versions {gone[0]} to {gone[-1]} are not in the log any more; what they did is not "
             "known"
         )
-        yield Lost(Part(gone[0], last=gone[-1]), table.id, EXPIRED, what)
+        yield DeltaGap(DeltaPart(gone[0], last=gone[-1]), table.id, EXPIRED, what)
 
 
 def changed_text(version: Version) -> str:
@@ -244,7 +244,7 @@ def _missing(table: SourceTable, files: Sequence[AddedFile]) -> set[str]:
 
 def _gone_files(
     table: SourceTable, number: int, files: Sequence[AddedFile], missing: Set[str]
-) -> Iterator[Lost]:
+) -> Iterator[DeltaGap]:
     for file in files:
         if table.uri_of(file) in missing:
             rows = "some" if file.rows is None else f"{file.rows:,}"
@@ -252,4 +252,4 @@ def _gone_files(
                 f"the file {file.path} of version {number}, with {rows} rows, is gone "
                 "(VACUUM?), and was not read"
             )
-            yield Lost(Part(number, file.path), table.id, GONE, what)
+            yield DeltaGap(DeltaPart(number, file.path), table.id, GONE, what)

@@ -47,7 +47,7 @@ class TopicState:
 
 
 @dataclass
-class Cluster:
+class KafkaCluster:
     """A cluster by the name of its connection, and how librdkafka reaches it. `isolation`: up to
     which message a partition can be read (read_committed: to the first open transaction)."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import InputLost
-from tidemark.sources.kafka.planning import CUT_OFF, DELETED, EXPIRED, Lost
+from tidemark.sources.kafka.planning import CUT_OFF, DELETED, EXPIRED, KafkaGap
 from tidemark.sources.source import LostInput
 
 _MOST_SHOWN = 5
 
 
-def told(lost: Lost, since: str) -> LostInput:
+def told(lost: KafkaGap, since: str) -> LostInput:
     """A loss. `since`: when the last batch was planned, as people write it."""
     where = f"partition {lost.range.partition} of topic {lost.range.topic}"
     if lost.range.last is None:
@@ -38,7 +38,7 @@ def told(lost: Lost, since: str) -> LostInput:
     return LostInput(str(lost.range), lost.reason, f"{what} {why}. The topic {was}", is_another)
 
 
-def input_lost(pipeline: str, lost: Sequence[Lost], since: str) -> InputLost:
+def input_lost(pipeline: str, lost: Sequence[KafkaGap], since: str) -> InputLost:
     """The error of a run that stops at losses."""
     shown = [told(one, since).detail for one in lost[:_MOST_SHOWN]]
     more = f" And {len(lost) - _MOST_SHOWN} more." if len(lost) > _MOST_SHOWN else ""

@@ -18,7 +18,7 @@ from tidemark.storage.json_text import json_value
 
 
 @dataclass(frozen=True)
-class Range:
+class OffsetRange:
     """Offsets of one partition, the last one included; a `last` of None is not known."""
 
     topic: str
@@ -36,7 +36,7 @@ class Range:
         return 0 if self.last is None else self.last - self.first + 1
 
     @classmethod
-    def of(cls, part: str) -> Range:
+    def of(cls, part: str) -> OffsetRange:
         """Of the text that a range has as a part. No topic's name has a slash."""
         topic, partition, offsets = part.split("/")
         first, _, last = offsets.partition("-")
@@ -81,24 +81,24 @@ def offset_of(text: str, place: str) -> Offset:
         ) from error
 
 
-def ranges(offset: Offset) -> list[Range]:
+def ranges(offset: Offset) -> list[OffsetRange]:
     """What a batch reads, in order; partitions without a new offset are left out."""
     return [
-        Range(name, partition, one.begin[partition], end - 1)
+        OffsetRange(name, partition, one.begin[partition], end - 1)
         for name, one in sorted(offset.items())
         for partition, end in sorted(one.next.items())
         if one.begin[partition] < end
     ]
 
 
-def without(whole: Range, gone: Range) -> list[Range]:
+def without(whole: OffsetRange, gone: OffsetRange) -> list[OffsetRange]:
     """What is left of a range without another one of the same partition; both are known."""
     if (whole.topic, whole.partition) != (gone.topic, gone.partition):
         return [whole]
     assert whole.last is not None
     gone_last = whole.last if gone.last is None else gone.last
-    before = Range(whole.topic, whole.partition, whole.first, min(whole.last, gone.first - 1))
-    after = Range(whole.topic, whole.partition, max(whole.first, gone_last + 1), whole.last)
+    before = OffsetRange(whole.topic, whole.partition, whole.first, min(whole.last, gone.first - 1))
+    after = OffsetRange(whole.topic, whole.partition, max(whole.first, gone_last + 1), whole.last)
     return [one for one in (before, after) if one.number > 0]
 
 

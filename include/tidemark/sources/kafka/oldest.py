@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidemark.sources.kafka.client import consumer_of
-from tidemark.sources.kafka.offsets import Range
+from tidemark.sources.kafka.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 
 
-def oldest_message_ms(options: Mapping[str, str], unread: Sequence[Range]) -> int | None:
+def oldest_message_ms(options: Mapping[str, str], unread: Sequence[OffsetRange]) -> int | None:
     """The earliest of the partitions' first messages, in milliseconds since 1970, UTC; None where
     there is none, or none came in five seconds."""
     from confluent_kafka import TopicPartition

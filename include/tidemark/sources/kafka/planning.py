@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.sources.kafka.client import TopicState
-from tidemark.sources.kafka.offsets import Offset, Range, TopicOffset, ranges, without
+from tidemark.sources.kafka.offsets import Offset, OffsetRange, TopicOffset, ranges, without
 from tidemark.sources.notes import AcceptedLoss
 from tidemark.sources.position import Position
 
@@ -17,11 +17,11 @@ EXPIRED, REPLACED, DELETED, CUT_OFF = "expired", "replaced", "deleted", "cut off
 
 
 @dataclass(frozen=True)
-class Lost:
+class KafkaGap:
     """A range that is gone, of which topic (by its id), and the batch that would have read it.
     `was_planned`: that batch is pending, with this range in it."""
 
-    range: Range
+    range: OffsetRange
     id: str
     batch: int
     was_planned: bool
@@ -36,10 +36,10 @@ class Plan:
     losses is carried out."""
 
     offset: Offset
-    lost: tuple[Lost, ...]
+    lost: tuple[KafkaGap, ...]
 
 
-def pending(position: Position[Offset]) -> list[Range]:
+def pending(position: Position[Offset]) -> list[OffsetRange]:
     """What the batch that runs again reads."""
     return ranges(position.offset) if position.is_pending and position.offset else []
 
@@ -125,7 +125,7 @@ def _begin(
         return dict.fromkeys(state.end, 0)
     begin = {partition: before.next.get(partition, 0) for partition in state.end}
     for one in accepted:
-        part = Range.of(one.part)
+        part = OffsetRange.of(one.part)
         batch = position.batch if one.was_planned else position.batch + 1
         if (one.reason, one.id, one.batch) != (CUT_OFF, state.id, batch) or part.last is None:
             continue
@@ -141,7 +141,7 @@ def _accepted_ends(
     """By partition, up to where a topic was read that was accepted as deleted and is there again,
     the same by its id: nothing of it is read twice."""
     parts = [
-        Range.of(one.part)
+        OffsetRange.of(one.part)
         for one in accepted
         if state.id and (one.reason, one.id) == (DELETED, state.id)
     ]
@@ -161,7 +161,7 @@ def is_another(before: TopicOffset, state: TopicState) -> bool:
 
 def _lost_of_pending(
     position: Position[Offset], states: Mapping[str, TopicState]
-) -> Iterator[Lost]:
+) -> Iterator[KafkaGap]:
     """Of the batch that runs again."""
     for one in pending(position):
         assert position.offset is not None
@@ -169,20 +169,20 @@ def _lost_of_pending(
         before, state = position.offset[one.topic], states.get(one.topic)
         if state is None or is_another(before, state):
             reason = DELETED if state is None else REPLACED
-            yield Lost(one, before.id, position.batch, True, reason)
+            yield KafkaGap(one, before.id, position.batch, True, reason)
             continue
         first, end = state.first[one.partition], state.end[one.partition]
         expired = replace(one, last=min(one.last, first - 1))
         if expired.number > 0:
-            yield Lost(expired, before.id, position.batch, True, EXPIRED, first)
+            yield KafkaGap(expired, before.id, position.batch, True, EXPIRED, first)
         cut_off = replace(one, first=max(one.first, end))
         if cut_off.number > 0:
-            yield Lost(cut_off, before.id, position.batch, True, CUT_OFF, end)
+            yield KafkaGap(cut_off, before.id, position.batch, True, CUT_OFF, end)
 
 
 def _lost_with_topics(
     position: Position[Offset], states: Mapping[str, TopicState]
-) -> Iterator[Lost]:
+) -> Iterator[KafkaGap]:
     """What came to a topic after it was read, and went with it."""
     assert position.offset is not None
     for name, before in position.offset.items():
@@ -190,38 +190,38 @@ def _lost_with_topics(
         if state is None or is_another(before, state):
             reason = DELETED if state is None else REPLACED
             for partition, end in sorted(before.next.items()):
-                rest = Range(name, partition, end, None)
-                yield Lost(rest, before.id, position.batch + 1, False, reason)
+                rest = OffsetRange(name, partition, end, None)
+                yield KafkaGap(rest, before.id, position.batch + 1, False, reason)
 
 
 def _lost_of_next(
     name: str, state: TopicState, position: Position[Offset], begin: Mapping[int, int]
-) -> Iterator[Lost]:
+) -> Iterator[KafkaGap]:
     """What the next batch would begin with, and is not kept, or was cut off."""
     again = {(one.topic, one.partition): one for one in pending(position)}
     for partition, first in sorted(begin.items()):
         kept, end = state.first[partition], state.end[partition]
         if first < kept:
-            gone = Range(name, partition, first, kept - 1)
-            yield Lost(gone, state.id, position.batch + 1, False, EXPIRED, kept)
+            gone = OffsetRange(name, partition, first, kept - 1)
+            yield KafkaGap(gone, state.id, position.batch + 1, False, EXPIRED, kept)
         # What the batch that runs again misses is the verdict of that one.
         runs_again = again.get((name, partition))
         last = first - 1 if runs_again is None else min(first, runs_again.first) - 1
         if end <= last:
-            gone = Range(name, partition, end, last)
-            yield Lost(gone, state.id, position.batch + 1, False, CUT_OFF, end)
+            gone = OffsetRange(name, partition, end, last)
+            yield KafkaGap(gone, state.id, position.batch + 1, False, CUT_OFF, end)
 
 
-def _not_accepted(lost: Lost, accepted: Sequence[AcceptedLoss]) -> list[Lost]:
+def _not_accepted(lost: KafkaGap, accepted: Sequence[AcceptedLoss]) -> list[KafkaGap]:
     left = [lost.range]
     for one in accepted:
         if (one.id, one.batch) == (lost.id, lost.batch):
-            gone = Range.of(one.part)
+            gone = OffsetRange.of(one.part)
             left = [rest for part in left for rest in _left(part, gone)]
     return [replace(lost, range=one) for one in left]
 
 
-def _left(whole: Range, gone: Range) -> list[Range]:
+def _left(whole: OffsetRange, gone: OffsetRange) -> list[OffsetRange]:
     if whole.last is None:
         return [] if whole == gone else [whole]
     return without(whole, gone)
@@ -231,7 +231,7 @@ def _ends(offset: Offset) -> dict[str, tuple[str, Mapping[int, int]]]:
     return {name: (one.id, one.next) for name, one in offset.items()}
 
 
-def _shares(unread: Sequence[Range], most: int) -> dict[tuple[str, int], int]:
+def _shares(unread: Sequence[OffsetRange], most: int) -> dict[tuple[str, int], int]:
     """So many offsets of each partition, together `most`."""
     total = sum(one.number for one in unread)
     shares = {(one.topic, one.partition): most * one.number // total for one in unread}

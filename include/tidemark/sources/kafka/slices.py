@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemark.errors import DataDamaged, SourceUnavailable
 from tidemark.sources.kafka.client import consumer_of, refusal
 from tidemark.sources.kafka.messages import AsLines
-from tidemark.sources.kafka.offsets import Range
+from tidemark.sources.kafka.offsets import OffsetRange
 from tidemark.sources.source import PartUnreadable, Slice
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 60.0
 class KafkaSlice(Slice):
     """`ranges` are of different partitions; `connection` is the name for people."""
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
     connection: str
     options: Mapping[str, str] = field(repr=False)
     as_lines: AsLines
@@ -127,7 +127,7 @@ class KafkaSlice(Slice):
             raise self._damaged(message)
         return True
 
-    def _range_of(self, message: Message) -> Range:
+    def _range_of(self, message: Message) -> OffsetRange:
         """The range that an error is of; where it names no partition, one of the topic's."""
         of_topic = [one for one in self.ranges if one.topic == message.topic()]
         of_it = [one for one in of_topic if one.partition == message.partition()]
@@ -156,7 +156,7 @@ class KafkaSlice(Slice):
             "run says what was lost, and goes on when that is accepted."
         )
 
-    def _silent(self, left: Sequence[Range], heard: list[KafkaError]) -> SourceUnavailable:
+    def _silent(self, left: Sequence[OffsetRange], heard: list[KafkaError]) -> SourceUnavailable:
         told = f": {heard[-1].str()}" if heard else ""
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         return SourceUnavailable(
@@ -166,10 +166,10 @@ class KafkaSlice(Slice):
         )
 
 
-def in_slices(parts: Iterable[Range]) -> Iterator[tuple[Range, ...]]:
+def in_slices(parts: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
     """Ranges as one process each reads them, in order: large ones in pieces, small ones of
     different partitions together."""
-    together: dict[tuple[str, int], Range] = {}
+    together: dict[tuple[str, int], OffsetRange] = {}
     offsets = 0
     for one in (piece for whole in parts for piece in _pieces(whole)):
         place = one.topic, one.partition
@@ -182,18 +182,18 @@ def in_slices(parts: Iterable[Range]) -> Iterator[tuple[Range, ...]]:
         yield tuple(together.values())
 
 
-def _pieces(whole: Range) -> Iterator[Range]:
+def _pieces(whole: OffsetRange) -> Iterator[OffsetRange]:
     last = _last(whole)
     for first in range(whole.first, last + 1, SLICE_OFFSETS):
         yield replace(whole, first=first, last=min(last, first + SLICE_OFFSETS - 1))
 
 
-def _last(one: Range) -> int:
+def _last(one: OffsetRange) -> int:
     assert one.last is not None
     return one.last
 
 
-def _partitions(ranges: Sequence[Range]) -> list[TopicPartition]:
+def _partitions(ranges: Sequence[OffsetRange]) -> list[TopicPartition]:
     from confluent_kafka import TopicPartition
 
     return [TopicPartition(one.topic, one.partition, one.first) for one in ranges]

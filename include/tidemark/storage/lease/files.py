@@ -47,7 +47,7 @@ def _countable(instant: datetime) -> datetime:
 _Time = Annotated[AwareDatetime, AfterValidator(_countable)]
 
 
-class TakenFrom(BaseModel):
+class PreviousHolder(BaseModel):
     """Whom a lease was taken over from, and why it could be."""
 
     model_config = ConfigDict(frozen=True)
@@ -81,7 +81,7 @@ class LeaseRecord(BaseModel):
     expires_at: _Time
     released: bool = False
     fence_due: bool = False
-    took_over: TakenFrom | None = None
+    took_over: PreviousHolder | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,13 @@ from threading import Event, Lock, Thread
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import LeaseLost, TidemarkError
-from tidemark.storage.lease.files import LeaseFolder, LeaseRecord, TakenFrom, described, time_text
+from tidemark.storage.lease.files import (
+    LeaseFolder,
+    LeaseRecord,
+    PreviousHolder,
+    described,
+    time_text,
+)
 
 Clock = Callable[[], datetime]
 OnLapse = Callable[[LeaseLost], object]
@@ -57,7 +63,7 @@ class Lease:
         return self._record.number
 
     @property
-    def took_over(self) -> TakenFrom | None:
+    def took_over(self) -> PreviousHolder | None:
         """Whom it was taken over from; None where it was free."""
         return self._record.took_over
 

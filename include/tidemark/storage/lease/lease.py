@@ -22,7 +22,7 @@ from tidemark.storage.files import Options
 from tidemark.storage.lease.files import LeaseFolder, LeaseRecord
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.held import Clock, Lease, OnLapse
-from tidemark.storage.lease.rules import Act, Holder
+from tidemark.storage.lease.rules import Holder, LeaseAction
 from tidemark.storage.lease.taking import living, take, take_by_force
 from tidemark.storage.processes import mark_of, noted, spark_parent, this_machine
 
@@ -31,9 +31,9 @@ __all__ = ["Holder", "Lease", "LeaseRecord", "hold_lease", "living", "read_lease
 
 SECONDS = 60.0
 Fence = Callable[[int], object]
-_IN_ORDER = frozenset({Act.TAKE})
-_ANY_WAY = frozenset({Act.TAKE, Act.TAKE_OVER, Act.END_AND_TAKE_OVER})
-_ENDING_NOTHING = frozenset({Act.TAKE, Act.TAKE_OVER})
+_IN_ORDER = frozenset({LeaseAction.TAKE})
+_ANY_WAY = frozenset({LeaseAction.TAKE, LeaseAction.TAKE_OVER, LeaseAction.END_AND_TAKE_OVER})
+_ENDING_NOTHING = frozenset({LeaseAction.TAKE, LeaseAction.TAKE_OVER})
 
 
 def utc_now() -> datetime:

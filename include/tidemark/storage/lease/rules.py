@@ -33,7 +33,7 @@ class Holder:
     processes: tuple[ProcessMark, ...]
 
 
-class Act(Enum):
+class LeaseAction(Enum):
     """What a taker does with the lease that it found."""
 
     TAKE = "take"
@@ -47,7 +47,7 @@ class Act(Enum):
 class LeaseDecision:
     """The act, and why, in words that go on after "because"."""
 
-    act: Act
+    act: LeaseAction
     because: str
 
 
@@ -56,11 +56,13 @@ def judge_lease(
 ) -> LeaseDecision:
     """What the taker may do. `alive`: the record's processes that live, if of this machine."""
     if found is None:
-        return LeaseDecision(Act.TAKE, "nobody has held it yet")
+        return LeaseDecision(LeaseAction.TAKE, "nobody has held it yet")
     if found.released and found.fence_due:
-        return LeaseDecision(Act.TAKE_OVER, "it was released with tables still to be fenced")
+        return LeaseDecision(
+            LeaseAction.TAKE_OVER, "it was released with tables still to be fenced"
+        )
     if found.released:
-        return LeaseDecision(Act.TAKE, "it was released")
+        return LeaseDecision(LeaseAction.TAKE, "it was released")
     if found.machine != taker.machine:
         return _of_another_machine(found, now)
     return _of_this_machine(found, taker, alive, now)
@@ -77,9 +79,11 @@ def free_for_others_at(found: LeaseRecord) -> datetime:
 def _of_another_machine(found: LeaseRecord, now: datetime) -> LeaseDecision:
     free = free_for_others_at(found)
     if now < free:
-        return LeaseDecision(Act.WAIT, f"another host may take it over from {time_text(free)} on")
+        return LeaseDecision(
+            LeaseAction.WAIT, f"another host may take it over from {time_text(free)} on"
+        )
     return LeaseDecision(
-        Act.TAKE_OVER, f"it ran out on {found.host} at {time_text(found.expires_at)}"
+        LeaseAction.TAKE_OVER, f"it ran out on {found.host} at {time_text(found.expires_at)}"
     )
 
 
@@ -87,10 +91,12 @@ def _of_this_machine(
     found: LeaseRecord, taker: Holder, alive: Sequence[ProcessMark], now: datetime
 ) -> LeaseDecision:
     if not alive:
-        return LeaseDecision(Act.TAKE_OVER, "its processes are gone")
+        return LeaseDecision(LeaseAction.TAKE_OVER, "its processes are gone")
     # Dags of one schedule give their runs the same id: what a run does tells them apart.
     if (found.run_id, found.purpose) == (taker.run_id, taker.purpose):
-        return LeaseDecision(Act.END_AND_TAKE_OVER, "it was of an earlier try of this run")
+        return LeaseDecision(LeaseAction.END_AND_TAKE_OVER, "it was of an earlier try of this run")
     if now >= found.expires_at:
-        return LeaseDecision(Act.END_AND_TAKE_OVER, f"it ran out at {time_text(found.expires_at)}")
-    return LeaseDecision(Act.WAIT, "it is live")
+        return LeaseDecision(
+            LeaseAction.END_AND_TAKE_OVER, f"it ran out at {time_text(found.expires_at)}"
+        )
+    return LeaseDecision(LeaseAction.WAIT, "it is live")

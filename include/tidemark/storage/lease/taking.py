@@ -11,11 +11,11 @@ from tidemark.storage.lease.files import (
     HIGHEST_NUMBER,
     LeaseFolder,
     LeaseRecord,
-    TakenFrom,
+    PreviousHolder,
     described,
 )
 from tidemark.storage.lease.held import Clock, Lease, OnLapse
-from tidemark.storage.lease.rules import Act, Holder, LeaseDecision, judge_lease
+from tidemark.storage.lease.rules import Holder, LeaseAction, LeaseDecision, judge_lease
 from tidemark.storage.processes import (
     ProcessMark,
     end_processes,
@@ -46,7 +46,7 @@ def take(
     files: LeaseFolder,
     holder: Holder,
     seconds: float,
-    may: frozenset[Act],
+    may: frozenset[LeaseAction],
     on_lapse: OnLapse,
     now: Clock,
 ) -> Lease:
@@ -69,19 +69,21 @@ def _take_now(
     files: LeaseFolder,
     holder: Holder,
     seconds: float,
-    may: frozenset[Act],
+    may: frozenset[LeaseAction],
     on_lapse: OnLapse,
     now: Clock,
 ) -> Lease:
     found = files.newest()
     verdict = decide(found, holder, now())
-    if found and verdict.act in (Act.WAIT, Act.REFUSE):
+    if found and verdict.act in (LeaseAction.WAIT, LeaseAction.REFUSE):
         raise LeaseHeld(_held_text(files, found, verdict))
     if found and verdict.act not in may:
         raise LeaseLeft(_not_for_this_text(files, found, verdict, holder))
-    if found and verdict.act is Act.END_AND_TAKE_OVER:
+    if found and verdict.act is LeaseAction.END_AND_TAKE_OVER:
         _end(files, found, living(found, holder.machine))
-    from_whom = _taken_from(found, verdict) if found and verdict.act is not Act.TAKE else None
+    from_whom = (
+        _taken_from(found, verdict) if found and verdict.act is not LeaseAction.TAKE else None
+    )
     number = found.number + 1 if found else 1
     return _create(files, holder, number, seconds, from_whom, on_lapse, now)
 
@@ -91,11 +93,11 @@ def take_by_force(
 ) -> Lease:
     """Take the lease whatever its file says, and even if nobody can read it."""
     number = files.highest()
-    verdict = LeaseDecision(Act.TAKE_OVER, "it was released by force")
+    verdict = LeaseDecision(LeaseAction.TAKE_OVER, "it was released by force")
     try:
         from_whom = _taken_from(files.read(number), verdict)
     except (LeaseUnreadable, FileMissing):
-        from_whom = TakenFrom(number=number, run_id="?", purpose="?", host="?",
+        from_whom = PreviousHolder(number=number, run_id="?", purpose="?", host="?",
                               because="its file could not be read")  # fmt: skip
     return _create(files, holder, number + 1, seconds, from_whom, on_lapse, now)
 
@@ -108,11 +110,11 @@ def decide(found: LeaseRecord | None, holder: Holder, now: datetime) -> LeaseDec
     """
     alive = living(found, holder.machine) if found else ()
     if found and not found.released and {mark.pid for mark in alive} & set(own_line()):
-        return LeaseDecision(Act.WAIT, "that is this process, or one that started it")
+        return LeaseDecision(LeaseAction.WAIT, "that is this process, or one that started it")
     decision = judge_lease(found, holder, alive, now)
     others = [f"process {mark.pid} {why}" for mark in alive if (why := why_not_to_end(mark))]
-    if decision.act is Act.END_AND_TAKE_OVER and others:
-        return LeaseDecision(Act.REFUSE, _NOT_ENDED.format(", ".join(others)))
+    if decision.act is LeaseAction.END_AND_TAKE_OVER and others:
+        return LeaseDecision(LeaseAction.REFUSE, _NOT_ENDED.format(", ".join(others)))
     return decision
 
 
@@ -121,7 +123,7 @@ def _create(
     holder: Holder,
     number: int,
     seconds: float,
-    took_over: TakenFrom | None,
+    took_over: PreviousHolder | None,
     on_lapse: OnLapse,
     now: Clock,
 ) -> Lease:
@@ -161,8 +163,8 @@ def _end(files: LeaseFolder, found: LeaseRecord, alive: tuple[ProcessMark, ...])
         )
 
 
-def _taken_from(found: LeaseRecord, verdict: LeaseDecision) -> TakenFrom:
-    return TakenFrom(
+def _taken_from(found: LeaseRecord, verdict: LeaseDecision) -> PreviousHolder:
+    return PreviousHolder(
         number=found.number,
         run_id=found.run_id,
         purpose=found.purpose,

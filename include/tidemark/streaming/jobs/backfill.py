@@ -16,7 +16,7 @@ from typing import Any
 from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import BACKFILL
-from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
@@ -61,7 +61,7 @@ class BackfillRequest:
     start: datetime
     end: datetime
     dry_run: bool
-    accepted: Acceptance | None = None
+    accepted: CheckOverride | None = None
 
 
 @dataclass

@@ -29,7 +29,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.printed import printing_text
 from tidemark.runs.run import Run
-from tidemark.storage.lease.files import TakenFrom
+from tidemark.storage.lease.files import PreviousHolder
 from tidemark.storage.result_file import Facts, RunError, write_result
 from tidemark.streaming.progress import Progress
 
@@ -167,7 +167,7 @@ def _of_engine(failure: Exception) -> TidemarkError | None:
     return failure_of(failure, "Gold is as it was.")
 
 
-def takeover_text(taken: TakenFrom | None) -> str | None:
+def takeover_text(taken: PreviousHolder | None) -> str | None:
     """Whose lease a job took over; None where it took over none."""
     return (
         f"from run {taken.run_id} ({taken.purpose}) on {taken.host}, because {taken.because}"

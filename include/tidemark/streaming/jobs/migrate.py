@@ -29,7 +29,7 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import instant_text
-from tidemark.quality.acceptance import Acceptance
+from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
@@ -82,7 +82,7 @@ class MigrationRequest:
     table: str
     dry_run: bool
     rebuild: bool = False
-    accepted: Acceptance | None = None
+    accepted: CheckOverride | None = None
 
 
 @dataclass

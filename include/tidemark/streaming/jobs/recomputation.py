@@ -21,7 +21,7 @@ from tidemark.streaming.progress import Progress
 
 def parsed(parser: ArgumentParser, argv: Sequence[str] | None) -> Namespace:
     """The arguments, with those that both jobs have: `table`, `dry_run`, and `accepted`, an
-    Acceptance or None."""
+    CheckOverride or None."""
     parser.add_argument("--table", required=True, help="the table of the pipeline")
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would change, write nothing"

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.pipeline.delta_columns import FILE, VERSION
-from tidemark.sources.delta.offsets import Part
-from tidemark.sources.delta.placed import PlacedTable
+from tidemark.sources.delta.handle import DeltaSourceHandle
+from tidemark.sources.delta.offsets import DeltaPart
 from tidemark.streaming.sources.planned import planned_stream
 from tidemark.streaming.sources.source import StreamedSource
 
@@ -22,17 +22,17 @@ from tidemark.streaming.sources.source import StreamedSource
 class StreamedTable(StreamedSource):
     """A table, whose versions the checkpoint has as `sources/delta/offsets.py` says."""
 
-    placed: PlacedTable
+    placed: DeltaSourceHandle
 
     def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:
         steps = [json.loads(one.text) for one in self.placed.steps(ingest)]
         return planned_stream(spark, steps)
 
     def is_from(self, parts: Sequence[str]) -> Column:
-        return reduce(Column.__or__, map(_is_in, map(Part.of, parts)), F.lit(False))
+        return reduce(Column.__or__, map(_is_in, map(DeltaPart.of, parts)), F.lit(False))
 
 
-def _is_in(part: Part) -> Column:
+def _is_in(part: DeltaPart) -> Column:
     version = F.col(VERSION)
     if part.file:
         return (version == part.version) & (F.col(FILE) == part.file)

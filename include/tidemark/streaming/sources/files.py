@@ -14,7 +14,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.pipeline.source_files import SourceFiles
-from tidemark.sources.files.placed import PlacedFiles
+from tidemark.sources.files.handle import FilesSourceHandle
 from tidemark.streaming.cluster.lacking import lacking
 from tidemark.streaming.failures import cause_of
 from tidemark.streaming.sources.source import StreamedSource
@@ -28,7 +28,7 @@ _MAX_FILE_AGE = f"{2**63 - 1}ms"
 class StreamedFiles(StreamedSource):
     """Files by the engine's own file source."""
 
-    placed: PlacedFiles
+    placed: FilesSourceHandle
 
     def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:
         limit = self.placed.pipeline.advanced.max_files_per_batch

@@ -1,6 +1,6 @@
 """What a source is to Spark: the stream that plans its batches.
 
-Rows are read by the names of their parts (`PlacedSource.slices`), not through the stream's own
+Rows are read by the names of their parts (`SourceHandle.slices`), not through the stream's own
 DataFrame: that is what lets one bad part be found and left out, and a batch be read again.
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.sources.source import PlacedSource
+from tidemark.sources.source import SourceHandle
 
 
 @dataclass(frozen=True)
 class StreamedSource(ABC):
     """The Spark half of a source; `placed` is the other."""
 
-    placed: PlacedSource
+    placed: SourceHandle
 
     @abstractmethod
     def stream(self, spark: SparkSession, ingest: Checkpoint) -> DataFrame:

@@ -11,7 +11,7 @@ from tidemark.checkpoint.reading.source_offsets import FileOffset, source_offset
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.unfinished_rewind import rewind_folder
-from tidemark.sources.kinds import placed_source
+from tidemark.sources.kinds import source_handle
 from tidemark.sources.notes import SourceNotes, notes_place, source_notes
 from tidemark.storage.files import FileMissing, read_bytes, stat_files
 from tidemark.storage.warehouse import Warehouse
@@ -37,7 +37,7 @@ def lost_again(
     """What the batches after one would read and cannot any more. Raises what says that the source
     cannot be asked. Files are looked for by their lists (`upkeep/rewind/read.py`)."""
     after = AfterBatch(ingest.uri, ingest.options, last=batch)
-    for lost in placed_source(pipeline, settings).lost(after):
+    for lost in source_handle(pipeline, settings).lost(after):
         yield f"What has to be read again of {pipeline.source.told} is gone: {lost.detail}."
 
 

@@ -11,8 +11,8 @@ from tidemark.errors import RewindRefused
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.sources.kinds import placed_source
-from tidemark.sources.source import PlacedSource
+from tidemark.sources.kinds import source_handle
+from tidemark.sources.source import SourceHandle
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch
 
@@ -35,7 +35,7 @@ def run_before_offsets(
     """The newest run that had read none of these offsets, by the parts of the source that have
     them, nor later ones. RewindRefused where there is none."""
     warehouse = Warehouse.of(pipeline.name, settings)
-    ingest, source = Checkpoint.of_ingest(warehouse), placed_source(pipeline, settings)
+    ingest, source = Checkpoint.of_ingest(warehouse), source_handle(pipeline, settings)
     told = shown(f"{part} at {offset:,}" for part, offset in sorted(offsets.items()))
     for run in reversed(runs.runs):
         read = _read_to(source, ingest, last_batch(warehouse, ingest, run))
@@ -58,7 +58,7 @@ def run_before_time(
     """The newest run that had read no message of this time (UTC) or a later one, by the times that
     the source gives them."""
     ingest = Checkpoint.of_ingest(Warehouse.of(pipeline.name, settings))
-    source = placed_source(pipeline, settings)
+    source = source_handle(pipeline, settings)
     offsets = source.offsets_since(ingest, epoch_ms(time))
     if offsets is None:
         raise _without_offsets(pipeline)
@@ -70,7 +70,7 @@ def run_before_time(
     return run_before_offsets(pipeline, settings, runs, offsets)
 
 
-def _read_to(source: PlacedSource, ingest: Checkpoint, batch: int) -> Mapping[str, int]:
+def _read_to(source: SourceHandle, ingest: Checkpoint, batch: int) -> Mapping[str, int]:
     found = source.read_to(ingest, batch)
     if found is None:
         raise _without_offsets(source.pipeline)

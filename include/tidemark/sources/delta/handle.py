@@ -19,11 +19,11 @@ from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.source_files import is_uri
 from tidemark.sources.delta import planning
 from tidemark.sources.delta.files import files_of, first_rows_of, slice_of
-from tidemark.sources.delta.offsets import Offset, Part
-from tidemark.sources.delta.planning import CHANGED, Lost
+from tidemark.sources.delta.offsets import DeltaPart, Offset
+from tidemark.sources.delta.planning import CHANGED, DeltaGap
 from tidemark.sources.delta.table import SourceTable, check_is_whole, open_table
 from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
-from tidemark.sources.planned_source import SINCE_BRONZE, Begin, PlannedSource
+from tidemark.sources.planned_source import SINCE_BRONZE, Begin, PlannedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,
@@ -45,8 +45,8 @@ _UNREADABLE = "unreadable file"
 
 
 @dataclass(frozen=True)
-class PlacedTable(PlannedSource[Offset]):
-    """A part is a file that a version added, or one or several versions (`Part`)."""
+class DeltaSourceHandle(PlannedSourceHandle[Offset]):
+    """A part is a file that a version added, or one or several versions (`DeltaPart`)."""
 
     origin = (
         OriginColumn(VERSION, "long", "The version of the table that added the row's file"),
@@ -151,7 +151,7 @@ class PlacedTable(PlannedSource[Offset]):
         table, offset = self.table(), self.batch_offset(ingest, batch)
         read, only = set(reading.read), self._only or {}
         files = [(part, file) for part, file in files_of(table, offset) if str(part) in read]
-        for part in map(Part.of, read):
+        for part in map(DeltaPart.of, read):
             if part.version != offset.snapshot:
                 check_is_whole(table, part.version)
         return [slice_of(table, part, file, only.get(str(part))) for part, file in files]
@@ -172,7 +172,7 @@ class PlacedTable(PlannedSource[Offset]):
         return replace(reading, read=left, verdicts=(*reading.verdicts, *bad))
 
     def origin_of(self, part: str) -> Mapping[str, Any]:
-        one = Part.of(part)
+        one = DeltaPart.of(part)
         return {VERSION: one.version, FILE: one.file or None, ROW: None}
 
     def first_rows(self, most: int, copies: Path) -> FirstRows:
@@ -223,7 +223,7 @@ class PlacedTable(PlannedSource[Offset]):
 
     def _lost(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
-    ) -> tuple[Lost, ...]:
+    ) -> tuple[DeltaGap, ...]:
         skips, accepted = self.delta.changes == "skip", source_notes(ingest).lost
         if position.offset is None:
             start = self._planned(ingest, position, table)
@@ -244,17 +244,17 @@ class PlacedTable(PlannedSource[Offset]):
         source = self.pipeline.source
         return source.first_table_rows if isinstance(source, FirstTableRows) else None
 
-    def _is_read(self, part: Part) -> bool:
+    def _is_read(self, part: DeltaPart) -> bool:
         return self._only is None or str(part) in self._only
 
     def _as_tried(self, offset: Offset) -> Offset:
         """Where only the first rows are read, it ends behind these."""
         if self._only is None:
             return offset
-        last = max(Part.of(one).version for one in self._only)
+        last = max(DeltaPart.of(one).version for one in self._only)
         return replace(offset, next=max(offset.begin, min(offset.next, last + 1)))
 
-    def _input_lost(self, lost: Sequence[Lost]) -> InputLost:
+    def _input_lost(self, lost: Sequence[DeltaGap]) -> InputLost:
         shown = "; ".join(one.what for one in lost[:_MOST_SHOWN])
         more = f"; and {len(lost) - _MOST_SHOWN} more" if len(lost) > _MOST_SHOWN else ""
         skip = ""
@@ -285,7 +285,7 @@ class PlacedTable(PlannedSource[Offset]):
         of_versions = planning.accepted_versions(lost, offset.id)
         of_batch = [one for one in lost if one.batch == batch]
         accepted = [
-            *(one for one in of_versions if offset.has(Part.of(one.part).version)),
+            *(one for one in of_versions if offset.has(DeltaPart.of(one.part).version)),
             *of_batch,
         ]
         verdicts = [one.verdict(since) for one in accepted]
@@ -293,25 +293,29 @@ class PlacedTable(PlannedSource[Offset]):
             return (), tuple(verdicts)
         # Versions that are gone together have one verdict, in the batch of the first of them.
         planned = [one for one in of_batch if one.was_planned]
-        gone = [Part.of(one.part) for one in (*of_versions, *planned)]
+        gone = [DeltaPart.of(one.part) for one in (*of_versions, *planned)]
         for number, _ in table.versions(range(offset.begin, offset.next)):
-            if any(part.holds(Part(number)) for part in gone):
+            if any(part.holds(DeltaPart(number)) for part in gone):
                 continue
             version = check_is_whole(table, number)
             if version.changes_rows:
                 if self.delta.changes != "skip":
                     raise self._input_lost(
-                        [Lost(Part(number), table.id, CHANGED, planning.changed_text(version))]
+                        [
+                            DeltaGap(
+                                DeltaPart(number), table.id, CHANGED, planning.changed_text(version)
+                            )
+                        ]
                     )
                 what = f"{planning.changed_text(version)} (changes: skip)"
-                verdicts.append(PartVerdict(str(Part(number)), CHANGED, what))
+                verdicts.append(PartVerdict(str(DeltaPart(number)), CHANGED, what))
         parts = [part for part, _ in files_of(table, offset) if self._is_read(part)]
         read = tuple(str(one) for one in parts if not any(part.holds(one) for part in gone))
         return read, tuple(verdicts)
 
     def _unread_files(
         self, ingest: Checkpoint, position: Position[Offset], table: SourceTable
-    ) -> list[tuple[Part, AddedFile]]:
+    ) -> list[tuple[DeltaPart, AddedFile]]:
         found = [*files_of(table, self._planned(ingest, position, table))]
         if position.is_pending and position.offset and position.offset.id == table.id:
             found += files_of(table, position.offset)
@@ -322,7 +326,7 @@ def _change(what: str, before: object, after: object, reason: str) -> Difference
     return Difference(INGEST, what, str(before), str(after), ChangeVerdict.SAFE, reason)
 
 
-def _told(lost: Lost) -> LostInput:
+def _told(lost: DeltaGap) -> LostInput:
     what = lost.what[0].upper() + lost.what[1:]
     is_another = lost.reason == planning.REPLACED
     return LostInput(str(lost.part), lost.reason, what, is_another)

@@ -29,20 +29,20 @@ from tidemark.sources.files.unread import (
 )
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
-    Acceptance,
     FirstRows,
     Lag,
+    LossAcceptance,
     LostInput,
     OriginColumn,
-    PlacedSource,
     Reading,
     Slice,
+    SourceHandle,
 )
 from tidemark.storage.files import FileFacts, stat_files
 
 
 @dataclass(frozen=True)
-class PlacedFiles(PlacedSource):
+class FilesSourceHandle(SourceHandle):
     """A part is a file."""
 
     origin = (OriginColumn("_file", "string", "The source file"),)
@@ -74,7 +74,7 @@ class PlacedFiles(PlacedSource):
         return (LostInput(f"{old} → {self.places.root}", "moved root", detail, is_kept=True),)
 
     def accept_lost(
-        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: Acceptance
+        self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: LossAcceptance
     ) -> None:
         """Each file of the log is known by its path below the root from then on.
 

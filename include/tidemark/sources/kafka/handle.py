@@ -22,10 +22,10 @@ from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pip
 from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.sources.kafka import losses, planning
 from tidemark.sources.kafka.changes import topic_changes
-from tidemark.sources.kafka.client import Cluster, TopicState
+from tidemark.sources.kafka.client import KafkaCluster, TopicState
 from tidemark.sources.kafka.offsets import (
     Offset,
-    Range,
+    OffsetRange,
     TopicOffset,
     offset_of,
     ranges,
@@ -33,7 +33,7 @@ from tidemark.sources.kafka.offsets import (
 )
 from tidemark.sources.kafka.planning import Plan
 from tidemark.sources.notes import OfBatch, SourceNotes, source_notes
-from tidemark.sources.planned_source import Begin, PlannedSource
+from tidemark.sources.planned_source import Begin, PlannedSourceHandle
 from tidemark.sources.position import Position
 from tidemark.sources.source import (
     FirstRows,
@@ -54,8 +54,8 @@ _BYTES_OF_A_MESSAGE = 500
 
 
 @dataclass(frozen=True)
-class PlacedTopics(PlannedSource[Offset]):
-    """A part is a range of offsets of one partition (`Range`)."""
+class KafkaSourceHandle(PlannedSourceHandle[Offset]):
+    """A part is a range of offsets of one partition (`OffsetRange`)."""
 
     origin = (
         OriginColumn(TOPIC, "string", "The message's topic"),
@@ -74,9 +74,9 @@ class PlacedTopics(PlannedSource[Offset]):
         """How librdkafka reaches the cluster; secret. Raises SettingsInvalid."""
         return client_options(connection_of(self.settings.connections, self.kafka.connection))
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KafkaCluster:
         """The cluster, to be asked."""
-        return Cluster(self.kafka.connection, self.client, self.kafka.isolation)
+        return KafkaCluster(self.kafka.connection, self.client, self.kafka.isolation)
 
     def check(self, ingest: Checkpoint) -> None:
         """Raises SourceRefused and SourceUnavailable too, where the cluster cannot be asked."""
@@ -169,11 +169,11 @@ class PlacedTopics(PlannedSource[Offset]):
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         from tidemark.sources.kafka.slices import in_slices
 
-        return [self._slice(*together) for together in in_slices(map(Range.of, reading.read))]
+        return [self._slice(*together) for together in in_slices(map(OffsetRange.of, reading.read))]
 
     def offsets_read(self, reading: Reading, lines: int) -> int | None:
         """Raises LedgerUnbalanced too where the pipeline says that each of them has a message."""
-        offsets = sum(Range.of(part).number for part in reading.read)
+        offsets = sum(OffsetRange.of(part).number for part in reading.read)
         gaps = offsets - lines
         if gaps < 0 or (gaps and self.kafka.offsets_without_record == "refuse"):
             raise LedgerUnbalanced(
@@ -201,7 +201,7 @@ class PlacedTopics(PlannedSource[Offset]):
         )
 
     def origin_of(self, part: str) -> Mapping[str, Any]:
-        one = Range.of(part)
+        one = OffsetRange.of(part)
         return {TOPIC: one.topic, PARTITION: one.partition, OFFSET: one.first}
 
     def first_rows(self, most: int, copies: Path) -> FirstRows:
@@ -230,7 +230,7 @@ class PlacedTopics(PlannedSource[Offset]):
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         yield from topic_changes(old, new)
 
-    def _slice(self, *ranges: Range) -> KafkaSlice:
+    def _slice(self, *ranges: OffsetRange) -> KafkaSlice:
         from tidemark.sources.kafka.messages import as_lines
         from tidemark.sources.kafka.slices import KafkaSlice
 
@@ -256,7 +256,7 @@ class PlacedTopics(PlannedSource[Offset]):
             position, states, accepted, by_pattern=self.kafka.pattern is not None
         )
 
-    def _states(self, cluster: Cluster, read: Offset | None) -> dict[str, TopicState]:
+    def _states(self, cluster: KafkaCluster, read: Offset | None) -> dict[str, TopicState]:
         pattern = self.kafka.pattern
         names = self.kafka.named
         if pattern is not None:
@@ -279,7 +279,7 @@ class PlacedTopics(PlannedSource[Offset]):
         }
 
     def _first_begin(
-        self, cluster: Cluster, states: Mapping[str, TopicState], starting: Starting
+        self, cluster: KafkaCluster, states: Mapping[str, TopicState], starting: Starting
     ) -> dict[str, dict[int, int]]:
         """Where the first batch begins, by what the pipeline's file says of it."""
         if isinstance(starting, dict):
@@ -298,18 +298,18 @@ class PlacedTopics(PlannedSource[Offset]):
             for name, one in states.items()
         }
 
-    def _left(self, ingest: Checkpoint, batch: int) -> list[Range]:
+    def _left(self, ingest: Checkpoint, batch: int) -> list[OffsetRange]:
         """What was planned and is not accepted as lost."""
         offset = self.batch_offset(ingest, batch)
         left = ranges(offset)
         for one in source_notes(ingest).lost:
-            gone = Range.of(one.part)
+            gone = OffsetRange.of(one.part)
             if one.batch == batch and one.was_planned and offset[gone.topic].id == one.id:
                 left = [rest for part in left for rest in without(part, gone)]
         return left
 
 
-def _not_listed(cluster: Cluster, read: Offset, listed: Sequence[str]) -> list[str]:
+def _not_listed(cluster: KafkaCluster, read: Offset, listed: Sequence[str]) -> list[str]:
     """Topics that were read and are there, though they are not listed: a broker that has just been
     started may not know of them yet. Raises SourceRefused where its user may not."""
     found: list[str] = []
