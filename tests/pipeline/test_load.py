@@ -103,7 +103,7 @@ def test_a_folder_that_does_not_exist_holds_no_pipelines(tmp_path: Path) -> None
 ONE_PROBLEM = [
     ("description: C", "descripton: C", "descripton", 1, 1, "not a known key", "description"),
     ('"@hourly"', '"@hurly"', "schedule", 2, 12, "not a preset", None),
-    ('"@hourly"', '"61 * * * *"', "schedule", 2, 12, "those are 0 to 59", None),
+    ('"@hourly"', '"61 * * * *"', "schedule", 2, 12, "out of range", None),
     ('"@hourly"', '"* * * *"', "schedule", 2, 12, "has 4 fields", None),
     ('"@hourly"', '"0 0 31 2 *"', "schedule", 2, 12, "not a cron expression", None),
     ("landing/clicks/", "landing/**/x/", "source.files", 4, 10, "`**` elsewhere", None),
