@@ -27,7 +27,7 @@ NAMES = [f"part {number:02} ä%.json" for number in range(FILES)]
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint of a query that took its files one a batch: more than ten batches, so that
     the engine has compacted the log of its files."""
-    from tidemark.streaming.sources.files import stream_of_files
+    from tidemark.streaming.sources.streams import stream_of_files
 
     place = Place(tmp_path_factory.mktemp("checkpoints"))
     for number, name in enumerate(NAMES):

@@ -55,7 +55,7 @@ def placed(source: SourceFiles, root: Path) -> SourceFiles:
 
 def taken_by_spark(spark: SparkSession, source: SourceFiles, place: Path) -> Checkpoint:
     """The checkpoint of a query that has read the source as an ingest does."""
-    from tidemark.streaming.sources.files import stream_of_files
+    from tidemark.streaming.sources.streams import stream_of_files
 
     return taken(stream_of_files(spark, source, None), place)
 

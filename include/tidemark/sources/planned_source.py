@@ -96,7 +96,8 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
 
     def prepare(self, ingest: Checkpoint) -> None:
         """Where a first run begins behind what is there, that is noted: if it is killed before it
-        plans a batch, the next one begins there, and not at a later end."""
+        plans a batch, the next one begins there, and not at a later end. Called under the lease,
+        after `check` and before `steps`; to repeat it changes nothing."""
         if not self.is_from_now_on or self.position(ingest).offset is not None:
             return
         end, notes = self.end(), source_notes(ingest)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -213,10 +214,6 @@ class SourceHandle(ABC):
         """Let runs go on without it: the next batches have a verdict on each part. Called under the
         pipeline's lease, whose fence is the checkpoint's; to repeat it changes nothing."""
 
-    def prepare(self, ingest: Checkpoint) -> None:  # noqa: B027
-        """Note what has to be known before the ingest's query plans its first batch, or its next:
-        called under the lease, after `check`. To repeat it changes nothing."""
-
     def confirm(self, ingest: Checkpoint, batch: int) -> None:  # noqa: B027
         """Raise InputLost where what was read of a batch may not be what was planned: called when
         it was read, before anything of it is committed."""
@@ -249,16 +246,11 @@ class SourceHandle(ABC):
         The ingest stands at a clean end. What cannot be told is raised.
         """
 
-    def listed(self) -> frozenset[str]:
-        """What the store lists now and an ingest that begins now reads, or has read, where the
-        engine decides that; empty where batches are planned by us."""
-        return frozenset()
-
-    def check_none_passed_over(  # noqa: B027
-        self, ingest: Checkpoint, listed: frozenset[str]
-    ) -> None:
-        """Raise SourcePassedOver where something of what was `listed` before a query of the ingest
-        began is unread after it ended well: it names the parts, why, and what to do."""
+    def nothing_passed_over(self, ingest: Checkpoint) -> AbstractContextManager[None]:
+        """Around a query of the ingest: once it ended well, raises SourcePassedOver where something
+        is unread that the store listed before, and names the parts, why, and what to do. For kinds
+        of which the engine decides what is read."""
+        return nullcontext()
 
     @abstractmethod
     def unread_bytes(self, ingest: Checkpoint) -> int:

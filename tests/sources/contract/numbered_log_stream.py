@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from tests.sources.contract.numbered_log import ENDS, PlacedLog, Span
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.streaming.sources import kinds
-from tidemark.streaming.sources.source import StreamedSource
+from tidemark.streaming.sources import streams
+from tidemark.streaming.sources.streams import StreamedSource
 
 
 class LogPlan(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -74,4 +74,4 @@ class StreamedLog(StreamedSource):
         return reduce(lambda left, right: left | right, each, F.lit(False))
 
 
-kinds.STREAMED[PlacedLog] = StreamedLog
+streams.STREAMED[PlacedLog] = StreamedLog

@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.console import facts_table, report_console
-from tidemark.cli.new.found import SourceSample
 from tidemark.cli.new.judged import SampleVerdict, judge_sample
 from tidemark.cli.new.kinds import find_sample
 from tidemark.cli.new.pipeline_text import heading, pipeline_text
 from tidemark.cli.new.proposal import Proposal, propose
-from tidemark.cli.new.sample import counted
+from tidemark.cli.new.sample import SourceSample, counted
 from tidemark.cli.options import SettingsFile
 from tidemark.errors import PipelineExists, PipelineInvalid, SampleUnusable
 from tidemark.pipeline.granted import check_granted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark.cli.new.files import sampled_files
-from tidemark.cli.new.found import SourceSample
+from tidemark.cli.new.places import find_files
+from tidemark.cli.new.sample import SourceSample, read_sample
 from tidemark.cli.new.tables import sampled_table
 from tidemark.cli.new.topics import sampled_topic
 from tidemark.errors import TidemarkError
@@ -22,7 +22,8 @@ def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
     source that cannot be asked; each says that nothing was written."""
     prefix = next((one for one in KINDS if given.startswith(one)), None)
     if prefix is None:
-        return sampled_files(given, settings, pipeline)
+        places = find_files(given, settings, pipeline)
+        return SourceSample({"files": places.source}, read_sample(places.read, settings))
     try:
         return KINDS[prefix](given.removeprefix(prefix), settings, pipeline)
     except TidemarkError as error:

@@ -59,6 +59,16 @@ class Sample:
         return f"{first}{counted(self.looked_at, self.row)}"
 
 
+@dataclass(frozen=True)
+class SourceSample:
+    """What `--from` names, with the first rows that lie there: `source` are the entries of a
+    pipeline's `source` that say where rows come from; `reasons` are comments on them."""
+
+    source: Mapping[str, Any]
+    sample: Sample
+    reasons: tuple[str, ...] = ()
+
+
 def read_sample(places: Iterable[str], settings: Settings) -> Sample:
     """The first MOST_LINES lines of these files. SampleUnusable where hardly any is a row."""
     files = list(places)

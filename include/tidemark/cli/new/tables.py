@@ -10,9 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli.new.found import SourceSample
 from tidemark.cli.new.places import place_in_source
-from tidemark.cli.new.sample import MOST_LINES, Sample, rows_of
+from tidemark.cli.new.sample import MOST_LINES, Sample, SourceSample, rows_of
 from tidemark.errors import SampleUnusable, SourceNotFound
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.problems import nearest

@@ -13,8 +13,7 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tidemark.cli.new.found import SourceSample
-from tidemark.cli.new.sample import MOST_LINES, Row, Sample, row_of
+from tidemark.cli.new.sample import MOST_LINES, Row, Sample, SourceSample, row_of
 from tidemark.errors import SampleUnusable
 from tidemark.pipeline.kafka_columns import KEY, TIME, check_topic
 from tidemark.pipeline.model import KafkaTopics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,10 +121,10 @@ class FilesSourceHandle(SourceHandle):
             self._check_root(ingest)
         return f"{len(unread):,} files may be new, among them {unread[0]}" if unread else None
 
-    def listed(self) -> frozenset[str]:
-        return frozenset(files_to_take(self.files, self.options))
-
-    def check_none_passed_over(self, ingest: Checkpoint, listed: frozenset[str]) -> None:
+    @contextmanager
+    def nothing_passed_over(self, ingest: Checkpoint) -> Iterator[None]:
+        listed = frozenset(files_to_take(self.files, self.options))
+        yield
         if listed and (found := sorted(listed.intersection(unread_files(self.files, ingest)))):
             raise passed_over(self.files, self.options, found)
 

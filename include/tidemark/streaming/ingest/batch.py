@@ -9,7 +9,7 @@ from tidemark.judge.rules import Rules
 from tidemark.pipeline.model import Pipeline, Source
 from tidemark.sources.source import OriginColumn
 from tidemark.storage.delta.place import TablePlace
-from tidemark.streaming.sources.source import StreamedSource
+from tidemark.streaming.sources.streams import StreamedSource
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from tidemark.streaming.ingest.judged_batch import JudgedBatch, judge_batch
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.append import Append, append
 from tidemark.streaming.run.queries import Running, start_query
-from tidemark.streaming.sources.source import StreamedSource
+from tidemark.streaming.sources.streams import StreamedSource
 
 
 @dataclass
@@ -65,7 +65,6 @@ def start_ingest(spark: SparkSession, ingest: Ingest, progress: Progress) -> Run
     Raises TableMismatch where the tables hold rows and the checkpoint is not there.
     """
     check_new_checkpoint(ingest.checkpoint, ingest.bronze, ingest.rejects)
-    ingest.streamed.placed.prepare(ingest.checkpoint)
     rules = rules_of(ingest.pipeline)
     stream = ingest.streamed.stream(spark, ingest.checkpoint)
 

@@ -34,7 +34,7 @@ from tidemark.streaming.run.exhausting import with_measure
 from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
 from tidemark.streaming.run.repairs import repair_tables
 from tidemark.streaming.run.set_aside import set_failing_aside
-from tidemark.streaming.sources.kinds import streamed_source
+from tidemark.streaming.sources.streams import streamed_source
 
 
 def run_stream(
@@ -82,12 +82,11 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         checkpoint=run.ingest_checkpoint(),
         scheduled_ms=run.scheduled_ms,
     )
-    listed = run.source.listed()
-    try:
-        await_all([start_ingest(spark, ingest, progress)])
-    finally:
-        outcome.rows = ingest.rows
-    run.source.check_none_passed_over(ingest.checkpoint, listed)
+    with run.source.nothing_passed_over(ingest.checkpoint):
+        try:
+            await_all([start_ingest(spark, ingest, progress)])
+        finally:
+            outcome.rows = ingest.rows
     for name, place in (("bronze", ingest.bronze), ("rejects", ingest.rejects)):
         outcome.versions[name] = place.existing().version()
 
