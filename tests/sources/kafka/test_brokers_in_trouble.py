@@ -133,9 +133,9 @@ def test_a_broker_that_answers_no_more_is_told_and_the_next_run_reads_all(
     # It stops while the batch is read.
     original = slices.KafkaSlice.lines
 
-    def paused(self: Any) -> Any:
+    def paused(self: Any, most_bytes: int) -> Any:
         own.pause()
-        return original(self)
+        return original(self, most_bytes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices.KafkaSlice, "lines", paused)
