@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -47,8 +46,10 @@ def test_code_tells_its_version_wherever_it_lies_and_any_change_of_it_is_told(
     [
         (None, False),
         ("0.1.0+0123456789ab", False),
-        ("0.2.99+0123456789ab", False),
+        ("0.1.99+0123456789ab", False),
         ("0.0.9", False),
+        ("0.2.0+0123456789ab", False),
+        ("0.2.99", False),
         ("0.3.0+0123456789ab", True),
         ("0.10.0", True),
         ("1.0.0", True),
@@ -58,13 +59,6 @@ def test_code_tells_its_version_wherever_it_lies_and_any_change_of_it_is_told(
 def test_a_release_is_newer_by_its_first_two_numbers(told: str | None, newer: bool) -> None:
     assert tidemark.__version__.startswith("0.2.")
     assert is_of_a_newer_release(told) is newer
-
-
-def test_the_changelog_begins_with_this_release() -> None:
-    changes = (PACKAGE.parents[1] / "CHANGELOG.md").read_text("utf-8")
-    first = re.search(r"^## (\S+)", changes, re.MULTILINE)
-    assert first is not None
-    assert first[1] == tidemark.__version__
 
 
 @pytest.mark.parametrize("stored", [b"", b"{", b"[1]", b"{}", b'{"tidemark": 1}', b"\xff"])

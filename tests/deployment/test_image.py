@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -28,7 +29,9 @@ def test_no_secret_registry_or_proxy_can_be_in_a_layer() -> None:
 
 def test_packages_come_from_the_lock_alone_by_the_repositorys_own_set_up() -> None:
     copied = told("COPY")
-    assert copied[0].split() == ["pyproject.toml", "README.md", "LICENSE", "./"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [project["readme"], *project["license-files"]]
+    assert copied[0].split() == ["pyproject.toml", *named, "./"]
     assert copied[1].split() == ["requirements-runtime.txt", "requirements.txt"]
     (set_up,) = [text for text in told("RUN") if "setup.sh" in text]
     assert INSTRUCTIONS.index(("RUN", set_up)) < INSTRUCTIONS.index(("COPY", "include include"))

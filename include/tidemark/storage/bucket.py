@@ -31,7 +31,8 @@ def make_bucket(root: str, options: Options) -> None:
     except ImportError as error:
         raise SettingsInvalid(
             "Buckets are made by boto3, which is not installed: "
-            "pip install 'tidemark-streaming[s3]'. Nothing was made."
+            "pip install 'tidemark-streaming[s3]'. "
+            "Nothing was made."
         ) from error
     region = options.get("AWS_REGION", _FIRST_REGION)
     client = boto3.client(
