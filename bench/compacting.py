@@ -26,11 +26,11 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.pipeline.load import pipeline_from_mapping
 from tidemark.pipeline.model import StateLimits
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.state.compact import compact_state
-from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
 KEYS = 20_000
 _FOUR = {"spark.sql.shuffle.partitions": "4"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.checkpoint.archives import land_listed, unpack
 from tests.checkpoint.damaged import write
-from tests.upkeep.rewind.queries import command
+from tests.checkpoint.rewind.queries import command
 
 NAMES = ("aggregate-format2", "join-hdfs", "offsets-by-name", "transform-rocksdb", "two-sources")
 DEEP = 100_000

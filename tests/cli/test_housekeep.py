@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from tests.checkpoint.damaged import copy_of, remove, twin
 from tests.kit.running import Place, clicks
 from tests.upkeep.stores import NOW, keep_only, names, plan_of
+from tidemark.checkpoint.housekeeping.plan import FileKind, Share
 from tidemark.cli.main import app
 from tidemark.runs.pipeline_lease import pipeline_lease
-from tidemark.upkeep.plan import FileKind, Share
 
 # The process ends itself at the Nth removal, once the file is gone.
 DYING = """

@@ -32,9 +32,12 @@ from tidemark.checkpoint.doctor.findings import (
     Severity,
     StoreFinding,
 )
+from tidemark.checkpoint.housekeeping.plan import FileKind, HousekeepingPlan, Share
 from tidemark.checkpoint.reading.layout import Section
 from tidemark.checkpoint.reading.rebuild import Rebuild
 from tidemark.checkpoint.reading.state_files import Provider, StateFile, StoreId
+from tidemark.checkpoint.rewind.change import CheckpointChange
+from tidemark.checkpoint.rewind.plan import ChangePlan
 from tidemark.checkpoint.state.check import (
     Figure,
     PartitionCheck,
@@ -42,6 +45,7 @@ from tidemark.checkpoint.state.check import (
     StateVerdict,
     StoreCheck,
 )
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.checkpoint.state.stores import Partition, StoreInventory
 from tidemark.cli.checkpoint.doctor_report import print_diagnosis, print_losses
 from tidemark.cli.checkpoint.housekeep_report import print_plan as print_housekeeping
@@ -77,10 +81,6 @@ from tidemark.storage.store_check import StoreFinding as SetUp
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.pipeline_compaction import Planned
 from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
-from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
-from tidemark.upkeep.plan_compaction import CompactionPlan
-from tidemark.upkeep.rewind.change import CheckpointChange
-from tidemark.upkeep.rewind.plan import ChangePlan
 
 ROOT = Path(__file__).parents[2]
 NAMES = st.text("abcxyzÄ中😀_-.:+0123456789", min_size=1, max_size=200)

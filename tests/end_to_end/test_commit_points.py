@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkpoint.rewind.test_killed_rewinds import KILLS as REWINDS
 from tests.end_to_end.test_generations import KILLS as MIGRATIONS
 from tests.end_to_end.test_generations_of_joins import KILLS as MIGRATIONS_OF_JOINS
 from tests.end_to_end.test_killed_runs import KILLS
@@ -22,7 +23,6 @@ from tests.kit.running import REPOSITORY
 from tests.operators.contract.test_joins import KILLS as JOINS
 from tests.sources.kafka.test_lost_topics import KILLS as LOSSES
 from tests.sources.test_moved_root import KILLS as MOVES
-from tests.upkeep.rewind.test_killed_rewinds import KILLS as REWINDS
 from tidemark import commit_point
 
 PACKAGE = REPOSITORY / "include" / "tidemark"

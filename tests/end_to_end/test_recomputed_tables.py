@@ -27,6 +27,7 @@ from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateVerdict
+from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.preflight import NothingNew, SparkNeeded, look
@@ -161,7 +162,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def checkpoint_of(place: Place) -> Checkpoint:
-    return Checkpoint.of_query(place.warehouse, "per_10m", 1)
+    return query_checkpoint(place.warehouse, "per_10m", 1)
 
 
 def test_its_query_has_no_state_and_one_batch_for_each_run_that_moves_the_watermark(

@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from tests.kit.running import Place
 from tests.kit.windows import Windows, at, millis, window
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.housekeeping.plan import FileKind, HousekeepingPlan, Share
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.pins import Late, TableResult
 from tidemark.runs.recorded_runs import record_run
@@ -22,7 +23,6 @@ from tidemark.runs.results.result import RunResult
 from tidemark.storage.delta.rows import Rows
 from tidemark.storage.result_file import RunError
 from tidemark.upkeep.checkpoints_in_use import InUse
-from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
 from tidemark.upkeep.record import STATE_CHECK, Kept, append_upkeep, record_upkeep, row_head
 
 BEGAN = at(12)

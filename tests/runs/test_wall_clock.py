@@ -20,6 +20,7 @@ from tests.storage.s3 import s3_server
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.cli.main import app
 from tidemark.errors import ClockWrong
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.pipeline_lease import pipeline_lease
@@ -53,7 +54,7 @@ def planned(ingest: Checkpoint, batch: int, at: datetime) -> None:
 
 
 def ingest_of(place: Place) -> Checkpoint:
-    return Checkpoint.of_ingest(place.warehouse)
+    return ingest_checkpoint(place.warehouse)
 
 
 @given(last=st.none() | minutes, store=minutes)

@@ -14,6 +14,7 @@ from tests.kit.running import Place, clicks
 from tests.storage.s3 import s3_server
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import AcceptanceRefused, InputLost
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.lag import source_lag
@@ -35,7 +36,7 @@ def listed(file: str, batch: int = 0) -> str:
 def read_of(place: Place, *lists: Sequence[str], last: str = "") -> Checkpoint:
     """An ingest checkpoint that has read these files, a list for each batch, as the engine writes
     it; the last list may be a compacted one."""
-    checkpoint = Checkpoint.of_ingest(place.warehouse)
+    checkpoint = ingest_checkpoint(place.warehouse)
     folder = Path(checkpoint.uri)
     for name in ("offsets", "commits", "sources/0"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -203,7 +204,7 @@ def test_a_link_to_the_root_is_another_place_that_can_be_accepted(tmp_path: Path
     read_of(place, [f"file://{place.root}/landing/a.json"])
     (tmp_path / "link").symlink_to(place.root)
     linked = Place(tmp_path / "link", place.content)
-    checkpoint = Checkpoint.of_ingest(linked.warehouse)
+    checkpoint = ingest_checkpoint(linked.warehouse)
     with pytest.raises(InputLost):
         check(linked, checkpoint)
     accept(linked, checkpoint)

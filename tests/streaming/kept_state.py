@@ -25,9 +25,9 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateCheck, check_state
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.pipeline.model import StateLimits
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
 # A sixth round still fits into the hour that the rows are of.
 RUNS = 4

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping
+from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
+from tidemark.checkpoint.housekeeping.plan_housekeeping import Keep, plan_housekeeping
+from tidemark.checkpoint.housekeeping.stock import CheckpointStock, take_stock
 from tidemark.checkpoint.reading.rebuild import Rebuild, plan_rebuild
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.housekeep import carry_out_housekeeping
-from tidemark.upkeep.plan import HousekeepingPlan
-from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
-from tidemark.upkeep.stock import CheckpointStock, take_stock
 
 # Long after any checkpoint that a test makes, so that leftovers are old.
 NOW = datetime(2100, 1, 1, tzinfo=UTC)

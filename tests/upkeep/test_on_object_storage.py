@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.checkpoint.damaged import copy_of
 from tests.storage.s3 import s3_server
 from tests.upkeep.stores import NOW, names, plan_of
+from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping, plan_checkpoint
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import list_files, write_bytes
-from tidemark.upkeep.housekeep import carry_out_housekeeping, plan_checkpoint
 
 PLACE = "s3://lake/ä%20b/checkpoints/one"
 

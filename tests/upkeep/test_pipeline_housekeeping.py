@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from tests.kit.running import SCHEDULED, Place, clicks, sorted_rows, succeed
 from tests.upkeep.made import UNLOAD
 from tests.upkeep.stores import NOW, builds, names
+from tidemark.checkpoint.housekeeping.plan import FileKind
 from tidemark.ledger.ledger import STREAM, check_balance
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.settings.kept_batches import KEPT_BY_ENGINE
 from tidemark.upkeep.pipeline_housekeeping import housekeep_pipeline
-from tidemark.upkeep.plan import FileKind
 from tidemark.upkeep.record import Kept
 
 KEEP = 2

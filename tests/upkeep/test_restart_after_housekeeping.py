@@ -21,7 +21,7 @@ from tests.checkpoint.make_checkpoints import (
 )
 from tests.upkeep.made import UNLOAD, Made
 from tests.upkeep.stores import builds, keep_in_part, keep_only, names, plan_of
-from tidemark.upkeep.plan import FileKind
+from tidemark.checkpoint.housekeeping.plan import FileKind
 
 # A batch each; a sixth file still fits into the hour that the rows are of.
 FILES = 5

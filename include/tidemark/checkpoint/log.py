@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TypeVar
 
 from tidemark.checkpoint.reading.log_formats import (
     ListedFile,
@@ -26,9 +26,6 @@ from tidemark.errors import CheckpointUnreadable
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing
 from tidemark.storage.json_text import number_of
-
-if TYPE_CHECKING:
-    from tidemark.storage.warehouse import Warehouse
 
 T = TypeVar("T")
 
@@ -60,17 +57,6 @@ class SourceFile:
 @dataclass(frozen=True)
 class Checkpoint(FilePlace):
     """The folder of one query."""
-
-    @classmethod
-    def of_ingest(cls, warehouse: Warehouse) -> Self:
-        """That of the query that reads the source."""
-        return cls(warehouse.places.ingest_checkpoint, warehouse.options, warehouse.fence)
-
-    @classmethod
-    def of_query(cls, warehouse: Warehouse, table: str, generation: int) -> Self:
-        """That of a generation of a table's query."""
-        uri = warehouse.places.query_checkpoint(table, generation)
-        return cls(uri, warehouse.options, warehouse.fence)
 
     def query_id(self) -> str | None:
         """The query's identity; None where no query has started here yet."""

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.options import PipelineName, SettingsFile
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
@@ -52,7 +53,6 @@ def accept(
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     # delta-rs, which the other commands do without.
-    from tidemark.checkpoint.log import Checkpoint
     from tidemark.runs.contract.accept import changes_to_accept
     from tidemark.runs.wall_clock import clock_faults
     from tidemark.storage.lease.held import Clocks
@@ -68,7 +68,7 @@ def accept(
         losses, lost = changed_by_hand(found, loaded), lost_input(found, loaded)
         now, warehouse = datetime.now(UTC), Warehouse.of(found.name, loaded)
         # The store's clock is known under the lease only.
-        clock = clock_faults(Checkpoint.of_ingest(warehouse), Clocks(now, now))
+        clock = clock_faults(ingest_checkpoint(warehouse), Clocks(now, now))
         told = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)), clock)
     else:
         run_id = manual_run_id(datetime.now(UTC), "acceptance")

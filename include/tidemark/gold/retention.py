@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.other_readers import (
     OtherReader,
     note_reader,
@@ -67,7 +68,7 @@ def table_frozen_before_ms(
 ) -> int | None:
     """The same for the rows of a table, by its kind, and by what other pipelines may have dropped
     of what it joins. Rows that are open by the frontier `close_ms` are not frozen, however old."""
-    too_old = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+    too_old = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
     if too_old is None:
         return None
     frozen: int | None = operator.frozen_before_ms(too_old, bronze)
@@ -100,7 +101,7 @@ def open_and_given_up_ms(
 def note_needed(pipeline: Pipeline, warehouse: Warehouse) -> None:
     """Note beside the bronzes of others from when on the tables that join need their rows, by what
     is published: what is open and what is not frozen. Safe to repeat."""
-    frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+    frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
     if frozen is None or frozen <= 0:
         # No row is older: times begin with 1970.
         return

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.pins import Support
 from tidemark.gold.plan import CHANGES
 from tidemark.operators.kinds import operator_of
@@ -141,7 +142,7 @@ class _Shared:
         return cls(
             _table(BRONZE, warehouse.bronze),
             _table(REJECTS, warehouse.rejects),
-            FoundQuery.of(INGEST, Checkpoint.of_ingest(warehouse)),
+            FoundQuery.of(INGEST, ingest_checkpoint(warehouse)),
         )
 
 
@@ -161,7 +162,7 @@ def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared)
         bronze=shared.bronze,
         rejects=shared.rejects,
         ingest=shared.ingest,
-        query=FoundQuery.of(QUERY, Checkpoint.of_query(warehouse, name, generation)),
+        query=FoundQuery.of(QUERY, query_checkpoint(warehouse, name, generation)),
         others=tuple(_table(other, place) for other, place in others.items()),
     )
 

@@ -30,6 +30,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.reading.read import Limits, read_checkpoint
 from tidemark.checkpoint.reading.source_offsets import DeltaOffset, source_offset
 from tidemark.errors import CheckpointUnreadable, NotACheckpoint, TableLost
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import CHANGES, IDENTITIES, accepted_name, entry_name, noted_name
 from tidemark.gold.state import is_published
@@ -119,7 +120,7 @@ def _rebuilt_places(pipeline: Pipeline, warehouse: Warehouse, table: str) -> tup
     gold = warehouse.gold(table)
     found = gold.open()
     generation = generation_of(found)
-    checkpoint = Checkpoint.of_query(warehouse, table, generation)
+    checkpoint = query_checkpoint(warehouse, table, generation)
     clocks = (warehouse.clock(table, generation, side).uri for side in SIDES)
     others = (place.uri for place in other_places(operator_of(pipeline, table), warehouse).values())
     query = (warehouse.changes(table, generation).uri, checkpoint.uri, *clocks, *others)
@@ -161,10 +162,10 @@ def _of(
 
 def _damaged(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[Loss]:
     """Checkpoints in use that a start could not go on with, or only in a wrong way."""
-    yield from _damage_of(INGEST, Checkpoint.of_ingest(warehouse), pipeline.name, QueryFacts())
+    yield from _damage_of(INGEST, ingest_checkpoint(warehouse), pipeline.name, QueryFacts())
     for name, table in pipeline.tables.items():
         generation = generation_of(warehouse.gold(name).open())
-        checkpoint = Checkpoint.of_query(warehouse, name, generation)
+        checkpoint = query_checkpoint(warehouse, name, generation)
         known = QueryFacts(keeps_state=False if table.recomputes else None)
         yield from _damage_of(QUERY, checkpoint, pipeline.name, known, name)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.state import is_published
 from tidemark.ledger.ledger import last_batch_written, replace_ledger
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
@@ -41,7 +41,7 @@ def mend_ops(pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], obje
 def _forgot(pipeline: Pipeline, warehouse: Warehouse) -> bool:
     """Has the ledger nothing of the batches of the source, though something was published? A run
     publishes after it wrote the ledger."""
-    ingest = Checkpoint.of_ingest(warehouse)
+    ingest = ingest_checkpoint(warehouse)
     query = ingest.query_id()
     if query is None or last_batch_written(warehouse.ledger, pipeline.name, query) >= 0:
         return False

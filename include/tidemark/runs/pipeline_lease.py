@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import LeaseLeft, LeaseLost
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
@@ -54,7 +54,7 @@ def pipeline_lease(
         if not rewinds:
             check_no_unfinished_rewind(warehouse)
         if not any_clock:
-            check_clock(pipeline.name, Checkpoint.of_ingest(warehouse), lease.clocks())
+            check_clock(pipeline.name, ingest_checkpoint(warehouse), lease.clocks())
         yield lease
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.operators.kinds import operator_of
@@ -61,7 +62,7 @@ class Run:
         return source_handle(self.pipeline, self.settings)
 
     def query_checkpoint(self, table: str, generation: int) -> Checkpoint:
-        return Checkpoint.of_query(self.warehouse, table, generation)
+        return query_checkpoint(self.warehouse, table, generation)
 
     def watermark_ms(self, table: str, generation: int) -> int:
         """The watermark that a table's query left, in milliseconds; 0 for none."""
@@ -91,7 +92,7 @@ class Run:
         return reading(operator, self.warehouse, read_at(operator, self.warehouse, checkpoint))
 
     def ingest_checkpoint(self) -> Checkpoint:
-        return Checkpoint.of_ingest(self.warehouse)
+        return ingest_checkpoint(self.warehouse)
 
     def restart_cases(self, gold: GoldStates) -> dict[str, str]:
         """How each query finds its checkpoint, by table; `ingest` is the source's."""

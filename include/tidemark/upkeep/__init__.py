@@ -1,1 +1,1 @@
-"""Acts on checkpoints: what may go is planned purely, and then removed."""
+"""Acts on checkpoints and tables between runs: what may go is planned purely, and then removed."""

@@ -22,9 +22,9 @@ from typing import Any
 
 from deltalake import CommitProperties, Transaction
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import AcceptanceRefused
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.plan import accepted_name
 from tidemark.gold.state import gold_state
 from tidemark.operators.operator import BRONZE
@@ -61,7 +61,7 @@ def lost_input(pipeline: Pipeline, settings: Settings) -> tuple[LostInput, ...]:
     """What of the source is gone and was not read; nothing is written. Raises what says that the
     source cannot be asked."""
     warehouse = Warehouse.of(pipeline.name, settings)
-    return source_handle(pipeline, settings).lost(Checkpoint.of_ingest(warehouse))
+    return source_handle(pipeline, settings).lost(ingest_checkpoint(warehouse))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def accept_changes(
                 _accept_of_other(pipeline, warehouse, loss, note)
             else:
                 _accept(warehouse.table_at(loss.place), note)
-        clocks, ingest = lease.clocks(), Checkpoint.of_ingest(warehouse)
+        clocks, ingest = lease.clocks(), ingest_checkpoint(warehouse)
         now, accepted = clocks.own, LossAcceptance(reason, by, clocks.own)
         if lost:
             source_handle(pipeline, settings).accept_lost(ingest, lost, accepted)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import FIRST_GENERATION, INGEST
@@ -32,14 +33,14 @@ class InUse:
 
 def checkpoints_in_use(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[InUse]:
     """The generations are those that gold names now; a folder may not be there yet."""
-    yield InUse(INGEST, None, Checkpoint.of_ingest(warehouse))
+    yield InUse(INGEST, None, ingest_checkpoint(warehouse))
     for name, table in pipeline.tables.items():
         keeps_state = False if table.recomputes else None
         gold = warehouse.gold(name).open()
         if gold is None:
-            place = Checkpoint.of_query(warehouse, name, FIRST_GENERATION)
+            place = query_checkpoint(warehouse, name, FIRST_GENERATION)
             yield InUse(name, FIRST_GENERATION, place, keeps_state=keeps_state)
         else:
             state = gold_state(gold)
-            place = Checkpoint.of_query(warehouse, name, state.generation)
+            place = query_checkpoint(warehouse, name, state.generation)
             yield InUse(name, state.generation, place, state.bronze, keeps_state)

@@ -14,13 +14,13 @@ from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.errors import CompactionRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.results.compaction_result import QueryCompaction
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
-from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.upkeep.record import COMPACTION, append_upkeep, row_head
 
 

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.judge import QueryFacts, judge_checkpoint
+from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping
+from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
+from tidemark.checkpoint.housekeeping.plan_housekeeping import Keep, plan_housekeeping
+from tidemark.checkpoint.housekeeping.stock import CheckpointStock, take_stock
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import CheckpointUnreadable, HousekeepingRefused
 from tidemark.ledger.copied_batches import CopiedQuery, copy_batches
@@ -25,11 +29,7 @@ from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.checkpoints_in_use import InUse, checkpoints_in_use
-from tidemark.upkeep.housekeep import carry_out_housekeeping
-from tidemark.upkeep.plan import HousekeepingPlan
-from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
 from tidemark.upkeep.record import Kept, record_upkeep
-from tidemark.upkeep.stock import CheckpointStock, take_stock
 
 
 def plan_pipeline(pipeline: Pipeline, settings: Settings, now: datetime) -> tuple[Kept, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
 from tidemark.commit_point import commit_point
 from tidemark.storage.delta.ops import (
     COUNT,
@@ -24,7 +25,6 @@ from tidemark.storage.delta.ops import (
 )
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.checkpoints_in_use import InUse
-from tidemark.upkeep.plan import HousekeepingPlan
 
 HOUSEKEEPING, STATE_CHECK = "housekeeping", "state check"
 MAINTENANCE, COMPACTION = "maintenance", "compaction"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.reading.layout import Section
@@ -17,10 +18,21 @@ from tidemark.checkpoint.state.stores import (
     StoreInventory,
     total,
 )
-from tidemark.pipeline.model import StateLimits
 
 # Of a limit: so far, a compaction that was due did not come.
 OVERDUE = 2
+
+
+class Limits(Protocol):
+    """How much a start may have to replay before a compaction is due: deltas or changelogs after
+    the newest snapshot and their bytes, in each partition of a store, and files in all."""
+
+    @property
+    def max_changes(self) -> int: ...
+    @property
+    def max_bytes(self) -> int: ...
+    @property
+    def max_files(self) -> int: ...
 
 
 class StateVerdict(StrEnum):
@@ -106,7 +118,7 @@ class StateCheck:
         return max((one.store.longest for one in self.stores), default=0)
 
 
-def check_state(state: StateInventory, limits: StateLimits) -> StateCheck:
+def check_state(state: StateInventory, limits: Limits) -> StateCheck:
     """Compare an inventory with limits. Pure."""
     stores = tuple(
         StoreCheck(store, tuple(_check(partition, limits) for partition in store.partitions))
@@ -120,7 +132,7 @@ def check_state(state: StateInventory, limits: StateLimits) -> StateCheck:
     return StateCheck(state.version, verdict, reason, stores, held, snapshots, replayed)
 
 
-def _check(partition: Partition, limits: StateLimits) -> PartitionCheck:
+def _check(partition: Partition, limits: Limits) -> PartitionCheck:
     figures = (
         Figure("deltas or changelogs", partition.replayed.files, limits.max_changes),
         _bytes(partition, limits.max_bytes),

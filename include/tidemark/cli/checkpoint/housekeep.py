@@ -7,6 +7,12 @@ from pathlib import Path
 
 import typer
 
+from tidemark.checkpoint.housekeeping.housekeep import (
+    carry_out_housekeeping,
+    check_foreign,
+    plan_checkpoint,
+)
+from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
 from tidemark.cli.checkpoint.housekeep_report import plan_as_json, print_plan
 from tidemark.cli.checkpoint.targets import CheckpointTarget, place_or_pipeline
 from tidemark.cli.console import print_documents, report_console
@@ -16,8 +22,6 @@ from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.kept_batches import ENGINE_DEFAULT
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.upkeep.housekeep import carry_out_housekeeping, check_foreign, plan_checkpoint
-from tidemark.upkeep.plan import HousekeepingPlan
 
 
 def housekeep_place(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 
 from tidemark.checkpoint.doctor.findings import examples
+from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan, Share
 from tidemark.cli.console import ReportTable, report_table
-from tidemark.upkeep.plan import HousekeepingPlan, Share
 
 
 def print_plan(console: Console, name: str, plan: HousekeepingPlan | None, applied: bool) -> None:

@@ -10,6 +10,15 @@ from pathlib import Path
 import typer
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.housekeeping.housekeep import check_no_pipeline
+from tidemark.checkpoint.rewind.apply import apply_plan, finish, unfinished
+from tidemark.checkpoint.rewind.change import CheckpointChange
+from tidemark.checkpoint.rewind.named import restore_command, usual_backup
+from tidemark.checkpoint.rewind.plan import ChangePlan, plan_rewind
+from tidemark.checkpoint.rewind.read import Listed, list_checkpoint, read_for_rewind
+from tidemark.checkpoint.rewind.repair import plan_repair
+from tidemark.checkpoint.rewind.restore import apply_restore, plan_restore
+from tidemark.checkpoint.rewind.sinks import Sink, kind_and_place
 from tidemark.cli.checkpoint.take_back_report import (
     Act,
     plan_as_json,
@@ -23,15 +32,6 @@ from tidemark.cli.console import print_documents, report_console
 from tidemark.cli.options import absolute
 from tidemark.errors import FAILED, SUCCESS, RewindRefused
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.housekeep import check_no_pipeline
-from tidemark.upkeep.rewind.apply import apply_plan, finish, unfinished
-from tidemark.upkeep.rewind.change import CheckpointChange
-from tidemark.upkeep.rewind.named import restore_command, usual_backup
-from tidemark.upkeep.rewind.plan import ChangePlan, plan_rewind
-from tidemark.upkeep.rewind.read import Listed, list_checkpoint, read_for_rewind
-from tidemark.upkeep.rewind.repair import plan_repair
-from tidemark.upkeep.rewind.restore import apply_restore, plan_restore
-from tidemark.upkeep.rewind.sinks import Sink, kind_and_place
 
 
 @dataclass(frozen=True)

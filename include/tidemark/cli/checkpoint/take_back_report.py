@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 
 from tidemark.checkpoint.doctor.findings import Diagnosis, examples
+from tidemark.checkpoint.rewind.change import CheckpointChange
+from tidemark.checkpoint.rewind.named import restore_command
+from tidemark.checkpoint.rewind.plan import ChangePlan
+from tidemark.checkpoint.rewind.restore import RestorePlan
 from tidemark.cli.checkpoint.doctor_report import verdict_text
 from tidemark.cli.console import report_table
 from tidemark.pipeline.instants import instant_text
-from tidemark.upkeep.rewind.change import CheckpointChange
-from tidemark.upkeep.rewind.named import restore_command
-from tidemark.upkeep.rewind.plan import ChangePlan
-from tidemark.upkeep.rewind.restore import RestorePlan
 
 _SHOWN = 10
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.judge import QueryFacts
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.cli.options import absolute
 from tidemark.errors import PipelineNotFound, SettingsInvalid
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.pipeline.load import ENDINGS, find_pipeline
 from tidemark.pipeline.model import Pipeline, StateLimits
 from tidemark.pipeline.places import INGEST
@@ -131,7 +131,7 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
     golds = {table: _gold(warehouse.gold(table)) for table in pipeline.tables}
     queries = _recorded(pipeline.name, warehouse.ledger, golds.values())
     of_ingest = QueryFacts(query_ids=queries.get(None, ()))
-    ingest = Checkpoint.of_ingest(warehouse)
+    ingest = ingest_checkpoint(warehouse)
     targets = [CheckpointTarget(INGEST, ingest, of_ingest, limits=limits)]
     newest_event, newest_version = _bronze(pipeline, warehouse.bronze)
     for table, model in pipeline.tables.items():
@@ -146,7 +146,7 @@ def _of_pipeline(pipeline: Pipeline, settings: Settings) -> tuple[CheckpointTarg
         targets += [
             CheckpointTarget(
                 f"{table}, generation {generation}",
-                Checkpoint.of_query(warehouse, table, generation),
+                query_checkpoint(warehouse, table, generation),
                 of_table if generation == in_use else known,
                 generation == in_use,
                 newest_version,

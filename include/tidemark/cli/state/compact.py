@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.cli.console import (
     ReportTable,
     print_documents,
@@ -28,7 +29,6 @@ from tidemark.upkeep.pipeline_compaction import (
     check_no_compaction_refused,
     plan_compactions,
 )
-from tidemark.upkeep.plan_compaction import CompactionPlan
 
 _JOB = "tidemark.streaming.jobs.compact_state"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.state import is_published
 from tidemark.runs.generations import generations
 from tidemark.storage.generation import generation_of
@@ -26,6 +26,6 @@ def former_generation(warehouse: Warehouse, table: str) -> int:
 
 
 def _last_run(warehouse: Warehouse, table: str, number: int) -> datetime:
-    checkpoint = Checkpoint.of_query(warehouse, table, number)
+    checkpoint = query_checkpoint(warehouse, table, number)
     files = warehouse.file_at(f"{checkpoint.uri}/commits").files()
     return max((facts.modified for facts in files.values()), default=_NEVER)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset, dataset
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import MigrationRefused
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import (
@@ -76,7 +76,7 @@ def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldSt
 
 
 def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms: int) -> int | None:
-    too_old = frozen_before_ms(run.pipeline, Checkpoint.of_ingest(run.warehouse))
+    too_old = frozen_before_ms(run.pipeline, ingest_checkpoint(run.warehouse))
     if too_old is None:
         return None
     bronze = run.warehouse.bronze.existing()

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.errors import MigrationRefused, StorageUnavailable
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.plan import CHANGES, CLOSE, GoldState
 from tidemark.gold.retention import (
     date_of,
@@ -126,7 +126,7 @@ def _missing(
     changes = place.open()
     if changes is None or changes.version() < before.changes:
         yield f"its history is gone or went back ({place.uri})"
-    checkpoint = Checkpoint.of_query(warehouse, table, generation)
+    checkpoint = query_checkpoint(warehouse, table, generation)
     last = checkpoint.last_batch("commits")
     if checkpoint.query_id() is None or last is None:
         yield f"its checkpoint is gone ({checkpoint.uri})"
@@ -134,7 +134,7 @@ def _missing(
         first = min(checkpoint.delta_version(last), before.bronze + 1)
         yield from _rewound(warehouse.bronze, checkpoint.delta_version(last))
         yield from _unread_files(warehouse.bronze, first)
-        frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse))
+        frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
         if frozen is not None:
             bronze = warehouse.bronze.existing()
             needed_ms = needed_from_ms(operator, frozen, before.close_ms, bronze)

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_of
@@ -117,7 +117,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     # Tables that were changed by hand may be such as cannot be read as ours are.
     losses = () if at_work else find_losses(pipeline, warehouse)
     unfinished = unfinished_rewind(warehouse)
-    frozen = frozen_before_ms(pipeline, Checkpoint.of_ingest(warehouse)) if runs else None
+    frozen = frozen_before_ms(pipeline, ingest_checkpoint(warehouse)) if runs else None
     tables = tuple(
         table_status(table, operator_of(pipeline, table), warehouse, runs, frozen)
         for table in (pipeline.tables if not losses else ())
@@ -127,7 +127,7 @@ def _status(pipeline: Pipeline, settings: Settings, now: datetime) -> PipelineSt
     source = source_lag(pipeline, settings) if not losses else None
     published = None if runs or losses else last_published(pipeline, warehouse)
     # The store's clock is known under the lease only.
-    clock = clock_faults(Checkpoint.of_ingest(warehouse), Clocks(now, now))
+    clock = clock_faults(ingest_checkpoint(warehouse), Clocks(now, now))
     found = judge_pipeline(
         name, lease, runs, unpublished, due, losses, tables, source, unfinished, clock, published
     )

@@ -19,10 +19,13 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, shown
+from tidemark.checkpoint.housekeeping.housekeep import carry_out_housekeeping
+from tidemark.checkpoint.housekeeping.plan import FileKind, HousekeepingPlan, Share
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import StateCheck, check_state
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.checkpoint.state.stores import Partition
 from tidemark.errors import LeaseLost, SnapshotFailed, StateDiffers
 from tidemark.pipeline.model import StateLimits
@@ -30,9 +33,6 @@ from tidemark.runs.results.compaction_result import QueryCompaction, StateSize
 from tidemark.storage.file_place import FilePlace
 from tidemark.streaming.engine.snapshots import write_snapshots
 from tidemark.streaming.state.stored import Digest, StateOf, digest, stored_rows
-from tidemark.upkeep.housekeep import carry_out_housekeeping
-from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
-from tidemark.upkeep.plan_compaction import CompactionPlan
 
 Write = Callable[..., None]
 # By operator.

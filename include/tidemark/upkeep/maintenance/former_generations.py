@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.generations import abandoned, begun_at, generations
@@ -30,7 +30,7 @@ def plan_generations(
             continue
         used, left, begun = generation_of(gold), abandoned(gold), begun_at(gold)
         for number in generations(warehouse, name):
-            checkpoint = Checkpoint.of_query(warehouse, name, number)
+            checkpoint = query_checkpoint(warehouse, name, number)
             # A later one that ran and that nobody went back from: gold itself is an old one.
             is_lost = number > max(used, left) and checkpoint.last_batch("commits") is not None
             if number == used or is_lost:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.other_readers import other_readers
 from tidemark.gold.plan import noted_name
 from tidemark.gold.state import gold_state
@@ -79,7 +80,7 @@ def _of_other_pipelines(warehouse: Warehouse, settings: Settings) -> Iterator[Ta
         if gold is None or bronze is None:
             continue
         state = gold_state(gold, (name,))
-        checkpoint = Checkpoint.of_query(theirs, reader.table, state.generation)
+        checkpoint = query_checkpoint(theirs, reader.table, state.generation)
         last = checkpoint.last_batch("commits")
         versions = {} if last is None else checkpoint.delta_versions(last)
         read, published = versions.get(str(bronze.metadata().id)), state.inputs[name]

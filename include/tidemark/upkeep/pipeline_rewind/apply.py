@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.checkpoint.rewind.backup import copy_files
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.plan import noted_name
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.places import INGEST
@@ -52,7 +53,6 @@ from tidemark.upkeep.pipeline_rewind.change import (
     TableBack,
 )
 from tidemark.upkeep.pipeline_rewind.input import copied_checkpoint
-from tidemark.upkeep.rewind.backup import copy_files
 
 # What was planned is one certain version: another commit before it has to be looked at.
 _NO_RETRIES = 0
@@ -66,7 +66,7 @@ _NO_RETRIES = 0
 def keep_backup(change: PipelineChange, warehouse: Warehouse) -> None:
     """Copy what the plan saw of the ingest's checkpoint, and then the plan. RewindRefused where a
     file is gone: something else works on the checkpoint."""
-    backup, ingest = rewind_folder(warehouse, change.id), Checkpoint.of_ingest(warehouse)
+    backup, ingest = rewind_folder(warehouse, change.id), ingest_checkpoint(warehouse)
     try:
         copy_files(ingest, copied_checkpoint(warehouse, change.id), change.ingest.listed)
     except FileMissing as error:
@@ -197,7 +197,7 @@ def _restore(place: TablePlace, back: TableBack, note: Note, transactions: dict[
     "after: none are; a repetition removes the rest",
 )
 def _take_back_checkpoint(back: IngestBack, warehouse: Warehouse) -> None:
-    ingest = Checkpoint.of_ingest(warehouse)
+    ingest = ingest_checkpoint(warehouse)
     ingest.fence()
     ingest.remove_files([ingest.below(name) for name in back.removed])
     if back.restored_from is not None:

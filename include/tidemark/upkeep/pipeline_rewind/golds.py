@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.plan import CHANGES, CLOSE, IDENTITIES, noted_name
 from tidemark.gold.state import is_published
 from tidemark.pipeline.places import INGEST
@@ -49,7 +49,7 @@ def _transactions(found: Found, then: DeltaTable) -> dict[str, int]:
     ids = {one.name: one.id for one in (found.bronze, found.rejects, *found.others)}
     ids[INGEST] = found.ingest.id
     ids[CHANGES] = None if changes is None else str(changes.metadata().id)
-    ids[QUERY] = Checkpoint.of_query(warehouse, found.name, generation).query_id()
+    ids[QUERY] = query_checkpoint(warehouse, found.name, generation).query_id()
     noted = [noted_name(name, identity) for name, identity in ids.items() if identity is not None]
     names = (CHANGES, CLOSE, GENERATION, IDENTITIES, *operator.inputs, *noted)
     told = {name: then.transaction_version(name) for name in names}

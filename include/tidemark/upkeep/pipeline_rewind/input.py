@@ -35,7 +35,7 @@ def lost_again(
     pipeline: Pipeline, settings: Settings, ingest: Checkpoint, batch: int
 ) -> Iterator[str]:
     """What the batches after one would read and cannot any more. Raises what says that the source
-    cannot be asked. Files are looked for by their lists (`upkeep/rewind/read.py`)."""
+    cannot be asked. Files are looked for by their lists (`checkpoint/rewind/read.py`)."""
     after = AfterBatch(ingest.uri, ingest.options, last=batch)
     for lost in source_handle(pipeline, settings).lost(after):
         yield f"What has to be read again of {pipeline.source.told} is gone: {lost.detail}."

@@ -9,8 +9,10 @@ from itertools import chain
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.checkpoint.rewind.plan import damage_of, unfit
+from tidemark.checkpoint.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
 from tidemark.errors import MigrationRefused, RewindRefused
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.other_readers import other_readers
 from tidemark.gold.plan import CLOSE
 from tidemark.gold.retention import open_and_given_up_ms
@@ -45,8 +47,6 @@ from tidemark.upkeep.pipeline_rewind.tables import (
     plan_back,
     published_by,
 )
-from tidemark.upkeep.rewind.plan import damage_of, unfit
-from tidemark.upkeep.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 
@@ -79,7 +79,7 @@ def plan_to_run(
     the source cannot be asked.
     """
     warehouse = Warehouse.of(pipeline.name, settings)
-    ingest = Checkpoint.of_ingest(warehouse)
+    ingest = ingest_checkpoint(warehouse)
     query, batch = query_of(ingest), last_batch(warehouse, ingest, to)
     facts = read_for_rewind(list_checkpoint(ingest), batch)
     back = IngestBack(
@@ -131,7 +131,7 @@ def plan_undo(
             f"The rewind {rewind} took back one that was not finished, and before it the tables "
             "did not fit each other: there is nothing to go back to. Nothing was changed."
         )
-    ingest = Checkpoint.of_ingest(warehouse)
+    ingest = ingest_checkpoint(warehouse)
     listed = {name: facts.size for name, facts in list_checkpoint(ingest).files.items()}
     committed = (name.removeprefix("commits/") for name in before.ingest.listed)
     back = IngestBack(

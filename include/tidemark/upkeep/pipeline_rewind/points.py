@@ -8,6 +8,7 @@ from datetime import datetime
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import RewindRefused
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
@@ -35,7 +36,7 @@ def run_before_offsets(
     """The newest run that had read none of these offsets, by the parts of the source that have
     them, nor later ones. RewindRefused where there is none."""
     warehouse = Warehouse.of(pipeline.name, settings)
-    ingest, source = Checkpoint.of_ingest(warehouse), source_handle(pipeline, settings)
+    ingest, source = ingest_checkpoint(warehouse), source_handle(pipeline, settings)
     told = shown(f"{part} at {offset:,}" for part, offset in sorted(offsets.items()))
     for run in reversed(runs.runs):
         read = _read_to(source, ingest, last_batch(warehouse, ingest, run))
@@ -57,7 +58,7 @@ def run_before_time(
 ) -> PastRun:
     """The newest run that had read no message of this time (UTC) or a later one, by the times that
     the source gives them."""
-    ingest = Checkpoint.of_ingest(Warehouse.of(pipeline.name, settings))
+    ingest = ingest_checkpoint(Warehouse.of(pipeline.name, settings))
     source = source_handle(pipeline, settings)
     offsets = source.offsets_since(ingest, epoch_ms(time))
     if offsets is None:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
-from tidemark.checkpoint.log import Checkpoint
+from tidemark.checkpoint.rewind.plan import damage_of
+from tidemark.checkpoint.rewind.read import list_checkpoint
 from tidemark.errors import RewindUnproven
+from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.losses import find_losses
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.apply import left_to_begin
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange
-from tidemark.upkeep.rewind.plan import damage_of
-from tidemark.upkeep.rewind.read import list_checkpoint
 
 
 def prove(change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse, now: datetime) -> None:
@@ -32,7 +32,7 @@ def prove(change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse, now:
 def _wrong(
     change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse, now: datetime
 ) -> Iterator[str]:
-    ingest = Checkpoint.of_ingest(warehouse)
+    ingest = ingest_checkpoint(warehouse)
     yield from damage_of(judge_checkpoint(list_checkpoint(ingest).facts, now))
     newest = ingest.last_batch("commits")
     if (-1 if newest is None else newest) != change.ingest.batch:

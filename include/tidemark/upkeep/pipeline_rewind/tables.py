@@ -9,13 +9,13 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tidemark.checkpoint.doctor.findings import shown
+from tidemark.checkpoint.rewind.table_commits import gone_files
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.in_force import in_force
 from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.upkeep.pipeline_rewind.change import TableBack
-from tidemark.upkeep.rewind.table_commits import gone_files
 
 _CONSTRAINT = "delta.constraints."
 

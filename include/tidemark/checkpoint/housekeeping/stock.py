@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemark.checkpoint.housekeeping.expired_state import OpenedSnapshot, snapshots_to_open
 from tidemark.checkpoint.reading.facts import CheckpointFacts, Unreadable
 from tidemark.checkpoint.reading.layout import Layout, sort_files
 from tidemark.checkpoint.reading.place import checkpoint_files
@@ -14,7 +15,6 @@ from tidemark.checkpoint.reading.reader import CheckpointReader
 from tidemark.checkpoint.reading.state_files import Store, StoreId
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileFacts
-from tidemark.upkeep.expired_state import OpenedSnapshot, snapshots_to_open
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.read import read_checkpoint
 from tidemark.checkpoint.state.check import check_state
 from tidemark.checkpoint.state.inventory import inventory
+from tidemark.checkpoint.state.plan_compaction import CompactionPlan, plan_compaction
 from tidemark.pipeline.model import StateLimits
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.plan_compaction import CompactionPlan, plan_compaction
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 

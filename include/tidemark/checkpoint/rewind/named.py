@@ -12,12 +12,12 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
+from tidemark.checkpoint.rewind.change import CheckpointChange
+from tidemark.checkpoint.rewind.files_sink import FOLDER
+from tidemark.checkpoint.rewind.sinks import DELTA, FILES, Sink
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.rewind.change import CheckpointChange
-from tidemark.upkeep.rewind.files_sink import FOLDER
-from tidemark.upkeep.rewind.sinks import DELTA, FILES, Sink
 
 _USUAL = re.compile(r"\.before-\d{8}T\d{6}Z")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.checkpoint.make_checkpoints import CHANGELOG, FORMAT_2, KINDS, ROCKSDB, Kind, aggregate
+from tests.checkpoint.rewind.queries import Query, done, told
 from tests.upkeep.made import UNLOAD
-from tests.upkeep.rewind.queries import Query, done, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkpoint.rewind.queries import command, done, undo
+from tests.checkpoint.rewind.sinks import WithSinks, bytes_of, with_sinks
 from tests.kit.killed import Killed, killed
-from tests.upkeep.rewind.queries import command, done, undo
-from tests.upkeep.rewind.sinks import WithSinks, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
 from tidemark.cli.exit_codes import VERDICTS
 

@@ -16,12 +16,12 @@ from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.log_formats import NotTheFormat, UnknownFormat, versioned_lines
 from tidemark.checkpoint.reading.missing import missing_ranges, numbers_of
+from tidemark.checkpoint.rewind.backup import SINK_LOG, copy_files
+from tidemark.checkpoint.rewind.change import SinkLogChange
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.json_text import json_value, number_of
-from tidemark.upkeep.rewind.backup import SINK_LOG, copy_files
-from tidemark.upkeep.rewind.change import SinkLogChange
 
 FOLDER = "_spark_metadata"
 _COMPACT = ".compact"

@@ -16,8 +16,8 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.source_offsets import FileOffset
-from tidemark.upkeep.rewind.change import CheckpointChange, SinkLogChange, TableChange
-from tidemark.upkeep.rewind.read import Listed, RewindFacts, youngest
+from tidemark.checkpoint.rewind.change import CheckpointChange, SinkLogChange, TableChange
+from tidemark.checkpoint.rewind.read import Listed, RewindFacts, youngest
 
 # A query that works on a batch writes, or is killed by its watchers, within this time.
 _QUIET = timedelta(minutes=10)

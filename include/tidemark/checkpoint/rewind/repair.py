@@ -16,19 +16,19 @@ from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.log_formats import CommitEntry, OffsetEntry
-from tidemark.errors import RewindRefused
-from tidemark.pipeline.instants import instant_text
-from tidemark.upkeep.rewind.change import CheckpointChange
-from tidemark.upkeep.rewind.mending import METADATA, Mending, plan_mending, with_id
-from tidemark.upkeep.rewind.plan import (
+from tidemark.checkpoint.rewind.change import CheckpointChange
+from tidemark.checkpoint.rewind.mending import METADATA, Mending, plan_mending, with_id
+from tidemark.checkpoint.rewind.plan import (
     ChangePlan,
     SinkPlan,
     damage_of,
     plan_rewind,
     seems_to_run,
 )
-from tidemark.upkeep.rewind.read import Listed, possible_batches, read_for_rewind
-from tidemark.upkeep.rewind.sinks import Sink
+from tidemark.checkpoint.rewind.read import Listed, possible_batches, read_for_rewind
+from tidemark.checkpoint.rewind.sinks import Sink
+from tidemark.errors import RewindRefused
+from tidemark.pipeline.instants import instant_text
 
 # As far ahead of its batch's time as the doctor lets a watermark be.
 _FAR = timedelta(hours=1)

@@ -9,15 +9,15 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.checkpoint.archives import answers, land_listed, unpack
+from tests.checkpoint.rewind.sinks import BASE, LAST
 from tests.storage.s3 import s3_server
-from tests.upkeep.rewind.sinks import BASE, LAST
+from tidemark.checkpoint.rewind.apply import apply_plan
+from tidemark.checkpoint.rewind.plan import plan_rewind
+from tidemark.checkpoint.rewind.read import list_checkpoint, read_for_rewind
+from tidemark.checkpoint.rewind.restore import apply_restore, plan_restore
+from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import write_bytes
-from tidemark.upkeep.rewind.apply import apply_plan
-from tidemark.upkeep.rewind.plan import plan_rewind
-from tidemark.upkeep.rewind.read import list_checkpoint, read_for_rewind
-from tidemark.upkeep.rewind.restore import apply_restore, plan_restore
-from tidemark.upkeep.rewind.sinks import Sink
 
 PLACE, TABLE, BACKUP = (f"s3://lake/ä%20b/{name}" for name in ("checkpoint", "table", "backup"))
 

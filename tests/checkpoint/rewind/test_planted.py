@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.upkeep.rewind.queries import command, done
-from tests.upkeep.rewind.sinks import WithSinks, bytes_of, with_sinks
+from tests.checkpoint.rewind.queries import command, done
+from tests.checkpoint.rewind.sinks import WithSinks, bytes_of, with_sinks
 from tidemark.checkpoint.reading.log_formats import STOP_MARK
 
 TO = ("--to-batch", "3", "--sink")

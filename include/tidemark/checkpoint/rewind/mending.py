@@ -9,9 +9,9 @@ from datetime import datetime
 from tidemark.checkpoint.doctor.files import old_leftovers
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import CheckpointFacts, FileProblem, Unreadable
+from tidemark.checkpoint.rewind.read import Listed
+from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.errors import RewindRefused
-from tidemark.upkeep.rewind.read import Listed
-from tidemark.upkeep.rewind.sinks import Sink
 
 METADATA = "metadata"
 

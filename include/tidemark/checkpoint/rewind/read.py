@@ -24,18 +24,18 @@ from tidemark.checkpoint.reading.log_formats import (
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.reading.read import Limits, read_files
 from tidemark.checkpoint.reading.reader import CheckpointReader
-from tidemark.errors import RewindRefused, StorageUnavailable
-from tidemark.pipeline.instants import epoch_ms
-from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileFacts, stat_files
-from tidemark.upkeep.rewind.files_beyond import (
+from tidemark.checkpoint.rewind.files_beyond import (
     Point,
     files_beyond,
     folders_without_source,
     lists_beyond,
     point_of,
 )
-from tidemark.upkeep.rewind.stop_mark import stop_mark
+from tidemark.checkpoint.rewind.stop_mark import stop_mark
+from tidemark.errors import RewindRefused, StorageUnavailable
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, stat_files
 
 
 @dataclass(frozen=True)

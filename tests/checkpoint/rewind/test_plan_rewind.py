@@ -12,11 +12,11 @@ import pytest
 
 from tests.checkpoint.archives import land_listed, names, unpack
 from tests.checkpoint.damaged import diagnosis_of, remove
-from tests.upkeep.rewind.queries import command, done, told, undo
-from tests.upkeep.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
+from tests.checkpoint.rewind.queries import command, done, told, undo
+from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict
+from tidemark.checkpoint.rewind.read import list_checkpoint, possible_batches
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.rewind.read import list_checkpoint, possible_batches
 
 # Those that the short tests take: each store, several stores and operators, each format.
 SHORT = {

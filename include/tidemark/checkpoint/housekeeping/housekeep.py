@@ -7,14 +7,14 @@ import os.path
 from datetime import datetime
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
+from tidemark.checkpoint.housekeeping.plan import HousekeepingPlan
+from tidemark.checkpoint.housekeeping.plan_housekeeping import Keep, plan_housekeeping
+from tidemark.checkpoint.housekeeping.stock import take_stock
 from tidemark.commit_point import commit_point
 from tidemark.errors import HousekeepingRefused, RewindRefused
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import list_folder
-from tidemark.upkeep.plan import HousekeepingPlan
-from tidemark.upkeep.plan_housekeeping import Keep, plan_housekeeping
-from tidemark.upkeep.stock import take_stock
 
 _OURS = "/checkpoints/"
 

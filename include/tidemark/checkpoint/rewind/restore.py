@@ -6,20 +6,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidemark.checkpoint.housekeeping.housekeep import check_no_pipeline
 from tidemark.checkpoint.reading.place import checkpoint_files
+from tidemark.checkpoint.rewind.apply import sink_table, without_mark
+from tidemark.checkpoint.rewind.backup import CHECKPOINT, copy_files, read_backup
+from tidemark.checkpoint.rewind.change import CheckpointChange
+from tidemark.checkpoint.rewind.files_sink import bring_back_sink_log
+from tidemark.checkpoint.rewind.named import not_named, restore_command
+from tidemark.checkpoint.rewind.plan import seems_to_run
+from tidemark.checkpoint.rewind.read import listed
+from tidemark.checkpoint.rewind.sinks import Sink
+from tidemark.checkpoint.rewind.stop_mark import (
+    StopMark,
+    next_mark,
+    put_mark,
+    remove_mark,
+    stop_mark,
+)
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused, RewindUnproven
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.housekeep import check_no_pipeline
-from tidemark.upkeep.rewind.apply import sink_table, without_mark
-from tidemark.upkeep.rewind.backup import CHECKPOINT, copy_files, read_backup
-from tidemark.upkeep.rewind.change import CheckpointChange
-from tidemark.upkeep.rewind.files_sink import bring_back_sink_log
-from tidemark.upkeep.rewind.named import not_named, restore_command
-from tidemark.upkeep.rewind.plan import seems_to_run
-from tidemark.upkeep.rewind.read import listed
-from tidemark.upkeep.rewind.sinks import Sink
-from tidemark.upkeep.rewind.stop_mark import StopMark, next_mark, put_mark, remove_mark, stop_mark
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ def plan_restore(
     elif mark is None and not stopped and files.keys() != _left_by(change):
         reasons.append(seems_to_run(listed(place, files), now) or "")
     if change.table is not None:
-        from tidemark.upkeep.rewind.table_restore import plan_bringing_back
+        from tidemark.checkpoint.rewind.table_restore import plan_bringing_back
 
         table = sink_table(change.table, place)
         reasons += [plan_bringing_back(change.table, table, backup.uri) or ""]
@@ -96,7 +102,7 @@ def apply_restore(plan: RestorePlan, backup: FilePlace) -> None:
         put_mark(place, mark)
     change = plan.change
     if change.table is not None:
-        from tidemark.upkeep.rewind.table_restore import bring_back_table
+        from tidemark.checkpoint.rewind.table_restore import bring_back_table
 
         bring_back_table(change.table, sink_table(change.table, place), backup.uri)
     if change.sink_log is not None:

@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.place import checkpoint_files
-from tidemark.commit_point import commit_point
-from tidemark.errors import RewindRefused, RewindUnproven
-from tidemark.storage.file_place import FilePlace
-from tidemark.storage.files import FileFacts, write_bytes
-from tidemark.upkeep.rewind.backup import make_backup, read_backup
-from tidemark.upkeep.rewind.change import CheckpointChange, TableChange
-from tidemark.upkeep.rewind.files_sink import take_back_sink_log
-from tidemark.upkeep.rewind.named import (
+from tidemark.checkpoint.rewind.backup import make_backup, read_backup
+from tidemark.checkpoint.rewind.change import CheckpointChange, TableChange
+from tidemark.checkpoint.rewind.files_sink import take_back_sink_log
+from tidemark.checkpoint.rewind.named import (
     check_named_backup,
     not_named,
     restore_command,
     sink_option,
 )
-from tidemark.upkeep.rewind.plan import ChangePlan, damage_of
-from tidemark.upkeep.rewind.read import Listed, listed
-from tidemark.upkeep.rewind.sinks import Sink
-from tidemark.upkeep.rewind.stop_mark import StopMark, next_mark, put_mark, remove_mark, stop_mark
+from tidemark.checkpoint.rewind.plan import ChangePlan, damage_of
+from tidemark.checkpoint.rewind.read import Listed, listed
+from tidemark.checkpoint.rewind.sinks import Sink
+from tidemark.checkpoint.rewind.stop_mark import (
+    StopMark,
+    next_mark,
+    put_mark,
+    remove_mark,
+    stop_mark,
+)
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused, RewindUnproven
+from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileFacts, write_bytes
 
 if TYPE_CHECKING:
     from tidemark.storage.delta.place import TablePlace
@@ -95,7 +101,7 @@ def sink_table(change: TableChange, place: FilePlace) -> TablePlace:
 
 def _take_back_sink(change: CheckpointChange, place: FilePlace, mark: StopMark) -> None:
     if change.table is not None:
-        from tidemark.upkeep.rewind.table_restore import take_back_table
+        from tidemark.checkpoint.rewind.table_restore import take_back_table
 
         take_back_table(change.table, sink_table(change.table, place), mark.backup)
     if change.sink_log is not None:

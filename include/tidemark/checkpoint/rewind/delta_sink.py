@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.checkpoint.doctor.findings import shown
-from tidemark.errors import RewindRefused
-from tidemark.storage.delta.place import TablePlace
-from tidemark.upkeep.rewind.change import TableChange
-from tidemark.upkeep.rewind.table_commits import (
+from tidemark.checkpoint.rewind.change import TableChange
+from tidemark.checkpoint.rewind.table_commits import (
     TableCommit,
     gone_files,
     newer_commits,
     query_batches,
 )
+from tidemark.errors import RewindRefused
+from tidemark.storage.delta.place import TablePlace
 
 
 @dataclass(frozen=True)

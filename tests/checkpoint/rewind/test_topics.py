@@ -16,10 +16,10 @@ from broker.broker import Broker
 from setup.jars import Jar, fetching_step
 from setup.layout import Layout
 from setup.step import one_at_a_time, run_step
+from tests.checkpoint.rewind.queries import done, rows, told
 from tests.kit.kafka import make_topic, new_name, produce
 from tests.kit.patience import HUNG_SECONDS
 from tests.kit.running import REPOSITORY
-from tests.upkeep.rewind.queries import done, rows, told
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from tidemark.checkpoint.rewind.change import CheckpointChange, change_from_json
 from tidemark.commit_point import commit_point
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
 from tidemark.storage.files import FileMissing, copy_file, write_bytes
-from tidemark.upkeep.rewind.change import CheckpointChange, change_from_json
 
 CHECKPOINT, SINK_LOG = "checkpoint", "sink_log"
 _BEGUN, _CHANGE = "begun.json", "change.json"

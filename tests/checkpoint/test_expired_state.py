@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.checkpoint.reading.rebuild import plan_rebuild
-from tidemark.checkpoint.reading.state_files import Store, StoreId, state_file
-from tidemark.upkeep.expired_state import (
+from tidemark.checkpoint.housekeeping.expired_state import (
     Expired,
     OpenedSnapshot,
     expired_files,
     snapshots_to_open,
 )
+from tidemark.checkpoint.reading.rebuild import plan_rebuild
+from tidemark.checkpoint.reading.state_files import Store, StoreId, state_file
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
 

@@ -10,17 +10,17 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 
 from tidemark.checkpoint.doctor.findings import shown
-from tidemark.commit_point import commit_point
-from tidemark.errors import RewindRefused
-from tidemark.storage.delta.place import TablePlace
-from tidemark.upkeep.rewind.change import TableChange
-from tidemark.upkeep.rewind.table_commits import (
+from tidemark.checkpoint.rewind.change import TableChange
+from tidemark.checkpoint.rewind.table_commits import (
     BROUGHT_BACK,
     NOTE,
     TAKEN_BACK,
     gone_files,
     newer_commits,
 )
+from tidemark.commit_point import commit_point
+from tidemark.errors import RewindRefused
+from tidemark.storage.delta.place import TablePlace
 
 # A commit of ours is retried by nobody: what was planned is one certain version.
 _NO_RETRIES = 0

@@ -17,8 +17,8 @@ from tests.checkpoint.damage_table import doctors_half
 from tests.checkpoint.damaged import edit_offsets, remove, write
 from tests.checkpoint.damages import DAMAGES
 from tests.checkpoint.restarts import restart
-from tests.upkeep.rewind.queries import Query, command, done, told, undo
-from tests.upkeep.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
+from tests.checkpoint.rewind.queries import Query, command, done, told, undo
+from tests.checkpoint.rewind.sinks import BASE, LAST, WithSinks, append, bytes_of, with_sinks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -226,7 +226,7 @@ def test_where_all_logs_have_a_watermark_far_ahead_that_is_refused(made: WithSin
 def test_a_poisoned_query_goes_on_as_if_the_row_had_never_come(
     spark: SparkSession, tmp_path: Path, sink: str
 ) -> None:
-    from tests.upkeep.rewind.test_rewound_runs import STORES
+    from tests.checkpoint.rewind.test_rewound_runs import STORES
 
     query = Query(spark, tmp_path / "poisoned", STORES["hdfs"], sink)
     query.land(0, 1, 2, 3)

@@ -15,12 +15,12 @@ from datetime import datetime
 
 from tidemark.checkpoint.doctor.files import old_leftovers
 from tidemark.checkpoint.doctor.findings import CheckpointVerdict, Diagnosis, Severity
+from tidemark.checkpoint.housekeeping.expired_state import Expired, expired_files
+from tidemark.checkpoint.housekeeping.plan import FileKind, HousekeepingPlan, Share
+from tidemark.checkpoint.housekeeping.stock import CheckpointStock, first_kept
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import SourceList
 from tidemark.checkpoint.reading.state_files import Store
-from tidemark.upkeep.expired_state import Expired, expired_files
-from tidemark.upkeep.plan import FileKind, HousekeepingPlan, Share
-from tidemark.upkeep.stock import CheckpointStock, first_kept
 
 
 @dataclass(frozen=True)

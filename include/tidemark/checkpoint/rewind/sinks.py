@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.checkpoint.doctor.findings import shown
+from tidemark.checkpoint.rewind.change import TableChange
+from tidemark.checkpoint.rewind.files_sink import plan_files_sink, read_files_sink
+from tidemark.checkpoint.rewind.plan import SinkPlan
 from tidemark.errors import RewindRefused
 from tidemark.storage.file_place import FilePlace
-from tidemark.upkeep.rewind.change import TableChange
-from tidemark.upkeep.rewind.files_sink import plan_files_sink, read_files_sink
-from tidemark.upkeep.rewind.plan import SinkPlan
 
 if TYPE_CHECKING:
     from tidemark.storage.delta.place import TablePlace
@@ -71,7 +71,7 @@ class Sink:
     def query_id_at(self, batches: frozenset[int]) -> str:
         """The only query id that the table's log names with one of these batches as its newest.
         RewindRefused where there is none, or several."""
-        from tidemark.upkeep.rewind.table_commits import query_batches
+        from tidemark.checkpoint.rewind.table_commits import query_batches
 
         if self.kind != DELTA:
             raise RewindRefused(
@@ -93,7 +93,7 @@ class Sink:
         )
 
     def _delta(self, query_id: str, batch: int) -> SinkPlan:
-        from tidemark.upkeep.rewind.delta_sink import plan_delta_sink, read_delta_sink
+        from tidemark.checkpoint.rewind.delta_sink import plan_delta_sink, read_delta_sink
 
         change, refused = plan_delta_sink(read_delta_sink(self.table, query_id, batch), batch)
         if change is None:

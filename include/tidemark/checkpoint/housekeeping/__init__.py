@@ -1,0 +1,1 @@
+"""What of a checkpoint no restart needs: planned purely, and then removed."""

@@ -1,0 +1,79 @@
+"""A command of ours as a whole: how an error of ours ends it, and what a signal does to it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.exit_codes import failure_exit_code
+from tidemark.cli.help import Group
+from tidemark.cli.stopped import Stopped, stopped_by_signals
+from tidemark.errors import FAILED, TidemarkError
+from tidemark.printed import printing_text
+from tidemark.storage.delta.damage import damage_of
+from tidemark.version import told_version
+
+_STATE = "What was committed stays, and is not done again."
+
+
+class _Commands(Group):
+    """The commands. An error of ours is a message; one that nobody foresaw is a traceback."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with printing_text(), stopped_by_signals():
+            try:
+                return super().main(*arguments, **options)
+            except Stopped as stopped:
+                print(f"\nStopped. {_STATE}", file=sys.stderr)
+                sys.exit(stopped.exit_code)
+            except Exception:  # noqa: BLE001  told here, for its message may hold anything
+                traceback.print_exc()
+                sys.exit(FAILED)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            told = error if isinstance(error, TidemarkError) else damage_of(error)
+            if told is None:
+                raise
+            print(f"{type(told).__name__}: {told}", file=sys.stderr)
+            raise typer.Exit(failure_exit_code(told)) from None
+
+
+def root_app(name: str, purpose: str) -> typer.Typer:
+    """A command of its own, which tells its version with --version."""
+    app = typer.Typer(
+        name=name,
+        cls=_Commands,
+        help=purpose,
+        no_args_is_help=True,
+        add_completion=False,
+        # Plain help: paragraphs are filled, no frame is cut, and nothing of it is styled.
+        rich_markup_mode=None,
+        # Python's own traceback: it can be copied, and shows no variable that may hold a secret.
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    return app
+
+
+def _print_version(ctx: typer.Context, asked: bool) -> None:
+    if asked:
+        print(f"{ctx.command.name} {told_version()}")
+        raise typer.Exit
+
+
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    pass
