@@ -1,4 +1,4 @@
-"""Names: each stands for one thing."""
+"""Names, each of which stands for one thing, and first sentences, which stand alone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ from pathlib import Path
 
 import tidemark
 
+TREES = {
+    file: ast.parse(file.read_text(encoding="utf-8"))
+    for file in sorted(Path(tidemark.__file__).parent.rglob("*.py"))
+}
+# They tell of another name, which a reader would have to know first.
+_DEPENDENT = ("The same", "As ", "What of ")
+
 
 def test_no_class_name_stands_twice() -> None:
-    files = Path(tidemark.__file__).parent.rglob("*.py")
     classes = [
-        node.name
-        for file in files
-        for node in ast.parse(file.read_text()).body
-        if isinstance(node, ast.ClassDef)
+        node.name for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)
     ]
     twice = [name for name, times in Counter(classes).items() if times > 1]
     assert not twice, "A reader who looks for one of them finds the other"
+
+
+def test_the_first_sentence_of_a_docstring_stands_alone() -> None:
+    found = [
+        f"{file.name}: {text.splitlines()[0]}"
+        for file, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and (text := ast.get_docstring(node) or "").startswith(_DEPENDENT)
+    ]
+    assert found == []

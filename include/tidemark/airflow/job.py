@@ -88,7 +88,7 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
 
     @abstractmethod
     def summary(self, result: Any, uri: str) -> dict[str, Any]:
-        """What of a result goes to XCom."""
+        """The facts of a result that go to XCom."""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # None there
         """Run the job to its end; the summary goes to XCom."""

@@ -134,8 +134,9 @@ class Checkpoint(FilePlace):
         return offset.version
 
     def delta_versions(self, batch: int) -> dict[str, int]:
-        """The same of each Delta table that the query reads, by the tables' ids; not of one that
-        it has not looked at yet. CheckpointUnreadable where an id stands there twice."""
+        """The version that the batch after this one begins with, of each Delta table that the
+        query reads, by the tables' ids; not of one that it has not looked at yet.
+        CheckpointUnreadable where an id stands there twice."""
         found: dict[str, int] = {}
         for text in self.offsets(batch).sources:
             offset = None if text is None else source_offset(text)

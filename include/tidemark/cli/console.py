@@ -69,7 +69,7 @@ def _column(named: str) -> _Column:
 
 @dataclass
 class _Column:
-    """What of a column is on each line of the header, and how it is set: `>`, `~` or neither."""
+    """A column: its part of each line of the header, and how it is set: `>`, `~` or neither."""
 
     header: list[str]
     setting: str
@@ -203,7 +203,7 @@ def _filled(text: str, room: int) -> list[str]:
 
 
 def _packed(pieces: Sequence[str], between: str, room: int) -> list[str]:
-    """As many pieces on each line as it has room for, one of them in any case."""
+    """Lines with as many pieces on each as it has room for, and at least one."""
     lines: list[str] = []
     for piece in pieces:
         longer = f"{lines[-1]}{between}{piece}" if lines else piece

@@ -58,7 +58,7 @@ def logging_to(log: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _quoted(option: str) -> str:
-    """As Spark's launcher takes an option apart: a path may hold spaces."""
+    """A JVM's option with quotes, as Spark's launcher takes it apart: a path may hold spaces."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

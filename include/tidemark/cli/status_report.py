@@ -68,7 +68,7 @@ def print_pipeline(status: PipelineStatus) -> None:
 
 
 def print_statuses(statuses: Sequence[PipelineStatus]) -> None:
-    """As JSON, all that is known of each."""
+    """Print all that is known of each pipeline, as JSON."""
     print_documents([_document(one) for one in statuses])
 
 

@@ -115,7 +115,8 @@ def _spark_home(include: Path) -> Path:
 
 
 def _check_java(environment: Mapping[str, str], include: Path) -> None:
-    """As Spark's scripts look for it: JAVA_HOME, and the PATH only where that is not set."""
+    """Raise EngineMissing where Spark's scripts would find no Java: they look in JAVA_HOME, and
+    on the PATH only where that is not set."""
     if home := environment.get("JAVA_HOME"):
         if os.access(Path(home, "bin", "java"), os.X_OK):
             return

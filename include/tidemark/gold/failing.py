@@ -199,7 +199,7 @@ def failing_now(
     state: GoldState,
     frozen_before_ms: int | None = None,
 ) -> Failing:
-    """The same in words, without frozen ones, which nothing mends."""
+    """The windows that fail now, in words, without frozen ones, which nothing mends."""
     kept = frozen_before_ms and f"window_start >= {time_literal(frozen_before_ms)}"
     with duckdb_in_utc() as connection:
         connection.register("failing", failing_windows(gold, changes, operator, state))

@@ -47,7 +47,7 @@ class LeftOut:
         return self.windows.select(list(self.operator.located))
 
     def counted(self, batches: Sequence[BatchCounts]) -> tuple[BatchCounts, ...]:
-        """The same counts with what each batch's rows would have added to these windows."""
+        """The batches' counts with what each one's rows would have added to these windows."""
         return tuple(replace(one, set_aside=self._assigned(one.batch)) for one in batches)
 
     def _assigned(self, batch: BatchRead) -> int:

@@ -62,7 +62,7 @@ def dataset(
     final_only: bool = False,
     settings: Settings | Path | str | None = None,
 ) -> ds.Dataset:
-    """The same rows as `read`, not read yet: for DuckDB, Polars, or batch by batch.
+    """The rows that `read` gives, not read yet: for DuckDB, Polars, or batch by batch.
 
     Stays at the version of gold that it was asked for, until a VACUUM removes that one's files.
     """

@@ -66,8 +66,9 @@ def table_frozen_before_ms(
     bronze: DeltaTable,
     close_ms: int | None = None,
 ) -> int | None:
-    """The same for the rows of a table, by its kind, and by what other pipelines may have dropped
-    of what it joins. Rows that are open by the frontier `close_ms` are not frozen, however old."""
+    """Closed rows of a table that start before this stay as they are, by its kind, and by what
+    other pipelines may have dropped of what it joins. Rows that are open by the frontier
+    `close_ms` are not frozen, however old."""
     too_old = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
     if too_old is None:
         return None
@@ -92,7 +93,8 @@ def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int | N
 def open_and_given_up_ms(
     warehouse: Warehouse, table: str, operator: Operator, close_ms: int
 ) -> int | None:
-    """The same where a row that is open by this frontier starts before it; else None."""
+    """The time of `given_up_ms` where a row that is open by this frontier starts before it; else
+    None."""
     given_up = given_up_ms(warehouse, table, operator)
     first_open = epoch_ms(operator.first_open_start(close_ms))
     return given_up if given_up is not None and first_open < given_up else None

@@ -37,7 +37,8 @@ def text_reader(event_time: EventTime) -> Callable[[str], int | None]:
 
 
 def event_time_reader(event_time: EventTime) -> Callable[[Any], int | None]:
-    """The same from a part of a line: a number stands for an epoch only."""
+    """A function from a part of a line to its instant, None where it is no such time: a number
+    stands for an epoch only."""
     read = text_reader(event_time)
     takes_numbers = event_time.format in EPOCH_POWERS
 

@@ -37,7 +37,7 @@ def parts_reader(kind: Kind) -> ReadParts:
 
 
 def simple_parts_reader(form: SimpleForm) -> ReadParts:
-    """The same of values without parts."""
+    """A function from values without parts, null among them, to those of the column."""
     held = pa.bool_() if form.read_as == pa.bool_() else pa.string()
 
     def read(parts: list[Any]) -> Array:

@@ -72,7 +72,8 @@ def unknown_finder(kind: Kind) -> FindUnknown | None:
 
 
 def unknown_paths(kind: Kind, value: Any, path: str) -> Iterator[str]:
-    """The same as paths, for people: `price.tax`, of an array's items like of one."""
+    """The paths of fields that no struct takes, for people: `price.tax`, of an array's items
+    like of one."""
     match kind, value:
         case ArrayKind(item), list():
             for one in value:

@@ -122,7 +122,7 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
 
 
 def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> Frontier:
-    """As the batch noted it; of one that appended nothing, what gold's log says."""
+    """The frontier that the batch noted; of one that appended nothing, what gold's log says."""
     known = publishes(source.warehouse.gold(name))
     noted = close_frontiers(changes, query, -1)
 

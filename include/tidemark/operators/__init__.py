@@ -1,1 +1,1 @@
-"""What of a stateful operator is known without Spark; a folder for each kind."""
+"""Stateful operators, as far as they are known without Spark; a folder for each kind."""

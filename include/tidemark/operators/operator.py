@@ -104,8 +104,8 @@ class Operator(ABC):
         return (BRONZE,)
 
     def beside(self, others: Mapping[str, InputTable]) -> Self:
-        """The same with the inputs that it reads beside its own bronze, by their names. Methods
-        that are given `bronze` need them."""
+        """The operator with the inputs that it reads beside its own bronze, by their names.
+        Methods that are given `bronze` need them."""
         return self
 
     @property
@@ -275,7 +275,8 @@ class Operator(ABC):
         """What computing these again (`Touched.closed`) covers; None where rows never go."""
 
     def covered_ending(self, first_end: datetime, last_end: datetime) -> Covered | None:
-        """The same of all rows with first_end <= end <= last_end, where `ending` lists none."""
+        """What computing all rows with first_end <= end <= last_end covers, where `ending` lists
+        none."""
         return None
 
     @abstractmethod
@@ -301,11 +302,12 @@ class Operator(ABC):
 
     @abstractmethod
     def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
-        """The same of all rows with first_end <= end <= last_end."""
+        """The sum of `rows` that bronze gives for all rows with first_end <= end <= last_end."""
 
     @abstractmethod
     def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
-        """The same of a range; only bronze's rows that fulfil the condition count."""
+        """The sum of `rows` that bronze gives for a range; only its rows that fulfil the
+        condition count."""
 
     @abstractmethod
     def first_start_touching(self, event_time: datetime) -> datetime:

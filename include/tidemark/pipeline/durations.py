@@ -41,7 +41,7 @@ def parse_duration(text: object) -> timedelta:
 
 
 def duration_text(duration: timedelta) -> str:
-    """The same duration in the largest unit that divides it; Spark reads it as an interval."""
+    """A duration in the largest unit that divides it; Spark reads it as an interval."""
     microseconds = duration // timedelta(microseconds=1)
     for unit in ("day", "hour", "minute", "second", "millisecond"):
         number, rest = divmod(microseconds, _MICROSECONDS[unit])

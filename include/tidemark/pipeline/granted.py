@@ -66,6 +66,6 @@ def _names(place: str) -> tuple[str, ...]:
 
 
 def _folder_of(place: str) -> str:
-    """What of a place has no pattern; of a pattern at least the last name goes."""
+    """The folders of a place that are no pattern; of a pattern at least the last name goes."""
     folder = place.rpartition("/")[0] if has_pattern(place) else place
     return "/".join(takewhile(lambda name: not has_pattern(name), folder.split("/")))

@@ -193,8 +193,9 @@ def _types(
 def unjoinable_columns(
     scope: Scope, other: str, theirs: Scope, read: tuple[tuple[str, ...], ...]
 ) -> Iterator[str]:
-    """What of nested types a measure reads: a clock row has none of it. The other pipeline's name
-    by itself is such too: of all its columns, the query only takes those that are named."""
+    """The columns of nested types that a measure reads: a clock row has none of them. The other
+    pipeline's name by itself is such too: of all its columns, the query only takes those that
+    are named."""
     for parts in read:
         if len(parts) == 1 and names.folded(parts[0]) == names.folded(other):
             yield other

@@ -867,7 +867,7 @@ class Pipeline(_Model):
     partners: dict[str, Partner] = Field(default_factory=dict)
 
     def without_checks(self) -> Pipeline:
-        """The same without its checks: all that queries and tables follow from."""
+        """The pipeline without its checks: all that queries and tables follow from."""
         source = self.source.model_copy(update={"checks": ()})
         return self.model_copy(update={"source": source, "tables": self._with_checks({})})
 
@@ -884,7 +884,7 @@ class Pipeline(_Model):
         return Partner(source=source, watermark=self.watermark)
 
     def with_checks_of(self, other: Pipeline) -> Pipeline:
-        """The same with the checks that another content of its file has."""
+        """The pipeline with the checks that another content of its file has."""
         source = self.source.model_copy(update={"checks": other.source.checks})
         checks = {name: table.checks for name, table in other.tables.items()}
         return self.model_copy(update={"source": source, "tables": self._with_checks(checks)})

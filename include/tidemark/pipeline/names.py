@@ -46,10 +46,9 @@ def find_control_character(text: str) -> str | None:
 
 
 def folded(name: str) -> str:
-    """The same for names that Spark's resolver takes for one, as Java's `equalsIgnoreCase` does:
-    each character in upper case and then in lower case, one for one. So `ſ` is `s`, the sign for
-    Kelvin is `k`, and `ß` is not `ss`.
-    """
+    """One text for all names that Spark's resolver takes for one, as Java's `equalsIgnoreCase`
+    does: each character in upper case and then in lower case, one for one. So `ſ` is `s`, the
+    sign for Kelvin is `k`, and `ß` is not `ss`."""
     return "".join(map(_folded, name))
 
 

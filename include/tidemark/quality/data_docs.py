@@ -167,8 +167,8 @@ def _result(told: Told) -> Any:
 
 
 def _without_markup(value: Any, word: str) -> Any:
-    """The same with `word` and a number for each character of HTML, and without a link: those lead
-    to pages of a site that is not made."""
+    """A value with `word` and a number for each character of HTML, and without a link: those
+    lead to pages of a site that is not made."""
     if isinstance(value, str):
         return _MARKUP.sub(lambda found: f"{word}x{ord(found[0])}x", value)
     if isinstance(value, list):

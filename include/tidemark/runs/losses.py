@@ -72,7 +72,7 @@ class Loss:
 
     @property
     def facts(self) -> dict[str, str]:
-        """As JSON has it."""
+        """The loss as JSON has it."""
         return {
             "name": self.name,
             "place": self.place,

@@ -83,9 +83,9 @@ def record_run(runs: TablePlace, result: RunResult) -> None:
 def try_to_record_run(
     runs: TablePlace, result: RunResult, say: Callable[[str], object] = _LOG.warning
 ) -> None:
-    """As `record_run`, of a run that is over. It is as good without its row, whatever keeps that
-    from being written: the next start says what is missing of a published one. One that stopped at
-    this machine's clock has none, for its times are wrong."""
+    """Append the row of a run that is over, where that is possible. It is as good without its
+    row, whatever keeps that from being written: the next start says what is missing of a
+    published one. One that stopped at this machine's clock has none, for its times are wrong."""
     try:
         if result.error is None or result.error.type != ClockWrong.__name__:
             record_run(runs, result)

@@ -64,7 +64,8 @@ def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
 
 
 def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
-    """As the batch noted it with what it appended; one that appended nothing took gold's.
+    """The frontier that the batch noted with what it appended; one that appended nothing took
+    gold's.
 
     A held run may have been published since a batch: that moved gold's frontier.
     """

@@ -1,1 +1,1 @@
-"""What of a source is known without Spark; a folder for each kind."""
+"""Sources, as far as they are known without Spark; a folder for each kind."""

@@ -61,8 +61,8 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
     def left(
         self, ingest: Checkpoint, batch: int, since: str
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
-        """What of a batch is read, and the verdicts on the rest, which end with `since`. Raises as
-        `confirm`."""
+        """The parts of a batch that are read, and the verdicts on the rest, which end with
+        `since`. Raises as `confirm`."""
 
     @abstractmethod
     def steps(self, ingest: Checkpoint) -> list[Planned]:
@@ -77,7 +77,7 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         return replace(position, offset=self.noted_offset(notes))
 
     def batch_offset(self, ingest: Checkpoint, batch: int) -> Planned:
-        """As it was planned."""
+        """The offset of a batch, as it was planned."""
         return batch_offset(ingest, batch, self.offset_of)
 
     def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:

@@ -60,7 +60,7 @@ class PartVerdict:
 
 @dataclass(frozen=True)
 class Reading:
-    """What of a batch's slice is read: these parts, and verdicts on the others.
+    """The parts of a batch that are read, and verdicts on the others.
 
     `seen` holds what a kind saw that was another than planned, such as a file's time; it is
     committed with bronze, so that a replay knows what bronze holds.

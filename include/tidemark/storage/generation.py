@@ -27,5 +27,6 @@ def generation_of(gold: DeltaTable | None) -> int:
 
 
 def generation_in_use(warehouse: Warehouse, table: str) -> int:
-    """The same of a table of a pipeline."""
+    """The generation of a pipeline's table that gold names; the first one where there is no gold
+    yet."""
     return generation_of(warehouse.gold(table).open())

@@ -29,7 +29,7 @@ class Warehouse:
         return cls(Places(settings.root, pipeline), settings.storage_options)
 
     def fenced(self, fence: Fence) -> Warehouse:
-        """The same for the owner of a lease, whose `check` the fence is."""
+        """The warehouse for the owner of a lease, whose `check` the fence is."""
         return replace(self, fence=fence)
 
     @property

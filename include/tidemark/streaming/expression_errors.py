@@ -29,8 +29,8 @@ _ARITHMETIC = (
 
 
 def expression_failure(error: BaseException, happened: str) -> ExpressionFailed | None:
-    """The same error as one of an expression, the engine's words first and whole; None where it is
-    another. `happened` says what failed, and in which state things are."""
+    """An error of the engine as one of an expression, its words first and whole; None where it
+    is another. `happened` says what failed, and in which state things are."""
     if (said := said_of_expression(error)) is None:
         return None
     return ExpressionFailed(

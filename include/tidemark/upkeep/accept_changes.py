@@ -58,8 +58,8 @@ def changed_by_hand(pipeline: Pipeline, settings: Settings) -> tuple[Loss, ...]:
 
 
 def lost_input(pipeline: Pipeline, settings: Settings) -> tuple[LostInput, ...]:
-    """What of the source is gone and was not read; nothing is written. Raises what says that the
-    source cannot be asked."""
+    """The parts of the source that are gone and were not read; nothing is written. Raises what
+    says that the source cannot be asked."""
     warehouse = Warehouse.of(pipeline.name, settings)
     return source_handle(pipeline, settings).lost(ingest_checkpoint(warehouse))
 

@@ -57,7 +57,7 @@ def housekeep_pipeline(
 def keep_checkpoints(
     pipeline: Pipeline, settings: Settings, warehouse: Warehouse, run_id: str, now: datetime
 ) -> tuple[Kept, ...]:
-    """As `housekeep_pipeline`, for whoever holds the pipeline's lease already, and has its
+    """Remove what may go, for whoever holds the pipeline's lease already, and has its
     `warehouse` fenced with it."""
     planned = _Planning.of(pipeline, settings, now).all(warehouse)
     copy_batches(warehouse.batches, [query for _, query in planned if query])

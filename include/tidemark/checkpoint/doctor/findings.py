@@ -107,7 +107,8 @@ def shown(names: Iterable[str]) -> str:
 
 
 def numbered(form: str, ranges: Iterable[range]) -> tuple[tuple[str, ...], int]:
-    """As `examples`, of the files that `form` names by their numbers (`offsets/{}`)."""
+    """Examples of files that `form` names by their numbers (`offsets/{}`), and how many there
+    are."""
     every = tuple(ranges)
     return tuple(form.format(one) for one in numbers_of(every, EXAMPLES)), count_of(every)
 

@@ -1,1 +1,1 @@
-"""What of a checkpoint no restart needs: planned purely, and then removed."""
+"""The files of a checkpoint that no restart needs: planned purely, and then removed."""

@@ -74,8 +74,8 @@ class KafkaOffset:
 
 @dataclass(frozen=True)
 class PlannedTopics:
-    """As `KafkaOffset`, of topics that our ingest reads, and by topic its id (empty: the broker
-    gave none)."""
+    """Offsets of topics that our ingest reads, by topic and partition, and each topic's id
+    (empty: the broker gave none)."""
 
     ids: Mapping[str, str]
     topics: Mapping[str, Mapping[int, int]]

@@ -1,5 +1,5 @@
-"""What of a repair needs no batch to be planned anew: files that only disturb, a last commit that
-cannot be used, a lost id."""
+"""The part of a repair for which no batch is planned anew: files that only disturb, a last
+commit that cannot be used, a lost id."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Mending:
 
 
 def plan_mending(found: Listed, sink: Sink | None, now: datetime) -> Mending:
-    """What of a checkpoint can be mended so. Reads the sink; RewindRefused where it does not tell
-    the query's id. `now` is in UTC."""
+    """What can be mended of a checkpoint without a batch that runs again. Reads the sink;
+    RewindRefused where it does not tell the query's id. `now` is in UTC."""
     removed: list[str] = []
     notes: list[str] = []
     for names, note in (

@@ -48,7 +48,7 @@ class Listed:
     facts: CheckpointFacts
 
     def without(self, names: Sequence[str]) -> Listed:
-        """The same, had these files gone."""
+        """The checkpoint as it would be listed without these files."""
         gone = frozenset(names)
         return listed(self.place, {n: f for n, f in self.files.items() if n not in gone})
 

@@ -23,7 +23,7 @@ from tidemark.checkpoint.state.stores import (
 OVERDUE = 2
 
 
-class Limits(Protocol):
+class ReplayLimits(Protocol):
     """How much a start may have to replay before a compaction is due: deltas or changelogs after
     the newest snapshot and their bytes, in each partition of a store, and files in all."""
 
@@ -118,7 +118,7 @@ class StateCheck:
         return max((one.store.longest for one in self.stores), default=0)
 
 
-def check_state(state: StateInventory, limits: Limits) -> StateCheck:
+def check_state(state: StateInventory, limits: ReplayLimits) -> StateCheck:
     """Compare an inventory with limits. Pure."""
     stores = tuple(
         StoreCheck(store, tuple(_check(partition, limits) for partition in store.partitions))
@@ -132,7 +132,7 @@ def check_state(state: StateInventory, limits: Limits) -> StateCheck:
     return StateCheck(state.version, verdict, reason, stores, held, snapshots, replayed)
 
 
-def _check(partition: Partition, limits: Limits) -> PartitionCheck:
+def _check(partition: Partition, limits: ReplayLimits) -> PartitionCheck:
     figures = (
         Figure("deltas or changelogs", partition.replayed.files, limits.max_changes),
         _bytes(partition, limits.max_bytes),

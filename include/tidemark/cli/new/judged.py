@@ -29,7 +29,7 @@ class SampleVerdict:
 
     @property
     def told(self) -> str:
-        """As the end of `A run …`, for people."""
+        """The end of a sentence that begins with `A run`, for people."""
         rejected = sum(number for number, _ in self.rejected.values())
         if not rejected:
             return "accepts all of them"

@@ -45,7 +45,7 @@ def find_files(given: str, settings: Settings, pipeline: str) -> SamplePlaces:
 
 
 def _files_of_source(given: str, settings: Settings) -> str:
-    """As `source.files` names them."""
+    """The text of `source.files` that names them."""
     path = "" if is_uri(given) else _absolute(given)
     if Path(path, "_delta_log").is_dir():
         raise SampleUnusable(

@@ -63,7 +63,8 @@ def _found_table(given: str, settings: Settings, pipeline: str) -> tuple[str, So
 
 
 def _names(given: str, settings: Settings) -> tuple[list[str], str | None]:
-    """What of a source's `table` may be meant; why the path from this folder is none of it."""
+    """Which values of a source's `table` may be meant, and why the path from this folder is
+    none."""
     below = os.path.normpath(given)
     outside = is_uri(given) or below.startswith(("/", "~", ".."))
     from_root = [] if outside else [below]
@@ -78,8 +79,8 @@ def _place(uri: str) -> str:
 
 
 def _readable(table: SourceTable) -> tuple[Offset, dict[str, Any], tuple[str, ...]]:
-    """What of the table a first run can read, how the pipeline's file says that, and why: a run
-    stops at versions that change rows, and at files that VACUUM removed."""
+    """The offset that a first run can read from, how the pipeline's file says that, and why: a
+    run stops at versions that change rows, and at files that VACUUM removed."""
     from tidemark.sources.delta.planning import CHANGED, first_offset, lost_of_start
 
     whole = first_offset(table, "earliest")

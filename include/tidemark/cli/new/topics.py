@@ -137,7 +137,7 @@ def _text(key: bytes | str | None) -> str | None:
 
 
 def _time(message: Message) -> str | None:
-    """As a declared `_kafka_time` has it; None where it has none that a run takes."""
+    """The message's time as `_kafka_time` has it; None where it has none that a run takes."""
     try:
         time = _EPOCH + timedelta(milliseconds=message.timestamp()[1])
     except OverflowError:

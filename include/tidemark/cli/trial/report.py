@@ -46,7 +46,7 @@ def _print_rows(
 
 
 def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None:
-    """As lines: a table would cut the texts, which are long."""
+    """Print rejects as lines: a table would cut the texts, which are long."""
     origin = [one.name for one in row_origin(pipeline)]
     columns = ["reason", "detail", "raw", *origin]
     count, first = _first_rows(places.rejects, columns, ["reason", "raw", *origin], each="reason")
@@ -62,7 +62,7 @@ def _print_rejects(console: Console, pipeline: Pipeline, places: Places) -> None
 
 
 def _place(origin: Sequence[str], where: Sequence[Any]) -> str:
-    """As the details of duplicates say it."""
+    """The place of a row, in the words that the details of duplicates have."""
     named = zip(origin, where, strict=True)
     return ", ".join(f"{name.lstrip('_')} {one}" for name, one in named if one is not None)
 

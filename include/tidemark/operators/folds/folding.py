@@ -304,15 +304,15 @@ def folded_rows(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> l
 
 
 def folded_twice(spec: FoldSpec, rows: Sequence[HeldRow], up_to: int | None) -> list[Output]:
-    """The same; an episode whose outputs differ where the class is asked again has a verdict
-    instead: then nothing true can be said of it."""
+    """All outputs of a key's rows; an episode whose outputs differ where the class is asked
+    again has a verdict instead: then nothing true can be said of it."""
     return keys_folded_twice(spec, [rows], up_to)[0]
 
 
 def keys_folded_twice(
     spec: FoldSpec, keys: Sequence[Sequence[HeldRow]], up_to: int | None
 ) -> list[list[Output]]:
-    """The same for the rows of several keys."""
+    """The outputs of several keys, each by `folded_twice`."""
     folding = Folding(spec)
     first = [folding.fold(None, _within(rows, up_to), up_to)[1] for rows in keys]
     second = keys_folded_anew(spec, keys, up_to)

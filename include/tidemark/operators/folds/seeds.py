@@ -38,7 +38,8 @@ _BY_SEED = "by the order of a set, which is that of the process's hash seed? Sor
 def keys_folded_under_seeds(
     spec: FoldSpec, keys: Sequence[Sequence[HeldRow]], up_to: int | None
 ) -> list[list[Output]]:
-    """As `keys_folded_twice`; outputs that depend on the hash seed are not deterministic either.
+    """The outputs of several keys, folded twice and under two hash seeds: those that differ are not
+    deterministic.
 
     A class that cannot be made again elsewhere (one within a function, or a module of tests) is
     folded here alone. PipelineInvalid where it ends its process.

@@ -71,7 +71,7 @@ class JoinIn:
 
     @property
     def high(self) -> int:
-        """The same at the most."""
+        """The other row's time less this row's, at the most."""
         return self.table.join.within.after // TICK
 
     @property

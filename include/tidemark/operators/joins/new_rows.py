@@ -31,7 +31,8 @@ def find_touched(
     frozen_before_ms: int | None,
     closed_ms: int,
 ) -> Touched:
-    """As `Operator.touched`; `other` is the right side, which the batches call `name`."""
+    """The late rows of either side and what they touch (`Operator.touched`); `other` is the
+    right side, which the batches call `name`."""
     counts: list[BatchCounts] = []
     windows: list[pa.Table] = []
     for batch in batches:

@@ -55,7 +55,7 @@ class SessionsIn:
         return ", ".join(f'{before}"{key}"' for key in self.keys)
 
     def selected_keys(self) -> str:
-        """The same where they are read from bronze."""
+        """The keys as SQL selects them from bronze."""
         return ", ".join(selected(schema_of(self.bronze), self.keys))
 
     def same_key(self, one: str, other: str) -> str:

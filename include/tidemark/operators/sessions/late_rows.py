@@ -28,7 +28,8 @@ def find_late_rows(
     frozen_before_ms: int | None,
     closed_ms: int,
 ) -> Touched:
-    """As `Operator.touched`; what is to be computed again are sessions as bronze gives them."""
+    """The late rows and what they touch (`Operator.touched`); what is to be computed again are
+    sessions as bronze gives them."""
     if not batches:
         return Touched((), sessions_of(rows, rows.no_points()))
     keys, frozen_us = rows.listed_keys(), (frozen_before_ms or 0) * 1_000

@@ -131,7 +131,7 @@ def rows_of_dates(bronze: DeltaTable, dates: set[date]) -> Dataset:
 
 
 def _between(bronze: DeltaTable, first: date, last: date) -> Dataset:
-    """The same for a range of dates, which may be all that there are."""
+    """Bronze's rows of a range of dates, which may be all that there are."""
     dates = f"_event_date BETWEEN DATE '{first}' AND DATE '{last}'"
     return dataset_of(bronze, dates)
 

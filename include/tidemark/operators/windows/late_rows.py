@@ -35,7 +35,8 @@ def find_late_rows(
     frozen_before_ms: int | None,
     closed_ms: int,
 ) -> Touched:
-    """As `Operator.touched`; what is to be computed again are windows: `window_start` and keys.
+    """The late rows and what they touch (`Operator.touched`); what is to be computed again are
+    windows: `window_start` and keys.
 
     In append mode nothing else brings a window to gold that has closed since its batch. Keys
     compare as SQL's IS NOT DISTINCT FROM.

@@ -65,7 +65,7 @@ def spark_type(text: str) -> exp.DataType:
 
 
 def with_escaped_quotes(text: str) -> str:
-    """The same expression with `\\'` for each doubled quote in a text, at the same offsets.
+    """An expression with `\\'` for each doubled quote in a text, at the same offsets.
 
     Spark reads `'it''s'` as one text (its legacy setting of consecutive string literals is off);
     sqlglot reads two, set together. TokenError where a quote does not end.

@@ -199,7 +199,7 @@ def _sum(node: exp.Add | exp.Sub) -> Iterator[tuple[Node, str]]:
 
 
 def _is_timestamp(node: Node) -> bool:
-    """As `is_type`, which parses the types that it is asked for each time."""
+    """Is it a timestamp? `is_type` parses the types that it is asked for each time."""
     return isinstance(node.type, exp.DataType) and node.type.this in (
         exp.DType.TIMESTAMP,
         exp.DType.TIMESTAMPTZ,

@@ -22,7 +22,7 @@ class Cluster(BaseModel):
 
 
 def cluster_conf(cluster: Cluster) -> dict[str, str]:
-    """The same as Spark's settings.
+    """Spark's settings that ask a cluster for it.
 
     A standalone master starts executors until an application has `spark.cores.max`; YARN and
     Kubernetes start `spark.executor.instances`.

@@ -26,7 +26,8 @@ def jvm_variables(environment: Mapping[str, str], input_bytes: int) -> dict[str,
 
 
 def _is_utf8(environment: Mapping[str, str]) -> bool:
-    """As setlocale(3) looks for it; without any, as in cron and small containers, it is not."""
+    """Is the locale one of UTF-8, looked for as setlocale(3) does? Without any, as in cron and
+    small containers, it is not."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     locale = next((name for name in names if name), "")
     return locale.partition(".")[2].lower().replace("-", "").startswith("utf8")

@@ -79,7 +79,7 @@ _PAIRS = (
 
 
 def delta_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options for delta-rs, with the time limit; obstore's clients have it too
+    """Storage options for delta-rs, with the time limit; obstore's clients have it too
     (`storage.files`)."""
     # What is silent is asked once; a 503 or a broken connection is tried again that long.
     limits = {"timeout": f"{STORE_SECONDS}s", "retry_timeout": f"{STORE_SECONDS - 1}s"}
@@ -87,7 +87,7 @@ def delta_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def spark_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options as settings of Spark; what they hold is as secret as they are."""
+    """Storage options as settings of Spark; what they hold is as secret as they are."""
     settings: dict[str, str] = {}
     if "AWS_ENDPOINT_URL" in options:
         settings |= _path_style("false")

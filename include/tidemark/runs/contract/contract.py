@@ -102,7 +102,7 @@ class Contract(_Frozen):
     tidemark: str | None = None
 
     def with_types(self, types: dict[str, str]) -> Contract:
-        """The same with the types of the table's columns, by name."""
+        """The contract with the types of the table's columns, by name."""
         keys = [key.model_copy(update={"type": types.get(key.name)}) for key in self.keys]
         measures = [one.model_copy(update={"type": types.get(one.name)}) for one in self.measures]
         return self.model_copy(update={"keys": tuple(keys), "measures": tuple(measures)})

@@ -93,7 +93,8 @@ def seeds_of(pipeline: Pipeline, warehouse: Warehouse) -> dict[str, int]:
 
 
 def seed_of(table: str, warehouse: Warehouse) -> int | None:
-    """The same of one table; None where it is in its first generation."""
+    """The version of bronze that a table was computed from; None where it is in its first
+    generation."""
     seed = begun_from(table, warehouse)
     return None if seed is None else seed.bronze
 
@@ -111,7 +112,7 @@ def column_types(table: DeltaTable) -> dict[str, str]:
 
 
 def types_of(schema_json: str) -> dict[str, str]:
-    """The same of a schema as Delta writes it."""
+    """The columns of a schema as Delta writes it, and their types."""
     return {
         field["name"]: kind if isinstance(kind := field["type"], str) else json.dumps(kind)
         for field in json.loads(schema_json)["fields"]

@@ -33,7 +33,7 @@ class Offset:
 
     @property
     def text(self) -> str:
-        """As the checkpoint has it."""
+        """The offset as the checkpoint has it."""
         versions = {"snapshot": self.snapshot, "from": self.begin, "next": self.next}
         return json.dumps({"id": self.id, **versions, "mark": self.mark})
 

@@ -128,7 +128,7 @@ def _is_accepted(lost: DeltaGap, accepted: Sequence[AcceptedLoss]) -> bool:
 def lost_of_start(
     table: SourceTable, offset: Offset, accepted: Sequence[AcceptedLoss], skips: bool
 ) -> tuple[DeltaGap, ...]:
-    """The same of the first batch, before anything was read."""
+    """What the first batch cannot read, before anything was read."""
     found = _lost_of(table, offset, accepted, skips)
     return tuple(one for one in found if not _is_accepted(one, accepted))
 

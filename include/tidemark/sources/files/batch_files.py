@@ -56,7 +56,7 @@ def repeated_reading(
 
 
 def leave_out(reading: Reading, unreadable: Sequence[PartVerdict]) -> Reading:
-    """The same without files that turned out not to be readable to their end."""
+    """A reading without files that turned out not to be readable to their end."""
     bad = {verdict.part for verdict in unreadable}
     return Reading(
         read=tuple(uri for uri in reading.read if uri not in bad),

@@ -145,7 +145,7 @@ def changed_while_read(parts: list[str]) -> SourceChanging:
 
 
 def _at_line_ends(chunks: Iterator[bytes], most: int, mark: bytes) -> Iterator[bytes | LargeLine]:
-    """The same bytes but for a `mark` at their beginning, in pieces that end with a line, none of
+    """The bytes without a `mark` at their beginning, in pieces that end with a line, none of
     them empty. A line of more than `most` bytes is held no longer than that can be told, and is
     one piece."""
     begun: list[bytes] = []

@@ -94,7 +94,8 @@ class AsLines:
 
 
 def as_lines(pipeline: Pipeline, most_bytes: int) -> AsLines:
-    """What of the message itself is a column of the pipeline, as it is set into lines."""
+    """A function that makes lines of messages, with the columns of the pipeline that are the
+    message's own."""
     columns = pipeline.source.columns
     return AsLines(tuple(name for name in TYPES if name in columns), most_bytes)
 

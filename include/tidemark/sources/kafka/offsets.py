@@ -57,7 +57,7 @@ Offset = Mapping[str, TopicOffset]
 
 
 def offset_text(offset: Offset) -> str:
-    """As the checkpoint has it."""
+    """An offset as the checkpoint has it."""
     return json.dumps(
         {
             name: {"id": one.id, "from": _by_text(one.begin), "next": _by_text(one.next)}

@@ -141,7 +141,8 @@ def _of_ingest(commit: dict[str, Any]) -> Iterator[IngestCommit]:
 
 
 def _appended(commit: dict[str, Any]) -> int:
-    """As our own commits say it, or Spark's writer, or delta-rs."""
+    """How many rows a commit appended, as our own commits say it, or Spark's writer, or
+    delta-rs."""
     metrics = commit.get("operationMetrics", {})
     by_engine = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))
     return int(commit.get(ROWS_ADDED, by_engine))

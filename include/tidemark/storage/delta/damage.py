@@ -110,7 +110,7 @@ def check_newest_entries(uri: str, version: int) -> None:
 
 
 def damage_of(error: BaseException) -> DataDamaged | None:
-    """The same error told as damage, where it says that a data file is gone or broken."""
+    """An error told as damage, where it says that a data file is gone or broken; else None."""
     text = str(error)
     if isinstance(error, TidemarkError) or not any(fault in text for fault in _FILE_FAULTS):
         return None

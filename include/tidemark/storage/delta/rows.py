@@ -23,7 +23,7 @@ class Rows(Facts):
     without_record: int | None = None
 
     def at_offsets(self, offsets: int | None, messages: int) -> Rows:
-        """The same rows, of so many messages at so many offsets; None: there are none."""
+        """The rows of so many messages at so many offsets; None: there are none."""
         if offsets is None:
             return self
         without = offsets - messages

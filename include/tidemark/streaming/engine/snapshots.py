@@ -168,7 +168,8 @@ class _SnapshotOpening:
             provider.close()
 
     def _encoding(self, store: StoreId, keys: Any) -> Any:
-        """As the operator opens its store (StatefulOperator classes, `numColsPrefixKey`)."""
+        """How keys are encoded, as the operator opens its store (StatefulOperator classes,
+        `numColsPrefixKey`)."""
         if prefix := self.prefixes[store.operator]:
             return self.classes.PrefixKeyScanStateEncoderSpec.apply(keys, prefix)
         return self.classes.NoPrefixKeyStateEncoderSpec.apply(keys)

@@ -1,4 +1,4 @@
-"""What of a batch only Spark can tell: derived columns, and rows that repeat others.
+"""The part of a batch that only Spark can tell: derived columns, and rows that repeat others.
 
 Rows that their lines let pass come in as a DataFrame, with their lines; those that an expression
 fails on, or that repeat an accepted row, are rejected here.

@@ -217,7 +217,7 @@ def _keep_plan(done: RewindSoFar, plan: PipelineRewindPlan) -> None:
 def _begin_generation(
     spark: SparkSession, run: Run, table: str, planned_at: datetime, done: RewindSoFar
 ) -> None:
-    """As a migration does, but for the checks: these values were published once."""
+    """Begin a generation of a table without its checks: these values were published once."""
     change = change_of(run.pipeline, run.settings, table, rebuild=True)
     note_as_reader(run)
     plan = plan_migration(spark, run, table, change, compute_table(spark, run, table, change))

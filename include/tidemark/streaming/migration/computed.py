@@ -91,7 +91,7 @@ def caught_up(
     frozen_before_ms: int | None,
     before: Computed,
 ) -> Computed:
-    """The same by bronze as it is now, where only what came since `before` is computed."""
+    """The table by bronze as it is now, where only what came since `before` is computed."""
     place = run.warehouse.bronze
     bronze, others = place.existing(), _versions(operator, run)
     if (bronze.version(), others) == (before.bronze, before.others):

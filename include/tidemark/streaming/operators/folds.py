@@ -147,7 +147,7 @@ class StreamedFolds(StreamedOperator):
         return self._shown(given.groupBy(*self._keys).applyInArrow(one_key, schema))
 
     def _output_schema(self, inputs: Inputs) -> T.StructType:
-        """As tasks give outputs: times in microseconds."""
+        """The columns in which tasks give outputs: times in microseconds."""
         told = self.columns(inputs)
         fields = [
             T.StructField(one.name, T.LongType()) if one.name in ("window_start", "window_end")

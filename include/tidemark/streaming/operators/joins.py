@@ -56,7 +56,7 @@ class StreamedJoins(StreamedOperator):
         return [name for name in known if any(same_column(one, name) for one in asked)]
 
     def right_columns(self, known: Iterable[str]) -> list[str]:
-        """The same of the other pipeline's."""
+        """Those of the other pipeline's columns that the table needs."""
         asked = {*self.table.join.on.values(), *(one[1] for one in self._read_of_other())}
         return [name for name in known if any(same_column(one, name) for one in asked)]
 

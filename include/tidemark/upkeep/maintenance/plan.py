@@ -58,5 +58,5 @@ class MaintenancePlan:
     advice: str | None = None
 
     def with_old_rows(self, part: Part, stays: ds.Expression | None) -> MaintenancePlan:
-        """The same plan, in which the pipeline's rows go that do not stay."""
+        """The plan, in which the pipeline's rows go that do not stay."""
         return replace(self, parts=(part, *self.parts), keep_rows=stays)

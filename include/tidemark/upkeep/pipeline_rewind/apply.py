@@ -110,7 +110,8 @@ def _ingested(change: PipelineChange, back: TableBack) -> tuple[Note, dict[str, 
 
 
 def _transactions(change: PipelineChange, gold: GoldBack, warehouse: Warehouse) -> dict[str, int]:
-    """As they were, but bronze and rejects are at the versions that they went back by."""
+    """Gold's transactions as they were, but bronze and rejects are at the versions that they
+    went back by."""
     told = dict(gold.transactions)
     for name, place in ((BRONZE, warehouse.bronze), (REJECTS, warehouse.rejects)):
         table = place.existing()

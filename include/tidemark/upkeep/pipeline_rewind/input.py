@@ -92,8 +92,8 @@ def notes_text(ingest: Checkpoint) -> str | None:
 
 
 def notes_up_to(ingest: Checkpoint, batch: int) -> str | None:
-    """The same without what was accepted, as lost or of the clock, for later batches: these numbers
-    come again, and read other parts. NoteUnreadable as `source_notes`."""
+    """The source's notes without what was accepted, as lost or of the clock, for later batches:
+    these numbers come again, and read other parts. NoteUnreadable as `source_notes`."""
     notes = source_notes(ingest)
     if notes == SourceNotes():
         return None
