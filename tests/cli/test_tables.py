@@ -28,9 +28,9 @@ from tests.storage.leases import holder, left_by_another
 from tidemark.checkpoint.doctor.findings import (
     CheckpointVerdict,
     Diagnosis,
+    Finding,
     FindingKind,
     Severity,
-    StoreFinding,
 )
 from tidemark.checkpoint.housekeeping.plan import FileKind, HousekeepingPlan, Share
 from tidemark.checkpoint.reading.layout import Section
@@ -242,7 +242,7 @@ def of_a_checkpoint(of: Drawn) -> None:
 
 def of_the_doctor(of: Drawn) -> None:
     told = f"{of.name} at {of.time:%Y-%m-%dT%H:%M:%SZ}: {of.number:,}"
-    finding = StoreFinding(FindingKind.GAP, Severity.DAMAGE, told, told, told, told, (of.name,), 2)
+    finding = Finding(FindingKind.GAP, Severity.DAMAGE, told, told, told, told, (of.name,), 2)
     verdict = Diagnosis(CheckpointVerdict.DAMAGED, None, "", (finding,))
     print_diagnosis(report_console(), of.table, verdict, True, [])
     print_losses(report_console(), [Loss(of.table, of.name, told, told, told)])

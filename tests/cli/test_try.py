@@ -61,7 +61,7 @@ def test_the_readme_leads_from_a_file_to_a_tried_and_then_a_real_table(clone: Pa
     assert shown
     typed(clone, propose)
     pipeline = load_pipeline(clone / "include" / "pipelines" / "orders.yaml")
-    assert pipeline.source.told == "landing/orders/*.json*"
+    assert pipeline.source.label == "landing/orders/*.json*"
 
     before = files_below(clone / "warehouse"), files_below(clone / "include")
     tried = typed(clone, try_it)
@@ -193,8 +193,8 @@ def test_the_pipeline_that_is_tried_differs_by_its_source_s_files_alone(tmp_path
         own = load_pipeline(file)
         copied = {"files": f"{own.name}_source/**/*"}
         copy = load_pipeline(write_pipeline(own, copied, tmp_path / str(number)))
-        assert copy.source.told == copied["files"]
-        source = copy.source.model_copy(update={"files": own.source.told})
+        assert copy.source.label == copied["files"]
+        source = copy.source.model_copy(update={"files": own.source.label})
         assert copy.model_copy(update={"source": source}) == own
 
 

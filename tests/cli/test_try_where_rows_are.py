@@ -113,7 +113,7 @@ def test_the_first_messages_are_of_all_partitions_and_leave_nothing_behind(
 
     before = groups()
     first, trial = trial_of(place)
-    assert first.told == "the first 1,000 messages of its source, of 3 partitions"
+    assert first.label == "the first 1,000 messages of its source, of 3 partitions"
     assert first.source["first_messages"] == {topic: {0: 334, 1: 333, 2: 333}}
     assert succeed(spark, trial).rows.accepted == 1_000
     assert max(trial.bronze()["_offset"].to_pylist()) == 333
@@ -134,7 +134,7 @@ def test_the_first_messages_begin_where_the_pipeline_does(broker: Broker, tmp_pa
     of_pattern = first_of(topics(tmp_path, broker, kafka={"pattern": f"{topic}|none"}))
     assert of_pattern.source["kafka"]["topics"] == [topic]
     named = {"topic": topic, "starting": {topic: {0: 8}}}
-    assert first_of(topics(tmp_path, broker, kafka=named)).told == (
+    assert first_of(topics(tmp_path, broker, kafka=named)).label == (
         "the only message of its source, of 1 partition"
     )
 
@@ -174,7 +174,7 @@ def test_the_first_rows_of_a_table_are_those_of_its_first_files(
     for version in range(4):
         append(place, *(f"{version}-{n}" for n in range(40)))
     first, trial = trial_of(place, 100)
-    assert first.told == "the first 100 rows of its source, of 3 files"
+    assert first.label == "the first 100 rows of its source, of 3 files"
     assert succeed(spark, trial).rows.accepted == 100
     succeed(spark, place)
     of_run = [one for one in without_batch(place.bronze()) if one["_version"] < 2]

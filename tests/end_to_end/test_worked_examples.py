@@ -43,7 +43,7 @@ def test_windows_and_watermark_after_each_trigger_are_those_worked_out_by_hand(
     spark: SparkSession, tmp_path: Path, sample: str, sequence: str, file: Path, table: str
 ) -> None:
     place = SamplePlace(tmp_path, file)
-    folder = tmp_path / Path(place.pipeline.source.told).parts[0] / place.name
+    folder = tmp_path / Path(place.pipeline.source.label).parts[0] / place.name
     folder.mkdir(parents=True)
     for number, step in enumerate(_sequence(sample, sequence), start=1):
         shutil.copy(SAMPLES / sample / step["file"], folder)

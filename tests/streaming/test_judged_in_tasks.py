@@ -46,8 +46,8 @@ class CrashingSlice(Slice):
     part: str
 
     @property
-    def told(self) -> str:
-        return self.inner.told
+    def label(self) -> str:
+        return self.inner.label
 
     @property
     def estimated_bytes(self) -> int:

@@ -23,7 +23,7 @@ def describe(pipeline: Pipeline, places: Places) -> str:
         [
             _text(pipeline.description or pipeline.name),
             "",
-            f"- **source**: {_code(source.told)}, event time {_code(source.event_time.column)}",
+            f"- **source**: {_code(source.label)}, event time {_code(source.event_time.column)}",
             f"- **watermark**: {_watermark(pipeline.watermark)}",
             *_choices(pipeline),
             f"- **accepted rows**: {_code(places.bronze)}",

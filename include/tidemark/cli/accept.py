@@ -77,7 +77,7 @@ def accept(
         for commit in loss.by_hand:
             print(f"{loss.place}: {commit}")
     for one in told.lost:
-        print(f"{found.source.told}: {one.detail}")
+        print(f"{found.source.label}: {one.detail}")
     for change in told.of_file:
         print(change)
     for fault in told.clock:

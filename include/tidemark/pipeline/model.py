@@ -210,7 +210,7 @@ class Source(_Model, ABC):
 
     @property
     @abstractmethod
-    def told(self) -> str:
+    def label(self) -> str:
         """Where rows come from, as the file says it."""
 
     @property
@@ -228,7 +228,7 @@ class FilesSource(Source):
     )
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return self.files
 
     @property
@@ -298,7 +298,7 @@ class KafkaTopics(_Model):
         return (self.topic,) if self.topic else self.topics
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return self.pattern or ", ".join(self.named)
 
 
@@ -323,8 +323,8 @@ class KafkaSource(Source):
         return self
 
     @property
-    def told(self) -> str:
-        return f"kafka: {self.kafka.told}"
+    def label(self) -> str:
+        return f"kafka: {self.kafka.label}"
 
 
 class DeltaTableSource(_Model):
@@ -354,7 +354,7 @@ class DeltaSource(Source):
     place_types = MappingProxyType(delta_columns.PLACE_TYPES)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return f"delta: {self.delta.table}"
 
     @property

@@ -63,4 +63,4 @@ def source_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         "out, and what stands in both would be read a second time"
     )
     verdict = ChangeVerdict.NOT_ALLOWED
-    yield Difference(INGEST, "source", old.source.told, new.source.told, verdict, reason)
+    yield Difference(INGEST, "source", old.source.label, new.source.label, verdict, reason)

@@ -38,13 +38,13 @@ class AcceptedLoss(Facts):
     at: AwareDatetime
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """For the reject that stands for it. The same whenever it is asked for."""
         return f"{self.detail}. Accepted by {self.by}: {self.accepted}"
 
     def verdict(self, since: str) -> PartVerdict:
         """On the part; `since` is what has to be known besides, or empty."""
-        return PartVerdict(self.part, self.reason, f"{self.told} {since}".strip())
+        return PartVerdict(self.part, self.reason, f"{self.label} {since}".strip())
 
 
 class AcceptedClock(Facts):

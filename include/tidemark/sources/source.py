@@ -126,7 +126,7 @@ class FirstRows:
     notes: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What it is of the source, for people."""
         first = f"the only {self.row}" if self.rows == 1 else f"the first {self.rows:,} {self.row}s"
         parts = f"1 {self.part}" if self.parts == 1 else f"{self.parts:,} {self.part}s"
@@ -148,7 +148,7 @@ class Slice(ABC):
 
     @property
     @abstractmethod
-    def told(self) -> str:
+    def label(self) -> str:
         """Where it lies, for a log."""
 
     @property

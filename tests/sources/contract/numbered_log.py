@@ -43,7 +43,7 @@ class LogSource(Source):
     log: str
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return self.log
 
 
@@ -73,7 +73,7 @@ class LogSlice(Slice):
     folder: str
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return self.part
 
     @property

@@ -394,7 +394,7 @@ def test_another_place_is_a_difference_with_a_verdict(world: World) -> None:
     moved = contract_of(pipeline_from_mapping("clicks", content), "ingest", settings)
     (change,) = contract_differences(recorded, moved)
     assert change.verdict.refused
-    assert (change.before, change.after) == (pipeline.source.told, moved.pipeline.source.told)
+    assert (change.before, change.after) == (pipeline.source.label, moved.pipeline.source.label)
 
 
 def test_another_kind_is_a_difference_that_is_refused(world: World, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def new(
     found = find_sample(sample, loaded, name)
     keys = None if group_by is None else [key.strip() for key in group_by.split(",")]
     proposal = propose(found.sample, event_time, keys)
-    origin = f"{found.sample.told} of {sample}"
+    origin = f"{found.sample.label} of {sample}"
     text = pipeline_text(proposal, found.source, found.reasons)
     pipeline = pipeline_from_text(name, text, str(file))
     verdict = judge_sample(pipeline, found.sample, loaded, datetime.now(UTC))
@@ -111,7 +111,7 @@ def _tell(
     pipeline: Pipeline, proposal: Proposal, found: SourceSample, verdict: SampleVerdict, file: Path
 ) -> None:
     console, sample = report_console(), found.sample
-    console.print(f"{pipeline.name}: proposed from {sample.told}. A run {verdict.told}.")
+    console.print(f"{pipeline.name}: proposed from {sample.label}. A run {verdict.label}.")
     console.print(facts_table(proposed_facts(pipeline, proposal, found)))
     for reason, (number, detail) in verdict.rejected.items():
         console.print(f"{reason}: {counted(number, sample.row)}, the first: {detail}")

@@ -28,7 +28,7 @@ class SampleVerdict:
     repeated: int
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The end of a sentence that begins with `A run`, for people."""
         rejected = sum(number for number, _ in self.rejected.values())
         if not rejected:
@@ -48,7 +48,7 @@ def judge_sample(
     from tidemark.streaming.ingest.judged_slices import BatchRules, judge_slices
 
     class SampleSlice(Slice):
-        told, estimated_bytes = "the sample", 0
+        label, estimated_bytes = "the sample", 0
 
         def lines(self, most_bytes: int) -> Iterator[pa.Table]:
             yield from sample.as_lines(pipeline)

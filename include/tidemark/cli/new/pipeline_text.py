@@ -41,7 +41,7 @@ def heading(origin: str, verdict: SampleVerdict) -> str:
     """What stands above it: what was sampled, and what becomes of that."""
     lines = [
         f"# Proposed by `tidemark new` from {origin}.",
-        f"# A run {verdict.told}.",
+        f"# A run {verdict.label}.",
         "# Read it, and correct it.",
     ]
     return "".join(f"{line}\n" for line in lines)

@@ -53,7 +53,7 @@ class Sample:
     beside: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """How many were looked at, for people."""
         first = "the first " if self.looked_at == MOST_LINES else ""
         return f"{first}{counted(self.looked_at, self.row)}"

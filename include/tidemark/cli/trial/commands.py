@@ -114,7 +114,7 @@ def _run(file: Path, settings: Path | None) -> int:
 
 
 def _tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
-    print(f"{pipeline.name}: {taken.told}", file=sys.stderr)
+    print(f"{pipeline.name}: {taken.label}", file=sys.stderr)
     for note in taken.notes:
         print(f"{pipeline.name}: passed over: {note}", file=sys.stderr)
 

@@ -31,7 +31,7 @@ def take_first_rows(pipeline: Pipeline, settings: Settings, most: int, root: Pat
     copies = root / f"{pipeline.name}_source"
     first = source_handle(pipeline, settings).first_rows(most, copies)
     if not first.rows:
-        none = f"{pipeline.source.told} has no {first.part} with a {first.row}."
+        none = f"{pipeline.source.label} has no {first.part} with a {first.row}."
         why = " ".join(first.notes) or none
         raise SampleUnusable(f"{pipeline.name} has no row to try: {why} Nothing was run.")
     return first

@@ -200,7 +200,7 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
                 "left out. A table that was moved keeps its place in the pipeline by a link"
             )
             verdict = ChangeVerdict.NOT_ALLOWED
-            yield Difference(INGEST, "source.delta", before.told, after.told, verdict, reason)
+            yield Difference(INGEST, "source.delta", before.label, after.label, verdict, reason)
         was, now = before.delta, after.delta
         if was.starting != now.starting:
             reason = "Only the first run asks where to begin"

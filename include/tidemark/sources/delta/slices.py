@@ -40,7 +40,7 @@ class DeltaSlice(Slice):
     most: int | None = None
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return self.uri
 
     @property

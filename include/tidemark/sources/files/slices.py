@@ -39,7 +39,7 @@ class FileSlice(Slice):
     options: Options
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return self.part if self.start == 0 else f"{self.part} from byte {self.start:,} on"
 
     @property

@@ -24,7 +24,7 @@ def topic_changes(old: Pipeline, new: Pipeline) -> Iterator[Difference]:
             else "Bronze is the record of its topics: messages of those that are named no more "
             "and that were not read yet would be left out"
         )
-        yield Difference(INGEST, "source.kafka", before.told, after.told, verdict, reason)
+        yield Difference(INGEST, "source.kafka", before.label, after.label, verdict, reason)
     if was.connection != now.connection:
         reason = (
             "A topic is known by its id: one of another cluster has another id, and runs stop at it"

@@ -48,7 +48,7 @@ class KafkaSlice(Slice):
     as_lines: AsLines
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         return ", ".join(map(str, self.ranges))
 
     @property

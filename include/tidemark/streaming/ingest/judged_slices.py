@@ -79,7 +79,7 @@ class JudgedLines:
 def judged_slice(by: BatchRules, one: Slice) -> Iterator[JudgedLines]:
     """The slice's lines, piece by piece; raises what reading it raises."""
     if one.estimated_bytes > _NAMED_BYTES:
-        print(f"reading {one.told}", file=sys.stderr, flush=True)
+        print(f"reading {one.label}", file=sys.stderr, flush=True)
     judge = Judge(by.rules, by.batch_time_ms, by.by_line)
     for piece in one.lines(by.max_line_bytes):
         lines = piece

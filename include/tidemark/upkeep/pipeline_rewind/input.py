@@ -38,7 +38,7 @@ def lost_again(
     cannot be asked. Files are looked for by their lists (`checkpoint/rewind/read.py`)."""
     after = AfterBatch(ingest.uri, ingest.options, last=batch)
     for lost in source_handle(pipeline, settings).lost(after):
-        yield f"What has to be read again of {pipeline.source.told} is gone: {lost.detail}."
+        yield f"What has to be read again of {pipeline.source.label} is gone: {lost.detail}."
 
 
 def accepted_since(ingest: Checkpoint, batch: int) -> Iterator[str]:

@@ -65,7 +65,7 @@ def run_before_time(
         raise _without_offsets(pipeline)
     if not offsets:
         raise RewindRefused(
-            f"{pipeline.source.told} has no message of {instant_text(epoch_ms(time))} or later. "
+            f"{pipeline.source.label} has no message of {instant_text(epoch_ms(time))} or later. "
             "Nothing was changed."
         )
     return run_before_offsets(pipeline, settings, runs, offsets)
@@ -80,6 +80,6 @@ def _read_to(source: SourceHandle, ingest: Checkpoint, batch: int) -> Mapping[st
 
 def _without_offsets(pipeline: Pipeline) -> RewindRefused:
     return RewindRefused(
-        f"{pipeline.source.told} has no offsets or times of its own to go back to: name a run "
+        f"{pipeline.source.label} has no offsets or times of its own to go back to: name a run "
         "(--to-run). Nothing was changed."
     )
