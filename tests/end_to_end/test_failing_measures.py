@@ -17,7 +17,7 @@ from tests.streaming.audits import accept_by_hand, audit, backfill_warm
 from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
 from tidemark.streaming.run import recomputed_apart
@@ -213,10 +213,10 @@ def test_a_run_without_spark_leaves_what_is_set_aside_to_one_with_it(
     land(place, "1.json", rows[len(GOOD) :])
     with killed("before", "ledger"):
         assert run_warm(spark, place, "dead").error is not None
-    assert isinstance(look(place.run("idle")), SparkNeeded)
+    assert isinstance(run_preflight(place.run("idle")), SparkNeeded)
     succeed(spark, place, "again")
     check(spark, place, rows)
-    assert isinstance(look(place.run("idle")), NothingNew)
+    assert isinstance(run_preflight(place.run("idle")), NothingNew)
 
 
 def test_a_measure_that_fails_everywhere_stops_the_run_and_no_retry_helps(

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.generations import changed, goes_on, is_right, migrated, rolled_back, table
 from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.streaming.audits import event
-from tidemark.runs.preflight import look
+from tidemark.runs.preflight import run_preflight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,4 +84,4 @@ def test_a_changed_gap_is_told_before_anything_runs(spark: SparkSession, tmp_pat
     assert found is not None
     assert "window.session: 6 minutes → 7 minutes" in found.message
     assert place.changes().num_rows == before
-    assert look(place.run("same"))
+    assert run_preflight(place.run("same"))

@@ -30,7 +30,7 @@ from tidemark.checkpoint.state.check import StateVerdict
 from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import instant_of
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.upkeep.pipeline_compaction import plan_compactions
 from tidemark.upkeep.state_check import check_pipeline
 
@@ -177,7 +177,7 @@ def test_its_query_has_no_state_and_one_batch_for_each_run_that_moves_the_waterm
     assert newest.strftime("%H:%M") == "11:03"
     state = gold_state(DeltaTable(place.places.gold("per_10m")))
     assert state.close_ms == checkpoint.next_watermark_ms(2)
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
 
 
 def test_upkeep_takes_a_checkpoint_without_state_for_whole(ran: Place) -> None:
@@ -199,13 +199,13 @@ def test_what_a_held_and_a_killed_run_closed_is_spark_s_to_do_until_it_is_publis
     place = ran.again()
     place.land("4.json", [event(12, 0, "a", 1)])
     succeed(spark, place, "held", hold=True)
-    found = look(place.run("look"))
+    found = run_preflight(place.run("look"))
     assert isinstance(found, SparkNeeded)
     assert "what closed up to 2026-07-01T11:50:00Z is to be computed from bronze" in found.because
     appended = place.changes().num_rows
     with killed("before", "gold"):
         assert run_warm(spark, place, "killed").error is not None
-    assert isinstance(look(place.run("look")), SparkNeeded)
+    assert isinstance(run_preflight(place.run("look")), SparkNeeded)
     # A repeat finds the same rows, and appends none.
     assert place.changes().num_rows == appended
     # Of a window that both have computed: the frontier is the same, and yet it is another line.

@@ -50,7 +50,7 @@ def bronze_of(folder: str, rows: Rows, since: date = date.min) -> DeltaTable:
 
 def starting_from(operator: Operator, bronze: DeltaTable, first_ms: int) -> list[dict[str, Any]]:
     every = bronze.to_pyarrow_table().rename_columns({"at": "window_start"})
-    found = operator.as_in(bronze, every).to_pylist()
+    found = operator.rows_in_bronze(bronze, every).to_pylist()
     return sorted(
         (row for row in found if row["window_start"] >= instant_of(first_ms)),
         key=lambda row: (row["window_start"], row["key"]),

@@ -50,7 +50,7 @@ some_rows = st.lists(a_row, max_size=20)
 
 def operator_of(table: JoinTable, other: InputTable) -> Joins:
     time = partner_pipeline().source.event_time.column
-    return Joins("at", table, time).beside({input_name(OTHER): other})
+    return Joins("at", table, time).with_inputs({input_name(OTHER): other})
 
 
 def located(table: JoinTable, found: pa.Table) -> dict[tuple[Any, ...], tuple[Any, ...]]:
@@ -89,7 +89,7 @@ def test_windows_asked_for_and_windows_that_end_are_those_of_plain_python(
         operator = operator_of(table, other)
         some = [one for one in every if one[0].minute // 10 % 2 == odd]
         given_windows = asked(table, some)
-        assert located(table, operator.as_in(bronze, given_windows)) == {
+        assert located(table, operator.rows_in_bronze(bronze, given_windows)) == {
             one: every[one] for one in some
         }
         counted = operator.count_touched(bronze, given_windows)

@@ -19,7 +19,7 @@ from tidemark.cli.main import app
 from tidemark.errors import TableLost
 from tidemark.ledger.report import read_ledger
 from tidemark.runs.losses import check_losses
-from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.runs.publish_held import publish_and_record
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
@@ -71,7 +71,7 @@ def command(place: Place, *arguments: str) -> Result:
 
 
 def test_a_checkpoint_that_is_whole_stops_nothing(place: Place) -> None:
-    assert isinstance(look(place.run("second")), NothingNew)
+    assert isinstance(run_preflight(place.run("second")), NothingNew)
     status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert status.state is PipelineState.WELL, status.next_step
 
@@ -82,7 +82,7 @@ def test_run_status_and_doctor_judge_alike(place: Place, damage: str) -> None:
     folder = Path(place.places.checkpoints, checkpoint)
     act(folder)
     with pytest.raises(TableLost, match="is damaged: ") as stopped:
-        look(place.run("second"))
+        run_preflight(place.run("second"))
     assert str(folder) in str(stopped.value)
     status = pipeline_status(place.pipeline, place.settings, datetime.now(UTC))
     assert (status.state, str(folder) in status.next_step) == (PipelineState.STOPPED, True)

@@ -21,8 +21,8 @@ from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from tidemark.upkeep.pipeline_rewind.asked import AskedRewind
     from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
+    from tidemark.upkeep.pipeline_rewind.request import RewindRequest
     from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
 _JOB = "tidemark.streaming.jobs.rewind"
@@ -66,8 +66,8 @@ def rewind(
     refused or something must be mended first, 75 when running again can help.
     """
     # delta-rs, which the other commands do without.
-    from tidemark.upkeep.pipeline_rewind.asked import AskedRewind
     from tidemark.upkeep.pipeline_rewind.points import offsets_asked
+    from tidemark.upkeep.pipeline_rewind.request import RewindRequest
     from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
     if sum(map(bool, (to_run, to_offset, to_time, undo))) > 1:
@@ -76,7 +76,7 @@ def rewind(
         offsets = offsets_asked(tuple(to_offset or ()))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--to-offset") from error
-    asked = AskedRewind(to_run, undo, offsets, to_time)
+    asked = RewindRequest(to_run, undo, offsets, to_time)
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     if not apply:
@@ -100,12 +100,12 @@ def rewind(
         raise typer.Exit(failure_exit_code(outcome.error))
 
 
-def _plan(pipeline: Pipeline, settings: Settings, asked: AskedRewind, in_json: bool) -> None:
+def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
-    from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
+    from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
     from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
-    if asked == AskedRewind():
+    if asked == RewindRequest():
         _list_runs(pipeline, settings, in_json)
         return
     now = datetime.now(UTC)

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from tidemark.gold.latest_verdict import latest_verdict_key
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import dates_predicate, in_force, time_literal
-from tidemark.gold.said_last import said_last
+from tidemark.gold.row_values import counts_at_close, dates_predicate, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import FAILED
 from tidemark.pipeline.instants import epoch_ms, instant_text
@@ -124,7 +124,7 @@ def failing_known(
         CREATE TEMP TABLE failing_known AS SELECT {columns} FROM failing_rows f
         WHERE {_is_verdict(operator, "history_of_gone", after_ms)}
         QUALIFY row_number() OVER (
-            PARTITION BY {identity} ORDER BY {said_last(operator, "f")} DESC) = 1
+            PARTITION BY {identity} ORDER BY {latest_verdict_key(operator, "f")} DESC) = 1
         """
     )
 
@@ -133,11 +133,11 @@ def _is_verdict(operator: Operator, history: str, after_ms: int) -> str:
     """The condition that a row `f` of `failing_rows` is a verdict, and that the relation `history`
     has none which says that it is gone; where it can fail again, that it is since. By what is in
     force at a frontier."""
-    since = f"{said_last(operator, 'h')} > {said_last(operator, 'f')}"
+    since = f"{latest_verdict_key(operator, 'h')} > {latest_verdict_key(operator, 'f')}"
     when = since if operator.fails_again else "true"
-    return f"""f.cause <> '{FAILED}' AND {in_force(after_ms, "f")} AND NOT EXISTS (
+    return f"""f.cause <> '{FAILED}' AND {counts_at_close(after_ms, "f")} AND NOT EXISTS (
         FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when}
-            AND {in_force(after_ms, "h")})"""
+            AND {counts_at_close(after_ms, "h")})"""
 
 
 def other_rows(rows: pa.Table, without: pa.Table, operator: Operator) -> pa.Table:
@@ -217,7 +217,8 @@ def _told(
     connection.execute(
         f"""
         CREATE TEMP TABLE told AS
-        SELECT {identity}, last("{FAILURE}" ORDER BY {said_last(operator, "f")}) AS "{FAILURE}"
+        SELECT {identity},
+            last("{FAILURE}" ORDER BY {latest_verdict_key(operator, "f")}) AS "{FAILURE}"
         FROM failing f WHERE {condition} GROUP BY {identity}
         """,
         values,

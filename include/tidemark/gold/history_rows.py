@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import MigrationRefused
+from tidemark.gold.latest_verdict import latest_verdict_key
 from tidemark.gold.row_values import latest, time_literal
-from tidemark.gold.said_last import said_last
 from tidemark.operators.operator import Operator, listed
 from tidemark.operators.repaired import BACKFILL, MIGRATION, NOT_OF_GOLD, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
@@ -76,7 +76,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
             SELECT *, cause NOT IN ('stream', '{MIGRATION}') AS _again FROM found WHERE {started}
             """
         )
-        said = said_last(operator, "r")
+        said = latest_verdict_key(operator, "r")
         values = listed((*operator.values, FAILURE), "r")
         unknown = "count(DISTINCT _value) FILTER (_again AND _last = 1) > 1"
         if operator.fails_again:

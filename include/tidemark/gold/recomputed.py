@@ -11,7 +11,13 @@ from pyarrow.dataset import Dataset
 from tidemark.commit_point import commit_point
 from tidemark.gold.failing import failing_known
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import dates_predicate, in_force, latest, same_value, time_literal
+from tidemark.gold.row_values import (
+    counts_at_close,
+    dates_predicate,
+    latest,
+    same_value,
+    time_literal,
+)
 from tidemark.operators.operator import Covered, Operator, listed, same_row
 from tidemark.storage.delta.append import append_rows
 from tidemark.storage.delta.dataset import dataset_of
@@ -54,7 +60,7 @@ def differing_rows(
     with duckdb_in_utc() as connection:
         connection.register("recomputed", recomputed)
         connection.register("changes", pending)
-        connection.execute(latest(operator, in_force(after_ms)))
+        connection.execute(latest(operator, counts_at_close(after_ms)))
         connection.register("gold", _of_same_dates(gold, recomputed, covered))
         columns = [name for name in recomputed.column_names if name != FAILURE]
         before = f"SELECT {listed(columns)}, NULL AS {FAILURE} FROM gold"

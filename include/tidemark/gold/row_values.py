@@ -87,7 +87,7 @@ def windows_to_write(
     """
     with duckdb_in_utc() as connection:
         connection.register("changes", changes)
-        connection.execute(latest(operator, in_force(plan.close_after_ms)))
+        connection.execute(latest(operator, counts_at_close(plan.close_after_ms)))
         connection.register("touched", _touched(connection, gold, operator, plan))
         connection.execute("CREATE TEMP TABLE before AS SELECT * FROM touched")
         connection.execute(_joined(operator, schema_of(gold)))
@@ -95,7 +95,7 @@ def windows_to_write(
         yield connection
 
 
-def in_force(after_ms: int, relation: str = "changes") -> str:
+def counts_at_close(after_ms: int, relation: str = "changes") -> str:
     """The condition that a row of `changes` counts once gold is closed up to this frontier.
 
     What a run sealed that was not published is open again where the source is no longer idle:

@@ -20,7 +20,7 @@ from tidemark.gold.apart import apart_rows, to_note
 from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
-from tidemark.gold.row_values import in_force, latest, open_dates, time_literal
+from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD
 from tidemark.operators.touched import BatchCounts, BatchRead
@@ -91,7 +91,7 @@ def to_compute(
         due, apart = touched.closed, None
         if operator.keeps_apart:
             noted = apart_rows(changes, operator, state.generation, at.before_ms)
-            due = pa.concat_tables([due, operator.as_in(bronze, noted).cast(due.schema)])
+            due = pa.concat_tables([due, operator.rows_in_bronze(bronze, noted).cast(due.schema)])
             apart = to_note(due, noted, operator, at.open_after_ms)
         found = _unlike_bronze(left_out, gold, changes, state, due, at)
         return ToCompute(left_out.counted(touched.batches), found, found.slice(0, 0), apart)
@@ -122,7 +122,7 @@ def _unlike_bronze(
         aside = _aside(connection, left_out, changes, at)
         looked_at = _looked_at(connection, operator, gold, aside, at)
         connection.register("touched_rows", touched)
-        connection.register("given", operator.as_in(bronze, looked_at))
+        connection.register("given", operator.rows_in_bronze(bronze, looked_at))
         connection.register("closing", _closing(left_out, at, touched))
         frozen = at.frozen_before_ms
         kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
@@ -171,7 +171,7 @@ def _pending(
     """The table `latest`: the newest value of each row in `changes` since the last publish, that
     the next one takes."""
     connection.register("changes", changes_between(changes, state.changes, changes.version()))
-    connection.execute(latest(operator, in_force(after_ms)))
+    connection.execute(latest(operator, counts_at_close(after_ms)))
 
 
 def _aside(
@@ -193,7 +193,7 @@ def _aside(
         connection.register("unsaid", unsaid)
         connection.register("history", dataset_of(changes, f"cause NOT IN ({others})"))
         # What an unpublished seal said may have been passed over.
-        said = f"h.cause NOT IN ({others}) AND {in_force(at.before_ms, 'h')}"
+        said = f"h.cause NOT IN ({others}) AND {counts_at_close(at.before_ms, 'h')}"
         unsaid = _not_in(connection, "unsaid", "history", operator, said)
     connection.register("never_said", unsaid)
     found = connection.sql(f"SELECT * FROM ended WHERE {closes} UNION FROM never_said")

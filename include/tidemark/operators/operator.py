@@ -81,7 +81,7 @@ class Operator(ABC):
     table: Table
 
     # Can what the query emits differ from what bronze gives, though no row was late? Then it is
-    # held against bronze before a publish (`as_in`).
+    # held against bronze before a publish (`rows_in_bronze`).
     checks_emitted: ClassVar[bool] = False
     # Can the query emit nothing of what it closes? Then all that closes is held against bronze
     # (`ending`), and no open row ever stands in gold.
@@ -103,7 +103,7 @@ class Operator(ABC):
         another pipeline `bronze/PIPELINE`."""
         return (BRONZE,)
 
-    def beside(self, others: Mapping[str, InputTable]) -> Self:
+    def with_inputs(self, others: Mapping[str, InputTable]) -> Self:
         """The operator with the inputs that it reads beside its own bronze, by their names.
         Methods that are given `bronze` need them."""
         return self
@@ -244,7 +244,9 @@ class Operator(ABC):
         as `Touched.closed`. `before_ms` is the watermark that the batch before ran by."""
         return self.touched(bronze, place, [batch], None, NEVER_MS).closed
 
-    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+    def rows_in_bronze(
+        self, bronze: DeltaTable, rows: pa.Table, condition: str = "true"
+    ) -> pa.Table:
         """The rows that bronze gives where these are, which the query emitted or gold holds; as
         `Touched.closed`, and with `window_end` and `rows` where `checks_emitted`. Only bronze's
         rows that fulfil the condition count. The same ones where a row's place is fixed."""

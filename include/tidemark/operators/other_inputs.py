@@ -57,7 +57,7 @@ def reading(operator: Operator, warehouse: Warehouse, at: ReadAt | None = None) 
         else:
             version, condition = at[name]
             others[name] = InputTable(place.at_version(version), place, condition)
-    return operator.beside(others)
+    return operator.with_inputs(others)
 
 
 def versions_read(

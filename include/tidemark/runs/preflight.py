@@ -46,7 +46,7 @@ class NothingNew:
     repaired: Mapping[str, Repaired]
 
 
-def look(run: Run) -> NothingNew | SparkNeeded:
+def run_preflight(run: Run) -> NothingNew | SparkNeeded:
     """What is cheapest to tell comes first. Raises what the run itself would raise."""
     check_no_unfinished_rewind(run.warehouse)
     check_losses(run.pipeline, run.warehouse)

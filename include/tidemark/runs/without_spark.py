@@ -33,7 +33,7 @@ from tidemark.errors import (
 from tidemark.runs.accounts import account
 from tidemark.runs.mended_ops import mend_ops
 from tidemark.runs.pins import pins_of, state_before
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
@@ -129,7 +129,7 @@ def _looked(run: Run, lease: Lease) -> NothingNew | SparkNeeded | TidemarkError:
     first: its source may be another."""
     try:
         check_clock(run.pipeline.name, run.ingest_checkpoint(), lease.clocks())
-        return look(run)
+        return run_preflight(run)
     except ClockWrong as wrong:
         return wrong
     except TidemarkError as error:

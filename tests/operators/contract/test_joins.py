@@ -47,7 +47,7 @@ from tidemark.operators.joins.joins import input_name
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import JoinTable
 from tidemark.runs import clocks
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.streaming.run import steps
 from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
 from tidemark.upkeep.maintenance.readers import readers
@@ -236,9 +236,9 @@ def test_without_anything_new_on_either_side_there_is_nothing_for_spark(
     joined: Joined,
 ) -> None:
     place, _ = joined()
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
     PartnerPlace(place.root, name=OTHER).append([of(60)])
-    found = look(place.run("look"))
+    found = run_preflight(place.run("look"))
     assert isinstance(found, SparkNeeded)
     assert OTHER_BRONZE in found.because
 

@@ -23,7 +23,7 @@ from tidemark.gold.other_readers import OtherReader, note_reader
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Pipeline
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.storage.generation import generation_in_use
 from tidemark.streaming.run import steps
 from tidemark.upkeep.maintenance.readers import readers
@@ -246,8 +246,8 @@ def test_rows_of_the_other_pipeline_that_come_during_a_run_wait_for_the_next_one
     succeed(spark, place, "first")
     monkeypatch.setattr(steps, "repair_tables", repair_tables)
     check(place, rows)
-    assert isinstance(look(place.run("look")), SparkNeeded)
+    assert isinstance(run_preflight(place.run("look")), SparkNeeded)
     rows += came
     succeed(spark, place, "second")
     check(place, rows)
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)

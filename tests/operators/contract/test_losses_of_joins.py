@@ -15,7 +15,7 @@ from tests.operators.contract.joins import OTHER, PartnerPlace
 from tests.operators.contract.kinds import KindPlace, event, of
 from tests.operators.contract.test_joins import a_place, check, landed
 from tidemark.runs import preflight
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.storage.delta.notes import AcceptedNote
 from tidemark.upkeep.accept_changes import _accept, accept_changes
 
@@ -93,9 +93,9 @@ def test_a_join_whose_watermark_stands_still_is_not_done(
     joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, _ = joined()
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
     due = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1_000)
     monkeypatch.setattr(preflight, "watermark_due_ms", lambda clocks: due)
-    found = look(place.run("look"))
+    found = run_preflight(place.run("look"))
     assert isinstance(found, SparkNeeded)
     assert "due at 2030-01-01" in found.because

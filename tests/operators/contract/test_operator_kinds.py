@@ -41,7 +41,7 @@ from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.difference import ChangeVerdict
 from tidemark.pipeline.instants import epoch_ms, instant_of
-from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.runs.run import Run
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_where_rows_lie_bronze_gives_the_whole_rows(
     times = pa.array([start for start, _ in known], pa.timestamp("us", "UTC"))
     given_rows = pa.table({"window_start": times, "key": pa.array([k for _, k in known], "string")})
     with bronze_of(rows) as bronze:
-        found = operator.as_in(bronze, given_rows)
+        found = operator.rows_in_bronze(bronze, given_rows)
         ending = operator.ending(bronze, *ends)
         counted = operator.count_touched(bronze, found)
         assert operator.count_ending(bronze, *ends) == sum(ending.column("rows").to_pylist())
@@ -195,7 +195,7 @@ def test_a_session_of_many_days_is_found_whole_from_any_of_its_rows() -> None:
         }
     )
     with bronze_of(rows) as bronze:
-        found = kind.operator.as_in(bronze, middle)
+        found = kind.operator.rows_in_bronze(bronze, middle)
         first = kind.operator.first_needed_ms(epoch_ms(DAY + timedelta(days=6)), bronze)
     last = DAY + timedelta(days=days) - 5 * MINUTE
     assert located(found) == {(DAY, "a"): (last + 6 * MINUTE, len(rows) - 2)}
@@ -355,7 +355,7 @@ def test_without_anything_new_there_is_nothing_for_spark(
     ran: tuple[KindPlace, list[Row]],
 ) -> None:
     place, _ = again(ran)
-    assert isinstance(look(run_of(place)), NothingNew)
+    assert isinstance(run_preflight(run_of(place)), NothingNew)
 
 
 @LONG

@@ -20,7 +20,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import load_pipeline, pipeline_from_mapping
 from tidemark.runs.contract.check import contract_differences
 from tidemark.runs.contract.contract import contract_of, read_contract, write_contract
-from tidemark.runs.preflight import NothingNew, SparkNeeded, look
+from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.run import Run
 from tidemark.sources.kafka import slices
 from tidemark.sources.new_input import new_input_bytes
@@ -186,20 +186,20 @@ def test_what_is_unread_is_what_the_next_run_reads(spark: SparkSession, world: W
     source, ingest = world.place.pipeline, ingest_of(world)
     world.land("0", [row("a")])
     assert new_input_bytes(source, world.place.settings) > 0
-    assert isinstance(look(run_of(world)), SparkNeeded)
+    assert isinstance(run_preflight(run_of(world)), SparkNeeded)
     succeed(spark, world.place, "one")
     assert run_of(world).source.unread(ingest) is None
-    assert isinstance(look(run_of(world)), NothingNew)
+    assert isinstance(run_preflight(run_of(world)), NothingNew)
     before = versions(world)
     assert succeed(spark, world.place, "nothing new").rows.read == 0
     assert versions(world) == before
     world.land("1", [row("b"), row("c")])
     assert run_of(world).source.unread(ingest)
-    needed = look(run_of(world))
+    needed = run_preflight(run_of(world))
     assert isinstance(needed, SparkNeeded)
     assert needed.because == run_of(world).source.unread(ingest)
     assert succeed(spark, world.place, "two").rows.read == 2
-    assert isinstance(look(run_of(world)), NothingNew)
+    assert isinstance(run_preflight(run_of(world)), NothingNew)
 
 
 @pytest.mark.parametrize("kind", kinds("kafka"), indirect=True)
@@ -229,7 +229,7 @@ def test_a_repeated_batch_gives_what_an_undisturbed_run_gives_and_writes_nothing
     # Beside what the next lease does to the tables.
     fences = min(written)
     assert [n - fences for n in written] == {0: [0, 0], 1: [0, 1], 2: [0, 0]}[done]
-    assert isinstance(look(run_of(world)), NothingNew)
+    assert isinstance(run_preflight(run_of(world)), NothingNew)
     more: list[Row] = [row("e", 4), "[]"]
     where = world.land("0", more)
     succeed(spark, world.place, "more")
@@ -265,7 +265,7 @@ def test_a_part_that_vanished_before_its_batch_was_repeated_is_a_verdict(
             bad += [(gone[1], "malformed", world.raw(f"{BAD} either"))]
     assert accepted(world) == sorted(kept)
     assert rejected(world) == sorted(bad, key=repr)
-    assert isinstance(look(run_of(world)), NothingNew)
+    assert isinstance(run_preflight(run_of(world)), NothingNew)
 
 
 @pytest.mark.long

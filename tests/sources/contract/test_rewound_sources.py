@@ -15,7 +15,7 @@ from tests.sources.contract.worlds import WORLDS, Topics, World
 from tidemark.errors import RewindRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
-from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
+from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,16 +68,16 @@ def check_points(world: Topics) -> None:
     told = partial(planned, world.place.pipeline, world.place.settings)
     now = datetime.now(UTC)
     for offsets, to_run in (({"1": 0}, "run-0"), ({"0": 3}, "again"), ({"0": 3, "2": 2}, "run-0")):
-        asked = AskedRewind(to_offsets={f"{world.topic}/{n}": at for n, at in offsets.items()})
+        asked = RewindRequest(to_offsets={f"{world.topic}/{n}": at for n, at in offsets.items()})
         assert told(asked, now).change.to_run == to_run
     with pytest.raises(RewindRefused, match="No run is known at whose end"):
-        told(AskedRewind(to_offsets={f"{world.topic}/0": 2}), now)
+        told(RewindRequest(to_offsets={f"{world.topic}/0": 2}), now)
     with pytest.raises(RewindRefused, match="it is none of the partitions"):
-        told(AskedRewind(to_offsets={"others/0": 2}), now)
+        told(RewindRequest(to_offsets={"others/0": 2}), now)
     with pytest.raises(RewindRefused, match="has no message of"):
-        told(AskedRewind(to_time=now + timedelta(days=1)), now)
+        told(RewindRequest(to_time=now + timedelta(days=1)), now)
     with pytest.raises(RewindRefused, match="No run is known at whose end"):
-        told(AskedRewind(to_time=now - timedelta(days=1)), now)
+        told(RewindRequest(to_time=now - timedelta(days=1)), now)
 
 
 def row(key: str, minute: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.kit.running import Place, clicks, run_warm, succeed
-from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.sources.lag import source_lag
 from tidemark.sources.source import Lag
 from tidemark.upkeep.accept_changes import accept_changes
@@ -80,7 +80,7 @@ def test_appends_are_read_once_whoever_packs_the_table_and_deletes_stop_until_ac
     (reject,) = place.rejects().to_pylist()
     assert (reject["_version"], reject["_file"], reject["_row"]) == (deleted, None, None)
     assert "Accepted by me: a was a test" in reject["detail"]
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tidemark.errors import SourceRefused
-from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.sources.delta.handle import DeltaSourceHandle
 from tidemark.upkeep.accept_changes import accept_changes
 
@@ -77,7 +77,7 @@ def accept(place: Place) -> None:
 
 
 def has_nothing_new(place: Place) -> bool:
-    return isinstance(look(place.run("look")), NothingNew)
+    return isinstance(run_preflight(place.run("look")), NothingNew)
 
 
 def test_a_column_that_the_table_does_not_have_is_told_and_no_null(place: Place) -> None:

@@ -20,7 +20,7 @@ from tests.kit.kafka import (
 from tests.kit.running import Place, run_warm, succeed
 from tests.sources.kafka.test_lost_topics import accepted, is_right, topics_place, write
 from tidemark.errors import SourceRefused, SourceUnavailable, TidemarkError
-from tidemark.runs.preflight import look
+from tidemark.runs.preflight import run_preflight
 from tidemark.sources.kafka import client, slices
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def refuses(
 ) -> None:
     """As preflight and as a run."""
     with pytest.raises(kind, match=told):
-        look(place.run("look"))
+        run_preflight(place.run("look"))
     error = run_warm(spark, place, "refused").error
     assert error is not None
     assert (error.type, error.retry_can_help) == (kind.__name__, kind.retry_can_help)

@@ -28,7 +28,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.cli.lag_text import lag_text
 from tidemark.errors import InputLost, SourceNotFound
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
-from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.status.pipeline_status import pipeline_status
@@ -112,7 +112,7 @@ def is_right(spark: SparkSession, place: Place) -> None:
     gold = {one["key"]: one["events"] for one in place.gold().to_pylist()}
     keys = [one["key"] for one in place.bronze().to_pylist()]
     assert gold == {key: keys.count(key) for key in keys}
-    assert isinstance(look(run_of(place)), NothingNew)
+    assert isinstance(run_preflight(run_of(place)), NothingNew)
 
 
 def test_messages_that_expired_before_they_were_read_stop_the_run_until_accepted(

@@ -23,7 +23,7 @@ from tests.kit.running import Place, clicks, run_warm, succeed
 from tests.sources.contract.test_every_kind import fail_at
 from tests.sources.contract.worlds import Topics
 from tests.sources.kafka.test_lost_topics import accepted, is_right, lost_rows, topics_place, write
-from tidemark.runs.preflight import NothingNew, look
+from tidemark.runs.preflight import NothingNew, run_preflight
 from tidemark.sources.notes import source_notes
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_a_first_run_from_latest_that_finds_nothing_has_begun(
     place = topics_place(tmp_path, broker, {"topic": topic, "starting": "latest"})
     write(place, broker, "ab")
     assert succeed(spark, place, "one").rows.read == 0
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
     write(place, broker, "c")
     assert succeed(spark, place, "two").rows.read == 1
     assert accepted(place) == [(2, "c")]
@@ -118,7 +118,7 @@ def test_ranges_that_end_with_markers_or_aborted_messages_end_and_are_counted(
     rows = succeed(spark, place, "one").rows
     assert (rows.read, rows.accepted) == (2, 2)
     assert offsets_of(place, 0) == (7, 5)
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
     opened.commit()
     assert succeed(spark, place, "two").rows.read == 1
     assert sorted(one["key"] for one in place.bronze().to_pylist()) == ["a", "b", "e"]
@@ -194,7 +194,7 @@ def test_partitions_topics_keys_headers_and_times_of_the_broker_are_read_as_they
         assert one["_key"] is None
         assert one["_headers"] == [{"key": k, "value": v} for k, v in large]
         assert one["_kafka_time"].year > 2000
-    assert isinstance(look(place.run("look")), NothingNew)
+    assert isinstance(run_preflight(place.run("look")), NothingNew)
     make_topic(broker, f"{name}-later", 2)
     produce(broker, f"{name}-later", [row("c")], partition=1)
     produce(broker, f"{name}-empty", [row("d")], partition=1)

@@ -18,7 +18,7 @@ from tidemark.checkpoint.rewind.named import (
     sink_option,
 )
 from tidemark.checkpoint.rewind.plan import ChangePlan, damage_of
-from tidemark.checkpoint.rewind.read import Listed, listed
+from tidemark.checkpoint.rewind.read import CheckpointSnapshot, listed
 from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.checkpoint.rewind.stop_mark import (
     StopMark,
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from tidemark.storage.delta.place import TablePlace
 
 
-def apply_plan(plan: ChangePlan, place: FilePlace, backup: FilePlace, now: datetime) -> Listed:
+def apply_plan(
+    plan: ChangePlan, place: FilePlace, backup: FilePlace, now: datetime
+) -> CheckpointSnapshot:
     """Back up, stop, change, look, release; the checkpoint as it is then.
 
     Raises RewindRefused where the plan is refused, or somebody writes to the checkpoint or the
@@ -77,7 +79,9 @@ def unfinished(
     return ChangePlan(change, None, 0, refused=refused), mark
 
 
-def finish(change: CheckpointChange, place: FilePlace, mark: StopMark, now: datetime) -> Listed:
+def finish(
+    change: CheckpointChange, place: FilePlace, mark: StopMark, now: datetime
+) -> CheckpointSnapshot:
     """Carry out what is left to do; what is done already is not done again."""
     _take_back_sink(change, place, mark)
     take_back_files(change, place)
@@ -142,7 +146,9 @@ def _check_unchanged(change: CheckpointChange, place: FilePlace, mark: StopMark)
         )
 
 
-def _proven(change: CheckpointChange, place: FilePlace, mark: StopMark, now: datetime) -> Listed:
+def _proven(
+    change: CheckpointChange, place: FilePlace, mark: StopMark, now: datetime
+) -> CheckpointSnapshot:
     left = listed(place, without_mark(place, mark))
     wrong = [*damage_of(judge_checkpoint(left.facts, now))]
     if left.facts.commits.newest != change.last_batch:

@@ -9,7 +9,7 @@ from datetime import datetime
 from tidemark.checkpoint.doctor.files import old_leftovers
 from tidemark.checkpoint.reading.checksums import after_checksums
 from tidemark.checkpoint.reading.facts import CheckpointFacts, FileProblem, Unreadable
-from tidemark.checkpoint.rewind.read import Listed
+from tidemark.checkpoint.rewind.read import CheckpointSnapshot
 from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.errors import RewindRefused
 
@@ -26,7 +26,7 @@ class Mending:
     notes: tuple[str, ...] = ()
 
 
-def plan_mending(found: Listed, sink: Sink | None, now: datetime) -> Mending:
+def plan_mending(found: CheckpointSnapshot, sink: Sink | None, now: datetime) -> Mending:
     """What can be mended of a checkpoint without a batch that runs again. Reads the sink;
     RewindRefused where it does not tell the query's id. `now` is in UTC."""
     removed: list[str] = []
@@ -53,7 +53,7 @@ def plan_mending(found: Listed, sink: Sink | None, now: datetime) -> Mending:
     )
 
 
-def _commit(found: Listed) -> tuple[list[str], str]:
+def _commit(found: CheckpointSnapshot) -> tuple[list[str], str]:
     """The last commit, where it cannot be used and its offsets can: the batch runs again."""
     facts = found.facts
     newest = facts.commits.newest
@@ -71,7 +71,7 @@ def _commit(found: Listed) -> tuple[list[str], str]:
     )
 
 
-def _snapshots(found: Listed) -> tuple[list[str], str]:
+def _snapshots(found: CheckpointSnapshot) -> tuple[list[str], str]:
     """Empty or cut snapshots; that an older one is cut is seen once nothing newer does."""
     names: list[str] = []
     left = found
@@ -84,7 +84,7 @@ def _snapshots(found: Listed) -> tuple[list[str], str]:
     )
 
 
-def _broken_snapshots(found: Listed) -> list[str]:
+def _broken_snapshots(found: CheckpointSnapshot) -> list[str]:
     return [
         f"{store.id.folder}/{file.name}"
         for operator in found.facts.operators
@@ -97,7 +97,7 @@ def _broken_snapshots(found: Listed) -> list[str]:
     ]
 
 
-def _state_ahead(found: Listed) -> tuple[list[str], str]:
+def _state_ahead(found: CheckpointSnapshot) -> tuple[list[str], str]:
     facts = found.facts
     newest = max(facts.version_needed, (facts.offsets.newest or 0) + 1)
     names = [
@@ -114,12 +114,12 @@ def _state_ahead(found: Listed) -> tuple[list[str], str]:
     )
 
 
-def _leftovers(found: Listed, now: datetime) -> tuple[list[str], str]:
+def _leftovers(found: CheckpointSnapshot, now: datetime) -> tuple[list[str], str]:
     names = list(old_leftovers(found.layout.leftovers, now))
     return names, f"{len(names)} files that dead runs left go."
 
 
-def _identity(found: Listed, sink: Sink | None) -> Mending:
+def _identity(found: CheckpointSnapshot, sink: Sink | None) -> Mending:
     """`metadata` written anew, where it is lost, or is none that the Delta sink knows."""
     facts = found.facts
     held = facts.query_id

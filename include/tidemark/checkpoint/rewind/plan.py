@@ -17,7 +17,7 @@ from tidemark.checkpoint.doctor.watermark import watermark_ms
 from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.source_offsets import FileOffset
 from tidemark.checkpoint.rewind.change import CheckpointChange, SinkLogChange, TableChange
-from tidemark.checkpoint.rewind.read import Listed, RewindFacts, youngest
+from tidemark.checkpoint.rewind.read import CheckpointSnapshot, RewindFacts, youngest
 
 # A query that works on a batch writes, or is killed by its watchers, within this time.
 _QUIET = timedelta(minutes=10)
@@ -95,7 +95,7 @@ def plan_rewind(
     )
 
 
-def seems_to_run(now_listed: Listed, now: datetime) -> str | None:
+def seems_to_run(now_listed: CheckpointSnapshot, now: datetime) -> str | None:
     """Why a query may be working on a checkpoint; None where nothing shows one.
 
     After a clean end nothing has to be known: a query that waits there stops at the stop mark.

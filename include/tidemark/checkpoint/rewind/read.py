@@ -39,7 +39,7 @@ from tidemark.storage.files import FileFacts, stat_files
 
 
 @dataclass(frozen=True)
-class Listed:
+class CheckpointSnapshot:
     """A checkpoint as it was listed, and what a start finds of it now."""
 
     place: FilePlace
@@ -47,7 +47,7 @@ class Listed:
     layout: Layout
     facts: CheckpointFacts
 
-    def without(self, names: Sequence[str]) -> Listed:
+    def without(self, names: Sequence[str]) -> CheckpointSnapshot:
         """The checkpoint as it would be listed without these files."""
         gone = frozenset(names)
         return listed(self.place, {n: f for n, f in self.files.items() if n not in gone})
@@ -86,15 +86,15 @@ class ReadAgain:
 class RewindFacts:
     """A checkpoint now and as it would be at `point`; `going` are the files in between."""
 
-    before: Listed
+    before: CheckpointSnapshot
     point: Point
     going: tuple[str, ...]
-    after: Listed
+    after: CheckpointSnapshot
     read_again: ReadAgain = field(default_factory=ReadAgain)
     unclear_folders: tuple[str, ...] = ()
 
 
-def list_checkpoint(place: FilePlace) -> Listed:
+def list_checkpoint(place: FilePlace) -> CheckpointSnapshot:
     """The checkpoint at a place. RewindRefused where a rewind of it was not finished,
     NotACheckpoint and StorageUnavailable as `read_checkpoint` raises them."""
     files = checkpoint_files(place)
@@ -113,15 +113,15 @@ def list_checkpoint(place: FilePlace) -> Listed:
     return listed(place, files)
 
 
-def listed(place: FilePlace, files: Mapping[str, FileFacts]) -> Listed:
+def listed(place: FilePlace, files: Mapping[str, FileFacts]) -> CheckpointSnapshot:
     """Read what a start would find, were only these files there."""
     layout = sort_files(files)
-    return Listed(
+    return CheckpointSnapshot(
         place, files, layout, read_files(CheckpointReader(place, files), layout, Limits())
     )
 
 
-def possible_batches(now: Listed) -> tuple[int, ...]:
+def possible_batches(now: CheckpointSnapshot) -> tuple[int, ...]:
     """The batches that have all their log files, by names and sizes."""
     offsets, commits = now.layout.logs["offsets"], now.layout.logs["commits"]
     return tuple(
@@ -134,7 +134,7 @@ def possible_batches(now: Listed) -> tuple[int, ...]:
     )
 
 
-def read_for_rewind(now: Listed, batch: int) -> RewindFacts:
+def read_for_rewind(now: CheckpointSnapshot, batch: int) -> RewindFacts:
     """RewindRefused where the offsets or the commit of the batch are not there, or not whole."""
     at, commit, after = now.entry(batch), now.commit(batch), now.entry(batch + 1)
     if not isinstance(at, OffsetEntry):
@@ -159,7 +159,7 @@ def youngest(files: Mapping[str, FileFacts]) -> datetime | None:
     return max((one.modified for one in files.values()), default=None)
 
 
-def _not_kept(now: Listed, batch: int, why: str) -> RewindRefused:
+def _not_kept(now: CheckpointSnapshot, batch: int, why: str) -> RewindRefused:
     possible = possible_batches(now)
     there = f"{possible[0]} to {possible[-1]}" if possible else "none"
     return RewindRefused(
@@ -168,7 +168,7 @@ def _not_kept(now: Listed, batch: int, why: str) -> RewindRefused:
     )
 
 
-def _read_again(now: Listed, point: Point) -> ReadAgain:
+def _read_again(now: CheckpointSnapshot, point: Point) -> ReadAgain:
     taken: dict[ListedFile, None] = {}
     not_known = []
     reader = CheckpointReader(now.place, now.files)

@@ -25,7 +25,7 @@ from tidemark.checkpoint.rewind.plan import (
     plan_rewind,
     seems_to_run,
 )
-from tidemark.checkpoint.rewind.read import Listed, possible_batches, read_for_rewind
+from tidemark.checkpoint.rewind.read import CheckpointSnapshot, possible_batches, read_for_rewind
 from tidemark.checkpoint.rewind.sinks import Sink
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.instants import instant_text
@@ -42,7 +42,7 @@ _ANEW = (
 
 
 def plan_repair(
-    found: Listed, sink: Sink | None, now: datetime, stopped: bool = False
+    found: CheckpointSnapshot, sink: Sink | None, now: datetime, stopped: bool = False
 ) -> ChangePlan:
     """Plan the repair of a checkpoint. `now` is in UTC. Reads the sink, and the checkpoint again
     for each batch that is tried; RewindRefused where the sink does not tell what it has to."""
@@ -60,7 +60,7 @@ def plan_repair(
 
 
 def _in_place(
-    found: Listed,
+    found: CheckpointSnapshot,
     mending: Mending,
     facts: CheckpointFacts,
     diagnosis: Diagnosis,
@@ -80,8 +80,8 @@ def _in_place(
 
 
 def _back(
-    found: Listed,
-    mended: Listed,
+    found: CheckpointSnapshot,
+    mended: CheckpointSnapshot,
     mending: Mending,
     sink: Sink | None,
     now: datetime,
@@ -105,8 +105,8 @@ def _back(
 
 def _to(
     batch: int,
-    found: Listed,
-    mended: Listed,
+    found: CheckpointSnapshot,
+    mended: CheckpointSnapshot,
     mending: Mending,
     sink: Sink | None,
     now: datetime,
@@ -136,7 +136,7 @@ def _to(
     return replace(plan, change=whole, notes=(*mending.notes, *plan.notes))
 
 
-def _refused(found: Listed, diagnosis: Diagnosis, facts: CheckpointFacts) -> ChangePlan:
+def _refused(found: CheckpointSnapshot, diagnosis: Diagnosis, facts: CheckpointFacts) -> ChangePlan:
     change = _change(found, Mending(), facts.commits.newest)
     ahead = (
         f"{one.known} No batch in the logs from which a query could go on is older than that."
@@ -147,7 +147,7 @@ def _refused(found: Listed, diagnosis: Diagnosis, facts: CheckpointFacts) -> Cha
     return ChangePlan(change, diagnosis, watermark_ms(facts), (_ANEW,), refused)
 
 
-def _change(found: Listed, mending: Mending, last: int | None) -> CheckpointChange:
+def _change(found: CheckpointSnapshot, mending: Mending, last: int | None) -> CheckpointChange:
     return CheckpointChange(
         found.place.uri,
         "repaired",
@@ -162,7 +162,7 @@ def _id(facts: CheckpointFacts) -> str | None:
     return facts.query_id if isinstance(facts.query_id, str) else None
 
 
-def _ahead(found: Listed, batch: int) -> bool:
+def _ahead(found: CheckpointSnapshot, batch: int) -> bool:
     """Did a batch leave a watermark far beyond its time, or not say what it left?"""
     offsets, commit = found.entry(batch), found.commit(batch)
     if not isinstance(offsets, OffsetEntry) or not isinstance(commit, CommitEntry):
@@ -171,7 +171,7 @@ def _ahead(found: Listed, batch: int) -> bool:
     return max(offsets.watermark_ms or 0, commit.next_watermark_ms) > far
 
 
-def _poison_told(plan: ChangePlan, found: Listed, batch: int) -> ChangePlan:
+def _poison_told(plan: ChangePlan, found: CheckpointSnapshot, batch: int) -> ChangePlan:
     commit = found.commit(batch + 1)
     moved = (
         f" to {instant_text(commit.next_watermark_ms)}" if isinstance(commit, CommitEntry) else ""

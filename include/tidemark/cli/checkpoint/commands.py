@@ -131,10 +131,10 @@ def rewind(
     Refused, with the reason, where a query could not go on from there, or where rows would be
     lost. A backup is made first; killed and repeated, it finishes.
     """
-    from tidemark.cli.checkpoint.take_back import Asked, rewind_place
+    from tidemark.cli.checkpoint.take_back import TakeBackRequest, rewind_place
 
     raise typer.Exit(
-        rewind_place(Asked(path, sink, backup, stopped, apply, json, settings), to_batch)
+        rewind_place(TakeBackRequest(path, sink, backup, stopped, apply, json, settings), to_batch)
     )
 
 
@@ -155,9 +155,11 @@ def repair(
     Where a batch has to run again, the checkpoint and its sink go back as by `rewind`. What cannot
     be repaired is told with what is at risk.
     """
-    from tidemark.cli.checkpoint.take_back import Asked, repair_place
+    from tidemark.cli.checkpoint.take_back import TakeBackRequest, repair_place
 
-    raise typer.Exit(repair_place(Asked(path, sink, backup, stopped, apply, json, settings)))
+    raise typer.Exit(
+        repair_place(TakeBackRequest(path, sink, backup, stopped, apply, json, settings))
+    )
 
 
 @checkpoint.command()
@@ -185,6 +187,8 @@ def restore(
 
     Nothing is changed in a place that the command does not name; the plan says what to add.
     """
-    from tidemark.cli.checkpoint.take_back import Asked, restore_place
+    from tidemark.cli.checkpoint.take_back import TakeBackRequest, restore_place
 
-    raise typer.Exit(restore_place(Asked(checkpoint, sink, backup, stopped, apply, json, settings)))
+    raise typer.Exit(
+        restore_place(TakeBackRequest(checkpoint, sink, backup, stopped, apply, json, settings))
+    )

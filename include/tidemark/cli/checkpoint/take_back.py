@@ -15,7 +15,7 @@ from tidemark.checkpoint.rewind.apply import apply_plan, finish, unfinished
 from tidemark.checkpoint.rewind.change import CheckpointChange
 from tidemark.checkpoint.rewind.named import restore_command, usual_backup
 from tidemark.checkpoint.rewind.plan import ChangePlan, plan_rewind
-from tidemark.checkpoint.rewind.read import Listed, list_checkpoint, read_for_rewind
+from tidemark.checkpoint.rewind.read import CheckpointSnapshot, list_checkpoint, read_for_rewind
 from tidemark.checkpoint.rewind.repair import plan_repair
 from tidemark.checkpoint.rewind.restore import apply_restore, plan_restore
 from tidemark.checkpoint.rewind.sinks import Sink, kind_and_place
@@ -35,7 +35,7 @@ from tidemark.storage.file_place import FilePlace
 
 
 @dataclass(frozen=True)
-class Asked:
+class TakeBackRequest:
     """What all of these commands are asked with."""
 
     place: str | None
@@ -47,10 +47,10 @@ class Asked:
     settings: Path | None
 
 
-def rewind_place(asked: Asked, batch: int) -> int:
+def rewind_place(asked: TakeBackRequest, batch: int) -> int:
     """Take a checkpoint back to the end of a batch; the exit code."""
 
-    def plan(found: Listed, sink: Sink | None, now: datetime) -> ChangePlan:
+    def plan(found: CheckpointSnapshot, sink: Sink | None, now: datetime) -> ChangePlan:
         facts = read_for_rewind(found, batch)
         query_id = found.facts.query_id
         known = query_id if isinstance(query_id, str) else None
@@ -60,16 +60,16 @@ def rewind_place(asked: Asked, batch: int) -> int:
     return _act(asked, plan, last_batch=batch)
 
 
-def repair_place(asked: Asked) -> int:
+def repair_place(asked: TakeBackRequest) -> int:
     """Repair a checkpoint; the exit code."""
 
-    def plan(found: Listed, sink: Sink | None, now: datetime) -> ChangePlan:
+    def plan(found: CheckpointSnapshot, sink: Sink | None, now: datetime) -> ChangePlan:
         return plan_repair(found, sink, now, asked.stopped)
 
     return _act(asked, plan, last_batch=None)
 
 
-def restore_place(asked: Asked) -> int:
+def restore_place(asked: TakeBackRequest) -> int:
     """Bring a checkpoint and its sink back from a backup; the exit code."""
     backup = reached(absolute(asked.backup or "").rstrip("/"), asked.settings)
     checkpoint = absolute(asked.place).rstrip("/") if asked.place else None
@@ -87,8 +87,8 @@ def restore_place(asked: Asked) -> int:
 
 
 def _act(
-    asked: Asked,
-    plan_of: Callable[[Listed, Sink | None, datetime], ChangePlan],
+    asked: TakeBackRequest,
+    plan_of: Callable[[CheckpointSnapshot, Sink | None, datetime], ChangePlan],
     last_batch: int | None,
 ) -> int:
     place, sink, now = _place(asked), _sink(asked), datetime.now(UTC)
@@ -126,7 +126,7 @@ def _check_same(
         )
 
 
-def _place(asked: Asked) -> FilePlace:
+def _place(asked: TakeBackRequest) -> FilePlace:
     found = place_or_pipeline(asked.place or "", asked.settings)
     if not isinstance(found, CheckpointTarget):
         raise typer.BadParameter(
@@ -137,7 +137,7 @@ def _place(asked: Asked) -> FilePlace:
     return found.place
 
 
-def _sink(asked: Asked) -> Sink | None:
+def _sink(asked: TakeBackRequest) -> Sink | None:
     if asked.sink is None:
         return None
     try:

@@ -80,7 +80,7 @@ class Joins(Windows):
         """The name of the right side."""
         return input_name(self.table.join.other)
 
-    def beside(self, others: Mapping[str, InputTable]) -> Self:
+    def with_inputs(self, others: Mapping[str, InputTable]) -> Self:
         return replace(self, others=others)
 
     @property
@@ -147,7 +147,9 @@ class Joins(Windows):
         both = pa.concat_tables([touched, self._located(given_up).cast(touched.schema)])
         return distinct_rows(both)
 
-    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+    def rows_in_bronze(
+        self, bronze: DeltaTable, rows: pa.Table, condition: str = "true"
+    ) -> pa.Table:
         return self._located(windows_given(self._in(bronze, condition), rows))
 
     def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:

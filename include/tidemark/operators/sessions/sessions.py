@@ -142,7 +142,9 @@ class Sessions(Operator):
     ) -> Touched:
         return find_late_rows(self._in(bronze), place, batches, frozen_before_ms, closed_ms)
 
-    def as_in(self, bronze: DeltaTable, rows: pa.Table, condition: str = "true") -> pa.Table:
+    def rows_in_bronze(
+        self, bronze: DeltaTable, rows: pa.Table, condition: str = "true"
+    ) -> pa.Table:
         starts = pc.cast(rows.column("window_start"), pa.timestamp("us", "UTC"))
         points = rows.select(list(self.table.group_by)).append_column("_t", starts.cast("int64"))
         return self._located(sessions_of(self._in(bronze, condition), points))

@@ -8,9 +8,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.storage.delta.in_force import in_force
 from tidemark.storage.delta.notes import EmittedNote, IngestNote, note_of
 from tidemark.storage.delta.rows import Rows
+from tidemark.storage.delta.surviving_commits import surviving_commits
 
 # Entry of a commit's metadata: the rows in files that were written before and added by it.
 ROWS_ADDED = "rowsAdded"
@@ -60,7 +60,7 @@ def reaches_back(table: DeltaTable, first: int) -> bool:
 def last_append(table: DeltaTable, up_to: int) -> int | None:
     """The newest version at or below one that appended rows; None where the log knows of none."""
     for limit in (_RECENT, None):
-        for commit in in_force(table.history(limit)):
+        for commit in surviving_commits(table.history(limit)):
             if commit["version"] <= up_to and _appended(commit):
                 return int(commit["version"])
     return None
@@ -71,7 +71,7 @@ def ingest_commits(table: DeltaTable, query: str, after_batch: int) -> dict[int,
     that a rewind has taken back are none."""
     found: dict[int, IngestCommit] = {}
     for limit in (_RECENT, None):
-        for commit in in_force(table.history(limit)):
+        for commit in surviving_commits(table.history(limit)):
             for one in _of_ingest(commit):
                 if one.query == query and one.batch <= after_batch:
                     return found
@@ -86,7 +86,7 @@ def last_ingest_ms(table: DeltaTable) -> int | None:
     None where the log knows of none: nothing was ever appended, or longer ago than the log goes.
     """
     for limit in (_RECENT, None):
-        for commit in in_force(table.history(limit)):
+        for commit in surviving_commits(table.history(limit)):
             for found in _of_ingest(commit):
                 return found.scheduled_ms
     return None

@@ -47,7 +47,7 @@ def windows_by_bronze(
         **others_at(spark, operator, run.warehouse, run.pipeline, at),
     }
     held = run.warehouse.bronze.at_version(bronze.version)
-    aside = operator.as_in(held, _failed_before(run, name), bronze.condition)
+    aside = operator.rows_in_bronze(held, _failed_before(run, name), bronze.condition)
     computed = streamed_operator(operator, aside).starting_in(inputs, windows)
     alone = windows.of(aside)
     if not alone.num_rows:

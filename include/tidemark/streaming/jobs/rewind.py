@@ -56,14 +56,14 @@ from tidemark.streaming.migration.migrate import (
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession, start_session
 from tidemark.upkeep.pipeline_rewind.apply import keep_backup, left_to_begin, take_back
-from tidemark.upkeep.pipeline_rewind.asked import AskedRewind, planned
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
+from tidemark.upkeep.pipeline_rewind.changed_by_rewind import changed_by_rewind
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
 from tidemark.upkeep.pipeline_rewind.points import offsets_asked
 from tidemark.upkeep.pipeline_rewind.prove import prove
 from tidemark.upkeep.pipeline_rewind.record import record_rewind, settle_lines
+from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
 from tidemark.upkeep.pipeline_rewind.result import LeftReader, RewindResult, rewind_lines
-from tidemark.upkeep.pipeline_rewind.went_back import went_back
 
 
 @dataclass
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"rewind.py: {error}", file=sys.stderr)
         return FAILED
-    asked = AskedRewind(arguments.to_run, arguments.undo, offsets, arguments.to_time)
+    asked = RewindRequest(arguments.to_run, arguments.undo, offsets, arguments.to_time)
 
     def work(job: Job) -> JobOutcome:
         run = job.run(REWIND)
@@ -125,7 +125,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
 
 def rewind_once(
     run: Run,
-    asked: AskedRewind,
+    asked: RewindRequest,
     dry_run: bool,
     progress: Progress,
     started: datetime,
@@ -152,7 +152,7 @@ def rewind_once(
 
 def _work(
     run: Run,
-    asked: AskedRewind,
+    asked: RewindRequest,
     progress: Progress,
     started: datetime,
     done: RewindSoFar,
@@ -174,7 +174,7 @@ def _work(
         for table in left_to_begin(change, run.warehouse):
             with progress.stage(f"generation of {table}"), progress.tasks_of(spark):
                 _begin_generation(spark, rewinding, table, change.planned_at, done)
-        done.changed = dict(went_back(change, run.pipeline, run.warehouse))
+        done.changed = dict(changed_by_rewind(change, run.pipeline, run.warehouse))
         settle_lines(change, run.pipeline, run.warehouse)
         record_rewind(change, run.warehouse)
         prove(change, run.pipeline, run.warehouse, datetime.now(UTC))
@@ -184,7 +184,7 @@ def _work(
         raise _readers_left(run, done)
 
 
-def _begun(run: Run, asked: AskedRewind, now: datetime, done: RewindSoFar) -> PipelineChange:
+def _begun(run: Run, asked: RewindRequest, now: datetime, done: RewindSoFar) -> PipelineChange:
     """What is carried out: planned now, backed up and begun, or begun before. RewindRefused."""
     unfinished = unfinished_rewind(run.warehouse)
     if unfinished is not None:

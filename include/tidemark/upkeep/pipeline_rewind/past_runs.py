@@ -17,7 +17,7 @@ from tidemark.errors import RewindRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.recorded_runs import SUCCEEDED
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.storage.delta.in_force import in_force
+from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -153,7 +153,7 @@ def _rows(recorded: DeltaTable, pipeline: str) -> list[dict[str, Any]]:
 
 
 def _versions_that_count(table: DeltaTable) -> frozenset[int]:
-    return frozenset(int(commit["version"]) for commit in in_force(table.history()))
+    return frozenset(int(commit["version"]) for commit in surviving_commits(table.history()))
 
 
 def _published(row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -12,9 +12,9 @@ from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.rewind.table_commits import gone_files
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.fence import PROPERTY
-from tidemark.storage.delta.in_force import in_force
 from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, note_of
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.delta.surviving_commits import surviving_commits
 from tidemark.upkeep.pipeline_rewind.change import TableBack
 
 _CONSTRAINT = "delta.constraints."
@@ -96,7 +96,7 @@ def plan_back(place: TablePlace, version: int, query: str = "") -> PlannedBack:
 def _since(table: DeltaTable, at: int) -> Iterator[dict[str, Any]]:
     newer = table.version() - at
     commits = table.history(newer) if newer > 0 else []
-    return (commit for commit in in_force(commits) if commit["version"] > at)
+    return (commit for commit in surviving_commits(commits) if commit["version"] > at)
 
 
 def _set_since(table: DeltaTable, then: DeltaTable) -> dict[str, str]:

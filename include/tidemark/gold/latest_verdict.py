@@ -6,7 +6,7 @@ from tidemark.operators.operator import Operator, listed
 from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, SEAL
 
 
-def said_last(operator: Operator, relation: str) -> str:
+def latest_verdict_key(operator: Operator, relation: str) -> str:
     """What tells the last word on a row, of those that were computed from bronze or failed, as a
     value of DuckDB's to order by: that with more input rows, as a row's only grow. Where one fails
     again over other rows, that after the newest batch, and there by its cause."""

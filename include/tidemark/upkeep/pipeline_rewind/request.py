@@ -18,7 +18,7 @@ from tidemark.upkeep.pipeline_rewind.points import run_before_offsets, run_befor
 
 
 @dataclass(frozen=True)
-class AskedRewind:
+class RewindRequest:
     """To the end of a run, or of the newest one that had not read these offsets (by part of the
     source), or nothing of this time (UTC) or later; or the rewind of this id is taken back. None of
     these: what was begun is finished."""
@@ -38,7 +38,7 @@ class AskedRewind:
 
 
 def planned(
-    pipeline: Pipeline, settings: Settings, asked: AskedRewind, now: datetime
+    pipeline: Pipeline, settings: Settings, asked: RewindRequest, now: datetime
 ) -> PipelineRewindPlan:
     """Nothing is written. RewindRefused where it is nothing that can be planned, RewindUnfinished
     where another one is in the middle that it does not take back."""

@@ -19,7 +19,7 @@ from tidemark.upkeep.pipeline_rewind.change import PipelineChange
 _NOT_ITS_OWN = "updated_by"
 
 
-def went_back(
+def changed_by_rewind(
     change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse
 ) -> Iterator[tuple[str, Published]]:
     """By table, the windows that are there no more, are new, or differ; not of a table where none

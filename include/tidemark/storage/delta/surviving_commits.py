@@ -8,7 +8,7 @@ from typing import Any
 from tidemark.storage.delta.notes import RewoundNote, note_of
 
 
-def in_force(newest_first: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def surviving_commits(newest_first: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Of commits as `DeltaTable.history` has them, those that no later rewind has taken back, and
     the rewinds among them. Their batches have numbers that come again."""
     taken_back_to: int | None = None
