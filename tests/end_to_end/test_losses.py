@@ -223,6 +223,7 @@ STOPPING = [
             "RESTORE",
         )
     ),
+    ("ops", "one run back"),
 ]
 # Of places that are asked alike, one has all damages in each run of the tests, and each has these.
 EVERYWHERE = ("one run back", "before the run", "replaced by a copy of another", "DELETE")
@@ -250,7 +251,6 @@ HEALS = [
             ("gold", "outgrown by a new one"),
             ("contract", "removed"),
             ("ops", "removed"),
-            ("ops", "one run back"),
             ("bronze", "packed"),
             ("rejects", "packed"),
             ("gold", "packed"),

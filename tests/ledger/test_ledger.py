@@ -242,15 +242,15 @@ def test_pipelines_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
     write(tmp_path, ingest(5))
     write(tmp_path, ingest(0), pipeline="other")
     assert written(tmp_path, "pipeline, batch") == [("clicks", 5), ("other", 0)]
-    assert last_batch_written(TablePlace(str(tmp_path)), "clicks", "ingest-query") == 5
-    assert last_batch_written(TablePlace(str(tmp_path)), "other", "ingest-query") == 0
+    ledger = DeltaTable(str(tmp_path))
+    assert last_batch_written(ledger, "clicks", "ingest-query") == 5
+    assert last_batch_written(ledger, "other", "ingest-query") == 0
 
 
 def test_before_the_first_line_the_last_batch_is_minus_one(tmp_path: Path) -> None:
-    nowhere = str(tmp_path / "none")
-    assert last_batch_written(TablePlace(nowhere), "clicks", "ingest-query") == -1
-    write(tmp_path / "ledger", ingest())
-    assert last_batch_written(TablePlace(str(tmp_path / "ledger")), "clicks", "another") == -1
+    assert last_batch_written(None, "clicks", "ingest-query") == -1
+    write(tmp_path, ingest())
+    assert last_batch_written(DeltaTable(str(tmp_path)), "clicks", "another") == -1
 
 
 def test_each_seal_has_its_line_though_it_finds_every_window_as_it_was(tmp_path: Path) -> None:
@@ -278,10 +278,29 @@ def test_a_ledger_built_anew_keeps_what_a_waiting_computation_has_noted(tmp_path
     """Its line is not written a second time by the run that publishes it."""
     late = list(recomputed_lines("t", "query", {LATE: 9}, [Recomputed(LATE, 1, 1, 1, 1)]))
     write(tmp_path, *late)
-    rebuilt = [replace(late[0], position=4, in_bronze=None)]
+    rebuilt = [replace(late[0], position=4, in_bronze=None, waits=True)]
     replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
     write(tmp_path, *late)
     assert written(tmp_path, "kind, in_bronze") == [("late", None)]
+
+
+def test_what_comes_again_after_a_ledger_was_built_anew_has_its_lines_again(tmp_path: Path) -> None:
+    """The tables are older than the ledger was: some of its batches, and the late rows' windows,
+    are not there, and one table has no batch any more."""
+    late = list(recomputed_lines("t", "query", {LATE: 9}, [Recomputed(LATE, 1, 1, 1, 1)]))
+    again = [*late, ingest(1), ingest(2), stream(0)]
+    write(tmp_path, ingest(0), *again)
+    rebuilt = [replace(late[0], position=4, published=5, in_bronze=None), ingest(0)]
+    replace_ledger(TablePlace(str(tmp_path)), "clicks", rebuilt, SCHEDULED)
+    write(tmp_path, *(replace(line, position=5) if line.batch is None else line for line in again))
+    assert written(tmp_path, "kind, batch, published") == [
+        ("ingest", 0, None),
+        ("ingest", 1, None),
+        ("ingest", 2, None),
+        ("late", None, 1),
+        ("late", None, 5),
+        ("stream", 0, None),
+    ]
 
 
 def test_a_computation_of_a_table_that_began_anew_has_its_line(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced
@@ -84,6 +84,7 @@ class LedgerLine:
     `source` says what the line stands for, `position` which of them (a batch, or what a computation
     rests on): together they keep it from being written twice.
     `expects_late` is false where late assignments are in what the query emits (complete mode).
+    `waits`: a computation whose rows wait in `changes` for their publish.
     """
 
     kind: str
@@ -111,6 +112,7 @@ class LedgerLine:
     without_record: int | None = None
     rejected_parts: int | None = None
     expects_late: bool = True
+    waits: bool = False
 
     @property
     def difference(self) -> int | None:
@@ -201,10 +203,9 @@ def _summary(row: Mapping[str, Any]) -> str:
     return f"{place}{row['kind']}, {batch}: {counts}; difference {row['difference']}"
 
 
-def last_batch_written(ledger: TablePlace, pipeline: str, source: str) -> int:
+def last_batch_written(ledger: DeltaTable | None, pipeline: str, source: str) -> int:
     """The last position of a source that has a line; -1 where none has."""
-    table = ledger.open()
-    written = table.transaction_version(f"{pipeline}/{source}") if table is not None else None
+    written = ledger.transaction_version(f"{pipeline}/{source}") if ledger is not None else None
     return -1 if written is None else written
 
 
@@ -240,7 +241,8 @@ def replace_ledger(
     ledger: TablePlace, pipeline: str, lines: Sequence[LedgerLine], now: datetime
 ) -> None:
     """Put these lines in the place of all that count of a pipeline, in one commit. What a rewind
-    has undone stays: no table tells it any more. `now` is in UTC.
+    has undone stays: no table tells it any more. What comes after them has lines again, also where
+    it had some. `now` is in UTC.
 
     Which run wrote a line is not known any more. Raises LeaseLost where this process may not write.
     """
@@ -248,11 +250,14 @@ def replace_ledger(
     rows = [{"pipeline": pipeline, WRITTEN_AT: now} | _row(line) for line in lines]
     # What was removed before is told again.
     last: dict[str, int] = {removed_name(pipeline): 0}
+    own = dataset_of(table, f"pipeline = '{pipeline}'")
+    there = own.to_table(["query"], filter=ds.field("pipeline") == pipeline)
+    last |= {f"{pipeline}/{source}": -1 for source in there.column("query").unique().to_pylist()}
     for line in lines:
         source = f"{pipeline}/{line.source}"
         # A computation that waits for its publish rests on more than gold tells.
-        known = table.transaction_version(source) if line.batch is None else None
-        last[source] = max(line.position, last.get(source, known or line.position))
+        known = last_batch_written(table, pipeline, line.source) if line.waits else -1
+        last[source] = max(line.position, known, last.get(source, -1))
     ledger.fence()
     write_deltalake(
         table,

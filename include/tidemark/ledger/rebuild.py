@@ -35,6 +35,7 @@ from tidemark.operators.touched import BatchCounts, BatchRead
 from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
 from tidemark.storage.delta.dataset import dataset_of
+from tidemark.storage.delta.history import changes_between
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
 
@@ -65,7 +66,8 @@ def rebuilt_lines(source: Ledgered) -> list[LedgerLine]:
 
 def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     bronze, rejects = source.warehouse.bronze.existing(), source.warehouse.rejects.existing()
-    query = str(source.checkpoint(source.warehouse.places.ingest_checkpoint).query_id())
+    checkpoint = source.checkpoint(source.warehouse.places.ingest_checkpoint)
+    query = str(checkpoint.query_id())
     notes = ingest_commits(bronze, query, -1) | ingest_commits(rejects, query, -1)
     by_batch = "SELECT _batch, count(*) FROM rows GROUP BY 1"
     accepted = dict(_rows(dataset_of(bronze), by_batch))
@@ -73,7 +75,7 @@ def _ingest_lines(source: Ledgered) -> Iterator[LedgerLine]:
     by_reason = "SELECT _batch, reason, count(*) FROM rows GROUP BY 1, 2"
     for batch, reason, count in _rows(dataset_of(rejects), by_reason):
         rejected[batch][reason] = count
-    for batch in sorted(accepted.keys() | rejected.keys()):
+    for batch in _ended(checkpoint, {*accepted, *rejected, *notes}):
         # Retention may have taken rows of a batch away: then what its commit said counts.
         kept_whole = source.pipeline.keep is None
         note = notes.get(batch)
@@ -117,8 +119,16 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         for counts in _counts(left_out, batch)
     }
     emitted = _emitted(changes, operator, generation, query)
-    for batch in sorted(counted.keys() | emitted.keys()):
+    for batch in _ended(checkpoint, {*counted, *emitted}):
         yield stream_line(name, operator, query, batch, counted.get(batch), emitted)
+
+
+def _ended(checkpoint: Checkpoint, batches: set[int]) -> list[int]:
+    """In order, without one that a run left in the middle: the next one, which repeats it, has its
+    line."""
+    planned = checkpoint.last_batch("offsets")
+    is_open = planned is not None and planned != checkpoint.last_batch("commits")
+    return sorted(batches - {planned} if is_open else batches)
 
 
 def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> Frontier:
@@ -180,6 +190,8 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
         FROM rows WHERE cause IN ({causes}) AND generation = {gold.generation}
         GROUP BY cause, run ORDER BY ALL
     """
+    pending = changes_between(changes, gold.changes, changes.version())
+    waiting = set(pending.column("cause").to_pylist())
     for cause, windows, rows in _rows(dataset_of(changes), sql):
         yield LedgerLine(
             kind=cause,
@@ -188,6 +200,7 @@ def _recomputed_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
             table=name,
             windows=windows,
             published=rows,
+            waits=cause in waiting,
         )
 
 

@@ -28,7 +28,7 @@ def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> Non
     """
     ledger, name = run.warehouse.ledger, run.pipeline.name
     query = str(run.ingest_checkpoint().query_id())
-    written = last_batch_written(ledger, name, query)
+    written = last_batch_written(ledger.open(), name, query)
     bronze, rejects = run.warehouse.bronze.existing(), run.warehouse.rejects.existing()
     lines = ingest_lines(bronze, rejects, query, written)
     for table, state in gold.items():

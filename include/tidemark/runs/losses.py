@@ -9,7 +9,8 @@ and a table's offsets the id of bronze and the version that they read to. So it 
   its checkpoint has committed; or the checkpoint is behind the tables;
 - a commit changed rows that is none of ours;
 - a file of a checkpoint that the next start reads is empty, cut off or gone, as a power loss leaves
-  it: the doctor's judgement, as far as logs, lists and a listing of the state tell.
+  it: the doctor's judgement, as far as logs, lists and a listing of the state tell;
+- where nothing of this is so, that the ledger is of another moment (`ledger_fit.py`).
 Gold alone may be gone or go back: it is built from `changes`, and the next publish makes up for it.
 
 A warehouse of a version that did not note what gold rests on is asked what can be told of it, and
@@ -41,6 +42,7 @@ from tidemark.pipeline.places import INGEST
 from tidemark.runs.clocks import SIDES
 from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
 from tidemark.runs.generations import abandoned
+from tidemark.runs.ledger_fit import misfits
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.by_hand import HandCommit, commits_by_hand, last_publish
 from tidemark.storage.delta.commits import ingest_commits, reaches_back
@@ -142,7 +144,23 @@ def find_losses(
     for table in tables:
         for loss in _of(table, tables, (pinned or {}).get(table.name), damaged):
             found.setdefault(loss.place, loss)
-    return tuple(found.values())
+    return tuple(found.values()) or _of_ledger(tables, pipeline.name, warehouse)
+
+
+def _of_ledger(tables: tuple[Found, ...], pipeline: str, warehouse: Warehouse) -> tuple[Loss, ...]:
+    misfit = next(misfits(tables, warehouse.ledger), None)
+    if misfit is None:
+        return ()
+    return (
+        Loss(
+            "ledger",
+            warehouse.ledger.uri,
+            misfit,
+            "Lost at most: lines of the ledger; a run would leave out more of them.",
+            f"`tidemark ledger rebuild {pipeline}` makes its lines of what the tables tell, and "
+            "runs go on. Or restore the root's `ops` and the pipeline's folder from one backup.",
+        ),
+    )
 
 
 def _of(

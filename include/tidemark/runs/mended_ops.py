@@ -43,7 +43,7 @@ def _forgot(pipeline: Pipeline, warehouse: Warehouse) -> bool:
     publishes after it wrote the ledger."""
     ingest = ingest_checkpoint(warehouse)
     query = ingest.query_id()
-    if query is None or last_batch_written(warehouse.ledger, pipeline.name, query) >= 0:
+    if query is None or last_batch_written(warehouse.ledger.open(), pipeline.name, query) >= 0:
         return False
     golds = (warehouse.gold(name).open() for name in pipeline.tables)
     return any(gold is not None and is_published(gold) for gold in golds)
