@@ -57,11 +57,12 @@ def _published_after(table: Found, batch: int) -> int | None:
     """The last batch in bronze after this one that a run of the table's query has published. A
     migration, which knows the query by no batch, publishes what no run has accounted for yet."""
     gold, bronze, query = table.gold.table, table.bronze.table, table.query
-    if gold is None or bronze is None:
+    ingest = str(table.ingest.id)
+    if gold is None or bronze is None or (bronze.transaction_version(ingest) or -1) <= batch:
         return None
     by_a_run = gold.transaction_version(noted_name(query.name, str(query.id)))
     if by_a_run is None or by_a_run < 0:
         return None
     published = gold_state(gold).bronze
-    found = ingest_commits(bronze, str(table.ingest.id), batch).values()
+    found = ingest_commits(bronze, ingest, batch).values()
     return max((one.batch for one in found if one.version <= published), default=None)
