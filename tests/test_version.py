@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,13 @@ def test_code_tells_its_version_wherever_it_lies_and_any_change_of_it_is_told(
     assert release == tidemark.__version__
     assert build not in told_version()
     assert len(build) == 12
+
+
+def test_the_changelog_begins_with_this_release() -> None:
+    changes = (PACKAGE.parents[1] / "CHANGELOG.md").read_text("utf-8")
+    first = re.search(r"^## (\S+)", changes, re.MULTILINE)
+    assert first is not None
+    assert first[1] == tidemark.__version__
 
 
 @pytest.mark.parametrize(

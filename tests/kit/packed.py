@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tarfile
+import tomllib
 import venv
 from importlib.metadata import distribution
 from pathlib import Path
@@ -25,12 +26,21 @@ def packed_python(archive: Path) -> Path:
         for name in ("bin", "lib", "pyvenv.cfg"):
             packed.add(empty / name, name)
         packed.add(REPOSITORY / "include" / "tidemark", f"{_PACKAGES}/tidemark")
-        for name in sorted(needed_by("tidemark-streaming", set()) - {"tidemark-streaming"}):
+        for name in sorted(needed_by_the_wheel()):
             for file in distribution(name).files or ():
                 place = Path(str(file.locate()))
                 if ".." not in file.parts and place.is_file():
                     packed.add(place, f"{_PACKAGES}/{file}")
     return archive
+
+
+def needed_by_the_wheel() -> set[str]:
+    """The packages that the wheel asks for, under whatever name this checkout was installed."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    known: set[str] = set()
+    for need in map(Requirement, project["dependencies"]):
+        needed_by(need.name, known)
+    return known
 
 
 def needed_by(name: str, known: set[str]) -> set[str]:
