@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.errors import NotPublishable
-from tidemark.gold.pins import Support, TableResult
+from tidemark.gold.pins import Dependency, TableResult
 from tidemark.gold.plan import GoldState, plan_publish
 
 GOLD = GoldState(version=7, changes=4, inputs={"bronze": 5}, close_ms=1_000, generation=1)
@@ -101,7 +101,7 @@ def test_bronze_is_noted_by_itself_only_once_gold_is_far_behind(behind: int, not
     assert plan.nothing_to_do is nothing
 
 
-RESTS_ON = {"changes": Support(id="c", at=4), "ingest": Support(id="q", at=-1)}
+RESTS_ON = {"changes": Dependency(id="c", at=4), "ingest": Dependency(id="q", at=-1)}
 
 
 def test_the_transactions_name_what_the_publish_rests_on() -> None:

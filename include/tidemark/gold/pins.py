@@ -39,7 +39,7 @@ class Published(Facts):
     end_ms: int
 
 
-class Support(Facts):
+class Dependency(Facts):
     """A table or a query that a publish rests on: Delta's id of the table and its version, or the
     id in the checkpoint's `metadata` and the last committed batch (-1: none).
 
@@ -67,7 +67,7 @@ class TableResult(Facts):
     generation: int
     changes: int
     inputs: dict[str, int]
-    rests_on: dict[str, Support] = Field(default_factory=dict)
+    rests_on: dict[str, Dependency] = Field(default_factory=dict)
     windows_changed: int
     watermark_before_ms: int
     watermark_after_ms: int

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.errors import NotPublishable
-from tidemark.gold.pins import Support, TableResult
+from tidemark.gold.pins import Dependency, TableResult
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.instants import instant_text
 from tidemark.storage.generation import GENERATION
@@ -107,7 +107,7 @@ def accepted_name(name: str, identity: str) -> str:
     return f"{name}/{identity}/accepted"
 
 
-def noted_of(rests_on: Mapping[str, Support], known: Mapping[str, int]) -> dict[str, int]:
+def noted_of(rests_on: Mapping[str, Dependency], known: Mapping[str, int]) -> dict[str, int]:
     """The app transactions that note these, none of them behind what gold notes already."""
     noted = {}
     for name, one in rests_on.items():

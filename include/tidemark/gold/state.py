@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deltalake import DeltaTable
 
-from tidemark.gold.pins import Support
+from tidemark.gold.pins import Dependency
 from tidemark.gold.plan import CHANGES, CLOSE, IDENTITIES, GoldState, noted_name
 from tidemark.operators.operator import BRONZE
 from tidemark.storage.generation import generation_of
@@ -18,7 +18,7 @@ PROVISIONAL = "provisional"
 def gold_state(
     gold: DeltaTable,
     inputs: Sequence[str] = (BRONZE,),
-    rests_on: Mapping[str, Support] | None = None,
+    rests_on: Mapping[str, Dependency] | None = None,
 ) -> GoldState:
     """What gold's transactions say; the state before the first publish where there are none.
 

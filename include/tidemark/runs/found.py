@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
-from tidemark.gold.pins import Support
+from tidemark.gold.pins import Dependency
 from tidemark.gold.plan import CHANGES
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Operator
@@ -78,7 +78,7 @@ class FoundQuery:
 
 
 @dataclass(frozen=True)
-class Found:
+class TableInventory:
     """A table of a pipeline with all that its gold rests on. `later` are generations above the one
     in use: gold went back, was lost or restored, or a migration was killed."""
 
@@ -105,11 +105,11 @@ class Found:
     def supports(self) -> tuple[FoundTable | FoundQuery, ...]:
         return (self.changes, self.bronze, *self.others, self.rejects, self.ingest, self.query)
 
-    def rests_on(self, at: Mapping[str, int] | None = None) -> dict[str, Support]:
+    def rests_on(self, at: Mapping[str, int] | None = None) -> dict[str, Dependency]:
         """What is there, as pins hold it: as it is now, or where `at` says."""
         known = at or {}
         found = {
-            one.name: Support(id=one.id, at=known.get(one.name, one.at))
+            one.name: Dependency(id=one.id, at=known.get(one.name, one.at))
             for one in self.supports
             if one.id is not None
         }
@@ -120,13 +120,13 @@ class Found:
         return found
 
 
-def found_tables(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[Found]:
+def found_tables(pipeline: Pipeline, warehouse: Warehouse) -> Iterator[TableInventory]:
     """All tables of a pipeline, what they share read once; nothing is written."""
     shared = _Shared.of(warehouse)
     return (_found(pipeline, warehouse, name, shared) for name in pipeline.tables)
 
 
-def found_of(pipeline: Pipeline, warehouse: Warehouse, table: str) -> Found:
+def found_of(pipeline: Pipeline, warehouse: Warehouse, table: str) -> TableInventory:
     """One table of a pipeline."""
     return _found(pipeline, warehouse, table, _Shared.of(warehouse))
 
@@ -146,11 +146,11 @@ class _Shared:
         )
 
 
-def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> Found:
+def _found(pipeline: Pipeline, warehouse: Warehouse, name: str, shared: _Shared) -> TableInventory:
     gold = _table("gold", warehouse.gold(name))
     generation = generation_of(gold.table)
     others = other_places(started_operator(pipeline, warehouse, name, generation), warehouse)
-    return Found(
+    return TableInventory(
         pipeline=pipeline.name,
         name=name,
         content=pipeline,

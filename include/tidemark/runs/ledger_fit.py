@@ -6,7 +6,7 @@ tables and checkpoints that fit each other:
   taken for those that have their lines;
 - a run published rows of batches that the ledger has no line of: a run accounts before it
   publishes, so the lines were there, and what was counted beside them comes no more.
-A ledger without any line of the source's batches is built anew by the run (`mended_ops.py`).
+A ledger without any line of the source's batches is built anew by the run (`repair_ops.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidemark.errors import DataDamaged
 from tidemark.gold.plan import noted_name
 from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import last_batch_written
-from tidemark.runs.found import Found
+from tidemark.runs.found import TableInventory
 from tidemark.storage.delta.commits import ingest_commits
 from tidemark.storage.delta.place import TablePlace
 
 
-def misfits(tables: tuple[Found, ...], place: TablePlace) -> Iterator[str]:
+def misfits(tables: tuple[TableInventory, ...], place: TablePlace) -> Iterator[str]:
     """In a sentence each; nothing is written. A broken ledger is none: a run sets it aside."""
     try:
         ledger = place.open()
@@ -42,7 +42,7 @@ def misfits(tables: tuple[Found, ...], place: TablePlace) -> Iterator[str]:
             )
 
 
-def _older_folder(table: Found, ledger: DeltaTable | None) -> Iterator[str]:
+def _older_folder(table: TableInventory, ledger: DeltaTable | None) -> Iterator[str]:
     """Held against what is planned: a batch's lines may be there before its commit is."""
     for query in (table.ingest, table.query):
         told = last_batch_written(ledger, table.pipeline, str(query.id))
@@ -53,7 +53,7 @@ def _older_folder(table: Found, ledger: DeltaTable | None) -> Iterator[str]:
             )
 
 
-def _published_after(table: Found, batch: int) -> int | None:
+def _published_after(table: TableInventory, batch: int) -> int | None:
     """The last batch in bronze after this one that a run of the table's query has published. A
     migration, which knows the query by no batch, publishes what no run has accounted for yet."""
     gold, bronze, query = table.gold.table, table.bronze.table, table.query

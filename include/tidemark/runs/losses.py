@@ -40,7 +40,7 @@ from tidemark.operators.other_inputs import other_pipeline, other_places
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.clocks import SIDES
-from tidemark.runs.found import QUERY, Found, FoundQuery, FoundTable, found_tables
+from tidemark.runs.found import QUERY, FoundQuery, FoundTable, TableInventory, found_tables
 from tidemark.runs.generations import abandoned
 from tidemark.runs.ledger_fit import misfits
 from tidemark.storage.delta.appended import entry_mark
@@ -147,7 +147,9 @@ def find_losses(
     return tuple(found.values()) or _of_ledger(tables, pipeline.name, warehouse)
 
 
-def _of_ledger(tables: tuple[Found, ...], pipeline: str, warehouse: Warehouse) -> tuple[Loss, ...]:
+def _of_ledger(
+    tables: tuple[TableInventory, ...], pipeline: str, warehouse: Warehouse
+) -> tuple[Loss, ...]:
     misfit = next(misfits(tables, warehouse.ledger), None)
     if misfit is None:
         return ()
@@ -164,7 +166,10 @@ def _of_ledger(tables: tuple[Found, ...], pipeline: str, warehouse: Warehouse) -
 
 
 def _of(
-    table: Found, tables: tuple[Found, ...], pinned: TableResult | None, damaged: Mapping[str, Loss]
+    table: TableInventory,
+    tables: tuple[TableInventory, ...],
+    pinned: TableResult | None,
+    damaged: Mapping[str, Loss],
 ) -> Iterator[Loss]:
     """What rests on a damaged checkpoint, or it on, is not asked."""
     if _gold_is_another(table):
@@ -219,7 +224,7 @@ def _damage_of(
         )
 
 
-def _of_ingest(table: Found, tables: tuple[Found, ...]) -> Iterator[Loss]:
+def _of_ingest(table: TableInventory, tables: tuple[TableInventory, ...]) -> Iterator[Loss]:
     """What all tables share: bronze, rejects and the checkpoint that fills them."""
     ingest = table.ingest
     readers = [one.query for one in tables]
@@ -234,7 +239,7 @@ def _of_ingest(table: Found, tables: tuple[Found, ...]) -> Iterator[Loss]:
         yield from _batches_of_ingest(table, table.bronze.table, table.rejects.table)
 
 
-def _of_table(table: Found) -> Iterator[Loss]:
+def _of_table(table: TableInventory) -> Iterator[Loss]:
     changes, query, gold = table.changes, table.query, table.gold.table
     if changes.table is None:
         if query.planned >= 0:
@@ -253,7 +258,7 @@ def _of_table(table: Found) -> Iterator[Loss]:
     yield from _of_generations(table)
 
 
-def _of_generations(table: Found) -> Iterator[Loss]:
+def _of_generations(table: TableInventory) -> Iterator[Loss]:
     """Gold is gone, or of before a migration whose generation has run since. A migration that was
     killed leaves one that never ran, and no loss beside a gold that is there."""
     gold = table.gold
@@ -279,7 +284,7 @@ def _of_generations(table: Found) -> Iterator[Loss]:
     )
 
 
-def _that_ran(table: Found) -> tuple[int, ...]:
+def _that_ran(table: TableInventory) -> tuple[int, ...]:
     folder = table.query.checkpoint.uri.rpartition("/")[0]
     options = table.query.checkpoint.options
     return tuple(
@@ -289,7 +294,7 @@ def _that_ran(table: Found) -> tuple[int, ...]:
     )
 
 
-def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
+def _against_gold(table: TableInventory, one: FoundTable) -> Iterator[Loss]:
     """A table beside what gold's transactions say of it."""
     gold = table.gold.table
     if gold is None or one.table is None:
@@ -328,7 +333,7 @@ def _against_gold(table: Found, one: FoundTable) -> Iterator[Loss]:
             yield _by_hand(table, one, by_hand, f"gold of {table.name} was published from it")
 
 
-def _has_another_history(table: Found, one: FoundTable, version: int) -> bool:
+def _has_another_history(table: TableInventory, one: FoundTable, version: int) -> bool:
     """Is this version not the one that gold was published from? Not told where the log has it no
     longer."""
     gold = table.gold.table
@@ -339,7 +344,7 @@ def _has_another_history(table: Found, one: FoundTable, version: int) -> bool:
     return found >= 0 and found != noted
 
 
-def _another_history(table: Found, one: FoundTable, version: int) -> Loss:
+def _another_history(table: TableInventory, one: FoundTable, version: int) -> Loss:
     return Loss(
         one.name,
         one.uri,
@@ -359,7 +364,7 @@ def _rewound_since(one: FoundTable, version: int) -> RewoundNote | None:
     return next((note for note in notes if isinstance(note, RewoundNote)), None)
 
 
-def _was_rewound(table: Found, one: FoundTable, note: RewoundNote) -> Loss:
+def _was_rewound(table: TableInventory, one: FoundTable, note: RewoundNote) -> Loss:
     return Loss(
         one.name,
         one.uri,
@@ -372,14 +377,14 @@ def _was_rewound(table: Found, one: FoundTable, note: RewoundNote) -> Loss:
     )
 
 
-def _accepted(table: Found, one: FoundTable) -> int:
+def _accepted(table: TableInventory, one: FoundTable) -> int:
     """Up to which version changes by hand of another pipeline's bronze are accepted here."""
     gold = table.gold.table
     found = None if gold is None else gold.transaction_version(accepted_name(one.name, str(one.id)))
     return -1 if found is None else found
 
 
-def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
+def _query_against_gold(table: TableInventory, query: FoundQuery) -> Iterator[Loss]:
     """A checkpoint beside what gold's transactions say of it."""
     gold = table.gold.table
     if gold is None:
@@ -409,7 +414,9 @@ def _query_against_gold(table: Found, query: FoundQuery) -> Iterator[Loss]:
         )
 
 
-def _ahead_of_checkpoint(table: Found, one: FoundTable, query: FoundQuery) -> Iterator[Loss]:
+def _ahead_of_checkpoint(
+    table: TableInventory, one: FoundTable, query: FoundQuery
+) -> Iterator[Loss]:
     """A table with a batch that its checkpoint has not planned: the checkpoint is older."""
     if one.table is None or query.id is None:
         return
@@ -426,7 +433,9 @@ def _ahead_of_checkpoint(table: Found, one: FoundTable, query: FoundQuery) -> It
         )
 
 
-def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
+def _batches_of_ingest(
+    table: TableInventory, bronze: DeltaTable, rejects: DeltaTable
+) -> Iterator[Loss]:
     """Each batch since the last publish has left what it counted in both tables."""
     lacking = list(_lacking_batches(table, bronze, rejects))
     # Maintenance of a former version took entries of rejects that no publish had noted yet.
@@ -434,7 +443,9 @@ def _batches_of_ingest(table: Found, bronze: DeltaTable, rejects: DeltaTable) ->
         yield from lacking
 
 
-def _lacking_batches(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> Iterator[Loss]:
+def _lacking_batches(
+    table: TableInventory, bronze: DeltaTable, rejects: DeltaTable
+) -> Iterator[Loss]:
     ingest = table.ingest
     if ingest.id is None:
         return
@@ -460,13 +471,13 @@ def _lacking_batches(table: Found, bronze: DeltaTable, rejects: DeltaTable) -> I
             yield _lacks_batch(table, table.rejects, ingest, batch)
 
 
-def _log_is_whole(table: Found, one: FoundTable) -> bool:
+def _log_is_whole(table: TableInventory, one: FoundTable) -> bool:
     """Does the log have all that was committed since the last publish?"""
     noted = _noted(table, one)
     return noted is None or (one.table is not None and reaches_back(one.table, noted + 1))
 
 
-def _batches_of_query(table: Found, changes: DeltaTable) -> Iterator[Loss]:
+def _batches_of_query(table: TableInventory, changes: DeltaTable) -> Iterator[Loss]:
     """The last committed batch that has appended is in `changes`."""
     query = table.query
     if query.id is None or query.at < 0:
@@ -487,7 +498,7 @@ def _batches_of_query(table: Found, changes: DeltaTable) -> Iterator[Loss]:
             return
 
 
-def _against_offsets(table: Found) -> Iterator[Loss]:
+def _against_offsets(table: TableInventory) -> Iterator[Loss]:
     """Bronze beside what the table's query has read of it."""
     bronze, query = table.bronze, table.query
     if bronze.table is None or query.planned < 0:
@@ -515,7 +526,7 @@ def _against_offsets(table: Found) -> Iterator[Loss]:
         )
 
 
-def _of_others(table: Found) -> Iterator[Loss]:
+def _of_others(table: TableInventory) -> Iterator[Loss]:
     """What the query reads of other pipelines, beside gold and what it has read of it."""
     query = table.query
     for other in table.others:
@@ -547,7 +558,7 @@ def _of_others(table: Found) -> Iterator[Loss]:
             )
 
 
-def _of_clocks(table: Found) -> Iterator[Loss]:
+def _of_clocks(table: TableInventory) -> Iterator[Loss]:
     """The clock rows of a join belong to its query's checkpoint, which has read them."""
     query = table.query
     if not table.others or query.planned < 0:
@@ -569,7 +580,7 @@ def _of_clocks(table: Found) -> Iterator[Loss]:
             )
 
 
-def _gold_by_hand(table: Found) -> Iterator[Loss]:
+def _gold_by_hand(table: TableInventory) -> Iterator[Loss]:
     gold = table.gold
     if gold.table is None or not _is_identified(table):
         return
@@ -578,7 +589,7 @@ def _gold_by_hand(table: Found) -> Iterator[Loss]:
         yield _by_hand(table, gold, by_hand, "only publishes write to it")
 
 
-def _gold_is_another(table: Found) -> bool:
+def _gold_is_another(table: TableInventory) -> bool:
     """Gold that says what it rests on, and knows nothing of what is here, is not of this table."""
     there = [one for one in table.supports if one.id is not None]
     if not there or not _is_identified(table):
@@ -586,7 +597,7 @@ def _gold_is_another(table: Found) -> bool:
     return all(_noted(table, one) is None for one in there)
 
 
-def _another_gold(table: Found) -> Loss:
+def _another_gold(table: TableInventory) -> Loss:
     gold = table.gold
     return Loss(
         gold.name,
@@ -599,7 +610,7 @@ def _another_gold(table: Found) -> Loss:
     )
 
 
-def _against_pins(table: Found, pinned: TableResult | None) -> Iterator[Loss]:
+def _against_pins(table: TableInventory, pinned: TableResult | None) -> Iterator[Loss]:
     """What is there beside what a held run found; of another generation its pins say nothing."""
     if pinned is not None and pinned.generation != table.generation:
         return
@@ -618,13 +629,13 @@ def _against_pins(table: Found, pinned: TableResult | None) -> Iterator[Loss]:
         )
 
 
-def _noted(table: Found, one: FoundTable | FoundQuery) -> int | None:
+def _noted(table: TableInventory, one: FoundTable | FoundQuery) -> int | None:
     """How far gold says that it came; None where gold does not know one of this identity."""
     gold = table.gold.table
     return None if gold is None else gold.transaction_version(noted_name(one.name, str(one.id)))
 
 
-def _is_identified(table: Found) -> bool:
+def _is_identified(table: TableInventory) -> bool:
     """Does gold say what it rests on? Not where it was last published by a version that did not."""
     gold = table.gold.table
     if gold is None or gold.transaction_version(IDENTITIES) is None:
@@ -639,7 +650,7 @@ def _read_to(checkpoint: Checkpoint, batch: int) -> DeltaOffset | None:
     return offset if isinstance(offset, DeltaOffset) else None
 
 
-def _gone(table: Found, one: FoundTable | FoundQuery, rests: str) -> Loss:
+def _gone(table: TableInventory, one: FoundTable | FoundQuery, rests: str) -> Loss:
     return Loss(
         one.name,
         one.uri,
@@ -649,7 +660,7 @@ def _gone(table: Found, one: FoundTable | FoundQuery, rests: str) -> Loss:
     )
 
 
-def _lacks_batch(table: Found, one: FoundTable, query: FoundQuery, batch: int) -> Loss:
+def _lacks_batch(table: TableInventory, one: FoundTable, query: FoundQuery, batch: int) -> Loss:
     known = "has committed" if batch <= query.at else "has planned, and whose rejects are there"
     return Loss(
         one.name,
@@ -660,7 +671,7 @@ def _lacks_batch(table: Found, one: FoundTable, query: FoundQuery, batch: int) -
     )
 
 
-def _by_hand(table: Found, one: FoundTable, commits: list[HandCommit], since: str) -> Loss:
+def _by_hand(table: TableInventory, one: FoundTable, commits: list[HandCommit], since: str) -> Loss:
     shown = ", ".join(str(commit) for commit in commits[:_MOST_SHOWN])
     more = f" and {len(commits) - _MOST_SHOWN} more" if len(commits) > _MOST_SHOWN else ""
     return Loss(
@@ -674,7 +685,7 @@ def _by_hand(table: Found, one: FoundTable, commits: list[HandCommit], since: st
     )
 
 
-def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
+def _way_out(table: TableInventory, one: FoundTable | FoundQuery) -> str:
     if one.name in (CHANGES, QUERY):
         return (
             f"Restore {one.uri} as it was, or all of {table.name} (`changes`, gold and its "
@@ -700,7 +711,7 @@ def _way_out(table: Found, one: FoundTable | FoundQuery) -> str:
     )
 
 
-def _way_out_of_a_change(table: Found, one: FoundTable) -> str:
+def _way_out_of_a_change(table: TableInventory, one: FoundTable) -> str:
     if one in table.others:
         other = other_pipeline(one.name)
         return (

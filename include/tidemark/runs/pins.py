@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.gold.pins import Late, Support, TableResult
+from tidemark.gold.pins import Dependency, Late, TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.operators.other_inputs import versions_read
 from tidemark.operators.repaired import LATE, Repaired
@@ -75,7 +75,7 @@ def _late(repaired: Repaired) -> Late:
     )
 
 
-def _rests_on(run: Run, before: Before, outcome: Outcome) -> dict[str, Support]:
+def _rests_on(run: Run, before: Before, outcome: Outcome) -> dict[str, Dependency]:
     """Of bronze and rejects as far as the run has noted them: what came since is not its own."""
     found = found_of(run.pipeline, run.warehouse, before.table)
     return found.rests_on({**outcome.versions, **_inputs(run, before, outcome)})

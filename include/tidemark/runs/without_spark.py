@@ -31,10 +31,10 @@ from tidemark.errors import (
     TidemarkError,
 )
 from tidemark.runs.accounts import account
-from tidemark.runs.mended_ops import mend_ops
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.repair_ops import repair_ops_tables
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.runs.tables_fit import why_tables_do_not_fit
@@ -158,6 +158,6 @@ def _finished(run: Run, found: NothingNew) -> Outcome:
         before = state_before(run, name, state)
         outcome.tables[name] = pins_of(run, before, found.repaired[name], outcome)
     run.fence()
-    mend_ops(run.pipeline, run.warehouse, _LOG.warning)
+    repair_ops_tables(run.pipeline, run.warehouse, _LOG.warning)
     account(run, found.gold, found.repaired)
     return outcome

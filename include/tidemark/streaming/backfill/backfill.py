@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from tidemark.errors import BackfillRefused
 from tidemark.gold.failing import failing_windows
-from tidemark.gold.pins import Support, TableResult
+from tidemark.gold.pins import Dependency, TableResult
 from tidemark.gold.plan import CHANGES, GoldState
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import published_before
@@ -281,10 +281,10 @@ def pins(plan: Backfill, changes: int) -> TableResult:
     )
 
 
-def _rests_on(plan: Backfill, changes: int) -> dict[str, Support]:
+def _rests_on(plan: Backfill, changes: int) -> dict[str, Dependency]:
     """Where gold says what it rests on, `changes` moves on in that too."""
     if not plan.state.identified:
         return {}
     place = plan.run.warehouse.changes(plan.table_name, plan.state.generation)
     table = place.existing()
-    return {CHANGES: Support(id=str(table.metadata().id), at=changes)}
+    return {CHANGES: Dependency(id=str(table.metadata().id), at=changes)}

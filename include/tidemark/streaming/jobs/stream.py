@@ -21,9 +21,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
-from tidemark.runs.mended_ops import mend_ops
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import try_to_record_run
+from tidemark.runs.repair_ops import repair_ops_tables
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.halt import halt
@@ -94,7 +94,7 @@ def run_once(
                 from tidemark.streaming.run.steps import run_stream
                 from tidemark.streaming.run.validate_run import validate_run
 
-                mend_ops(run.pipeline, run.warehouse, progress.say)
+                repair_ops_tables(run.pipeline, run.warehouse, progress.say)
                 spark = starting.result()
             run_stream(spark, run, admitted, progress, outcome)
             if not hold:

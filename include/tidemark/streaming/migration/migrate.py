@@ -42,7 +42,7 @@ from tidemark.errors import StorageUnavailable
 from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
-from tidemark.gold.pins import Published, Support, TableResult
+from tidemark.gold.pins import Dependency, Published, TableResult
 from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_of
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
@@ -278,7 +278,7 @@ def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote
         datetime.now(UTC),
     )
     table = changes.existing()
-    support = Support(id=str(table.metadata().id), at=table.version())
+    support = Dependency(id=str(table.metadata().id), at=table.version())
     pinned = _pins(plan, generation, support, query)
     return _publish(plan, pinned, note)
 
@@ -349,16 +349,16 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
     )
 
 
-def _pins(plan: Migration, generation: int, changes: Support, query: str) -> TableResult:
+def _pins(plan: Migration, generation: int, changes: Dependency, query: str) -> TableResult:
     run, state = plan.run, plan.state
     before = found_of(run.pipeline, run.warehouse, plan.name)
     former = {one.name for one in before.others}
     found = {name: one for name, one in before.rests_on().items() if name not in former}
-    found |= {CHANGES: changes, QUERY: Support(id=query, at=_SEED_BATCH)}
+    found |= {CHANGES: changes, QUERY: Dependency(id=query, at=_SEED_BATCH)}
     for name, place in other_places(plan.operator, run.warehouse).items():
         at = plan.others[name]
         identity = str(place.existing().metadata().id)
-        found[name] = Support(id=identity, at=at, entry=entry_mark(place, at))
+        found[name] = Dependency(id=identity, at=at, entry=entry_mark(place, at))
     return TableResult(
         generation=generation,
         changes=changes.at,

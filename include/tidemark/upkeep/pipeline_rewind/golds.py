@@ -8,14 +8,16 @@ from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.plan import CHANGES, CLOSE, IDENTITIES, noted_name
 from tidemark.gold.state import is_published
 from tidemark.pipeline.places import INGEST
-from tidemark.runs.found import QUERY, Found, started_operator
+from tidemark.runs.found import QUERY, TableInventory, started_operator
 from tidemark.runs.generations import ABANDONED, abandoned, generations
 from tidemark.storage.generation import GENERATION, generation_of
 from tidemark.upkeep.pipeline_rewind.change import GoldBack
 from tidemark.upkeep.pipeline_rewind.tables import PlannedBack, plan_back
 
 
-def plan_gold(found: Found, version: int | None) -> tuple[GoldBack, PlannedBack | None] | None:
+def plan_gold(
+    found: TableInventory, version: int | None
+) -> tuple[GoldBack, PlannedBack | None] | None:
     """Take gold back to a version; None where the table has neither gold nor a query.
 
     Without one it stays as it is (`stays`): what is closed in it stays closed, and its windows are
@@ -41,7 +43,7 @@ def plan_gold(found: Found, version: int | None) -> tuple[GoldBack, PlannedBack 
     return back, planned
 
 
-def _transactions(found: Found, then: DeltaTable) -> dict[str, int]:
+def _transactions(found: TableInventory, then: DeltaTable) -> dict[str, int]:
     """What gold said of itself at a version, by all names that it may have noted."""
     warehouse, generation = found.warehouse, generation_of(then)
     operator = started_operator(found.content, warehouse, found.name, generation)

@@ -16,7 +16,9 @@ from tidemark.storage.delta.broken_ops import set_broken_aside
 from tidemark.storage.warehouse import Warehouse
 
 
-def mend_ops(pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], object]) -> None:
+def repair_ops_tables(
+    pipeline: Pipeline, warehouse: Warehouse, say: Callable[[str], object]
+) -> None:
     """Set broken tables aside and build the pipeline's ledger anew where it was broken, or was
     removed; never raises.
 
