@@ -151,7 +151,7 @@ def test_a_signal_ends_all_that_the_command_started(tmp_path: Path, sent: signal
         # As in a terminal, also where whoever started the tests has them ignored (nohup, `&`).
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
-        "from tidemark.cli.stopped import stopped_by_signals\n"
+        "from tidemark.cli.root import stopped_by_signals\n"
         "from tidemark.cli.submit import submit\n"
         "with stopped_by_signals():\n"
         "    submit(['sh', '-c', sys.argv[1]], {'PATH': '/usr/bin:/bin'})"

@@ -33,7 +33,7 @@ from tidemark.storage import processes
 from tidemark.streaming.jobs import backfill as backfill_job
 from tidemark.streaming.jobs import compact_state as compact_job
 from tidemark.streaming.jobs import stream as job
-from tidemark.upkeep.maintenance import small_files
+from tidemark.upkeep.maintenance import plan_table
 
 Function = Callable[..., Any]
 
@@ -65,7 +65,7 @@ def housekeep(arguments: Sequence[str]) -> int:
 
 def maintain(arguments: Sequence[str]) -> int:
     """Two files are enough to be packed."""
-    small_files._FEWEST = 2
+    plan_table._FEWEST = 2
     pipeline = arguments[arguments.index("--pipeline") + 1]
     return int(app(["maintain", pipeline, "--apply"], standalone_mode=False) or 0)
 

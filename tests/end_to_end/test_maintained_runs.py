@@ -20,7 +20,7 @@ from tests.end_to_end.random_cases import Case, random_case
 from tests.kit.running import Place, succeed
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.upkeep.maintenance import log_files, readers, small_files
+from tidemark.upkeep.maintenance import log_files, readers, plan_table
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
@@ -42,7 +42,7 @@ LATER = Maintenance(ops_retention=YEARS)
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two files are packed, and each maintenance leaves a checkpoint."""
-    monkeypatch.setattr(small_files, "_FEWEST", 2)
+    monkeypatch.setattr(plan_table, "_FEWEST", 2)
     monkeypatch.setattr(log_files, "_MOST_AFTER_A_CHECKPOINT", 1)
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.late_model import EPOCH, MILLISECOND, starts_of
-from tidemark.operators.seal import seal_frontier_ms
 from tidemark.operators.windows.counts import newest_window_end_ms
 from tidemark.pipeline.model import Window
+from tidemark.runs.repair_facts import seal_frontier_ms
 
 MINUTE = timedelta(minutes=1)
 IDLE, DELAY = 30 * MINUTE, 10 * MINUTE

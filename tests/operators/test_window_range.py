@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.kit.windows import at, millis
 from tidemark.errors import BackfillRefused
 from tidemark.operators.row_range import RowRange
-from tidemark.operators.windows.grid import first_open_start, starting_in
-from tidemark.operators.windows.windows import Windows
+from tidemark.operators.windows.windows import Windows, first_open_start, starting_in
 from tidemark.pipeline.model import Window, WindowTable
 from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.backfill.backfill_plan import backfill_range

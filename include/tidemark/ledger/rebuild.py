@@ -8,8 +8,9 @@ a line has no number there, and no equation.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.failing import set_aside
 from tidemark.gold.left_out import LeftOut
-from tidemark.gold.publishes import close_before_ms, publishes
+from tidemark.gold.plan import CHANGES, CLOSE
 from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
 from tidemark.ledger.emitted import Emitted, of_all
@@ -28,7 +29,7 @@ from tidemark.ledger.ledger import INGEST, LedgerLine
 from tidemark.ledger.lines import stream_line, with_offsets
 from tidemark.operators.batches_read import Frontier, batches_read
 from tidemark.operators.kinds import operator_of
-from tidemark.operators.operator import Equation, Operator, listed
+from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.other_inputs import others_published, position, reading
 from tidemark.operators.repaired import BACKFILL, CLOSED, LATE, MIGRATION, SEAL
 from tidemark.operators.touched import BatchCounts, BatchRead
@@ -36,7 +37,9 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.storage.delta.commits import close_frontiers, emitted_rows, ingest_commits
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import changes_between
+from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
+from tidemark.storage.files import FileMissing, read_bytes
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -209,3 +212,35 @@ def _rows(rows: Dataset, sql: str) -> list[tuple[Any, ...]]:
         connection.register("rows", rows)
         found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
     return found
+
+
+@dataclass(frozen=True)
+class Publish:
+    """A commit of gold, and what it says was published: versions, and C in milliseconds."""
+
+    version: int
+    changes: int
+    bronze: int
+    close_ms: int
+
+
+def publishes(place: TablePlace) -> tuple[Publish, ...]:
+    """The publishes of a gold table, oldest first; those whose log entries are gone are left
+    out."""
+    found = []
+    for version in range(place.existing().version(), -1, -1):
+        try:
+            entry = read_bytes(f"{place.uri}/_delta_log/{version:020}.json", place.options)
+        except FileMissing:
+            break
+        actions = [json.loads(line) for line in entry.decode().splitlines()]
+        said = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
+        if CHANGES in said:
+            found.append(Publish(version, said[CHANGES], said[BRONZE], said[CLOSE]))
+    return tuple(reversed(found))
+
+
+def close_before_ms(known: Sequence[Publish], first_version: int) -> int:
+    """The close frontier that a batch found whose first version of bronze is given."""
+    before = [one.close_ms for one in known if one.bronze < first_version]
+    return before[-1] if before else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,19 +13,19 @@ from tidemark.checkpoint.doctor.findings import (
     Finding,
     FindingKind,
     Severity,
+    examples,
 )
 from tidemark.checkpoint.doctor.gaps import gap_findings
 from tidemark.checkpoint.doctor.identity import identity_findings, writer_findings
 from tidemark.checkpoint.doctor.logs import log_findings
 from tidemark.checkpoint.doctor.sources import source_findings
 from tidemark.checkpoint.doctor.state import state_findings
-from tidemark.checkpoint.doctor.state_ahead import ahead_findings
 from tidemark.checkpoint.doctor.watermark import (
     no_data_batch,
     waits_for_watermark,
     watermark_findings,
 )
-from tidemark.checkpoint.reading.facts import CheckpointFacts
+from tidemark.checkpoint.reading.facts import CheckpointFacts, StatefulOperator
 
 _ORDER = tuple(Severity)
 
@@ -130,3 +131,41 @@ def _sentence(verdict: CheckpointVerdict, facts: CheckpointFacts, findings: list
             damage = sum(one.severity is Severity.DAMAGE for one in findings)
             findings_of = "finding" if damage == 1 else "findings"
             return f"It cannot be continued rightly as it is: {damage} {findings_of} of damage."
+
+
+def ahead_findings(facts: CheckpointFacts) -> Iterator[Finding]:
+    """Files of versions above the one that the last planned batch leaves.
+
+    A snapshot among them is the most dangerous thing in a checkpoint: it is loaded in silence as
+    soon as the query's own versions reach its number.
+    """
+    for operator in facts.operators:
+        yield from _ahead(facts, operator)
+
+
+def _ahead(facts: CheckpointFacts, operator: StatefulOperator) -> Iterator[Finding]:
+    """Files of versions that no batch of this log can have written."""
+    newest = max(facts.version_needed, (facts.offsets.newest or 0) + 1)
+    ahead = [store for store in operator.stores if store.newest > newest]
+    if not ahead:
+        return
+    files = [
+        f"{store.id.folder}/{file.name}"
+        for store in ahead
+        for version in sorted(store.files)
+        if version > newest
+        for file in store.files[version]
+    ]
+    yield Finding(
+        FindingKind.STATE_AHEAD,
+        Severity.DAMAGE,
+        f"Operator {operator.id} has state of version {ahead[0].newest}, but the log can have "
+        f"written none above {newest}: {len(files):,} files in {len(ahead):,} stores.",
+        "It says nothing. When the query's own versions come to those numbers, it may load a "
+        "snapshot among these files instead of its own state.",
+        "Wrong sums without an error: these are files of a rewind that was not finished, of "
+        "another writer, or of another copy of the checkpoint.",
+        f"Move the files of versions above {newest} and their checksum files away while no query "
+        "runs. If another query used this folder, give each its own.",
+        *examples(files),
+    )

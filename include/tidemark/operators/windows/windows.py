@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 from tidemark.operators.operator import Covered, Equation, Operator
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
-from tidemark.operators.windows import counts, grid
+from tidemark.operators.windows import counts
 from tidemark.operators.windows.late_rows import find_late_rows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
-from tidemark.pipeline.instants import instant_text
-from tidemark.pipeline.model import Table, WindowTable
+from tidemark.pipeline.instants import instant_of, instant_text
+from tidemark.pipeline.model import Table, Window, WindowTable
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
 
@@ -133,13 +133,13 @@ class Windows(Operator):
         return event_time - self.table.window.length
 
     def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
-        return grid.starting_in(self.table.window, start, end)
+        return starting_in(self.table.window, start, end)
 
     def first_open_start(self, close_ms: int) -> datetime:
-        return grid.first_open_start(self.table.window, close_ms)
+        return first_open_start(self.table.window, close_ms)
 
     def first_kept_start(self, frozen_before_ms: int) -> datetime:
-        return grid.first_kept_start(self.table.window, frozen_before_ms)
+        return first_kept_start(self.table.window, frozen_before_ms)
 
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, WindowTable)
@@ -154,3 +154,29 @@ class Windows(Operator):
                     ChangeVerdict.NEW_GENERATION,
                     "The state and the table hold the windows as they were",
                 )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
+
+def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:
+    """The windows with start <= window's start < end; None where there is none. They start at
+    multiples of the slide since 1970-01-01 UTC, as in `in_duckdb.py`."""
+    first = _first_at_or_after(window, start)
+    last = _first_at_or_after(window, end) - window.slide
+    return RowRange(first, last, last + window.length) if first <= last else None
+
+
+def first_open_start(window: Window, close_ms: int) -> datetime:
+    """The start of the first window that ends after the close frontier."""
+    return _first_at_or_after(window, instant_of(close_ms) - window.length + _TICK)
+
+
+def first_kept_start(window: Window, frozen_before_ms: int) -> datetime:
+    """The start of the first window that is not frozen."""
+    return _first_at_or_after(window, instant_of(frozen_before_ms))
+
+
+def _first_at_or_after(window: Window, instant: datetime) -> datetime:
+    return _EPOCH - (_EPOCH - instant) // window.slide * window.slide

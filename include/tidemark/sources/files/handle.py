@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from tidemark.checkpoint.log import Checkpoint, SourceFile
 from tidemark.errors import AcceptanceRefused, InputLost, SampleUnusable, SourceNotFound
-from tidemark.pipeline.difference import Difference
+from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import FilesSource, FoldTable, Pipeline
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
 from tidemark.sources.files import batch_files
-from tidemark.sources.files.changes import file_changes, limit_changes
 from tidemark.sources.files.first_lines import copy_first_lines
 from tidemark.sources.files.moved_root import former_roots, know_files_here
 from tidemark.sources.files.own_places import check_reaches_no_own_place
@@ -231,3 +231,36 @@ def pattern_of(pipeline: Pipeline) -> str:
     """What the pipeline's file says of its files."""
     assert isinstance(pipeline.source, FilesSource)
     return pipeline.source.files
+
+
+def file_changes(old: str, new: str) -> Iterator[Difference]:
+    """Where `source.files` is another; both are patterns as the files have them."""
+    if old == new:
+        return
+    if _reaches(split_files(old), split_files(new)):
+        verdict = ChangeVerdict.SAFE
+        reason = (
+            "Files that were read are known by their whole path. Those that the new pattern does "
+            "not name any more and that were not read yet never will be"
+        )
+    else:
+        verdict = ChangeVerdict.NOT_ALLOWED
+        reason = (
+            "Bronze is the record of one source: files of the old folder that were not read yet "
+            "would be left out, and files that were moved would be read a second time"
+        )
+    yield Difference(INGEST, "source.files", old, new, verdict, reason)
+
+
+def limit_changes(old: int | None, new: int | None) -> Iterator[Difference]:
+    """Where `advanced.max_files_per_batch` is another."""
+    if old != new:
+        what, verdict = "advanced.max_files_per_batch", ChangeVerdict.SAFE
+        yield Difference(INGEST, what, str(old), str(new), verdict, FROM_NOW)
+
+
+def _reaches(old: SourceFiles, new: SourceFiles) -> bool:
+    """Is the old folder the new one, or below it where folders below are read too?"""
+    return new.folder == old.folder or (
+        new.recursive and f"{old.folder}/".startswith(f"{new.folder}/")
+    )

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.checkpoint.reading.facts import CheckpointFacts
 from tidemark.checkpoint.reading.read import read_checkpoint
-from tidemark.checkpoint.state.kept import check_kept
-from tidemark.errors import NoSuchSide, TableExists
+from tidemark.checkpoint.state.inventory import inventory
+from tidemark.errors import NoSuchSide, StateNotKept, TableExists
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
@@ -156,3 +157,32 @@ def _first(rows: DataFrame, limit: int) -> list[str]:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def kept_batches_of_state(facts: CheckpointFacts) -> tuple[int, ...]:
+    """The committed batches whose state can be built in every partition, by names and sizes."""
+    stores = [p for store in inventory(facts).stores for p in store.partitions]
+    if not stores:
+        return ()
+    versions = [{v for found in one.versions for v in found} for one in stores]
+    last = facts.commits.newest
+    every = set.intersection(*versions)
+    return tuple(v - 1 for v in sorted(every) if last is not None and v - 1 <= last)
+
+
+def check_kept(facts: CheckpointFacts, batch: int | None) -> int:
+    """The batch, or the last committed one; StateNotKept where its state cannot be read."""
+    kept = kept_batches_of_state(facts)
+    if not kept:
+        raise StateNotKept(
+            f"{facts.uri} has no state that can be read: the query keeps none, or lost it. See "
+            "`tidemark state show`. Nothing was read."
+        )
+    if batch is None:
+        return kept[-1]
+    if batch not in kept:
+        raise StateNotKept(
+            f"{facts.uri} has no state of batch {batch}: it can be read after batches {kept[0]} to "
+            f"{kept[-1]}. Nothing was read."
+        )
+    return batch

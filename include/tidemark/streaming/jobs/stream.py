@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 from tidemark.gold.published import publish_note
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.quality.validate import check_none_failed, validate_result
+from tidemark.quality.verdicts import verdict_line, warnings
 from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
@@ -92,7 +94,6 @@ def run_once(
                 starting = pool.submit(session, run.pipeline, run.settings)
                 # Most of a second of imports and looks, while the JVM makes the session.
                 from tidemark.streaming.run.steps import run_stream
-                from tidemark.streaming.run.validate_run import validate_run
 
                 repair_ops_tables(run.pipeline, run.warehouse, progress.say)
                 spark = starting.result()
@@ -120,3 +121,12 @@ def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def validate_run(run: Run, outcome: Outcome, started: datetime, progress: Progress) -> None:
+    """Judge and record what publish would write next. Raises ChecksFailed where it may not."""
+    result = run_result(run, outcome, started, progress.batches, progress.seconds)
+    found = validate_result(run.pipeline, result, run.settings, datetime.now(UTC))
+    for warning in warnings(found.verdicts):
+        progress.say(f"warning: {verdict_line(warning)}")
+    check_none_failed(run.pipeline.name, run.run_id, found.verdicts)

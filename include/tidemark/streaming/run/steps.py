@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidemark.errors import (
     ExpressionFailed,
@@ -16,8 +18,10 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.other_inputs import check_others_are_there
+from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.places import FIRST_GENERATION
+from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.accounts import account
 from tidemark.runs.clocks import check_ticks, clocks_of, remove_old_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
@@ -26,11 +30,12 @@ from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import GoldStates, Outcome, Run
+from tidemark.sources.kinds import row_origin
+from tidemark.streaming.exhausted import exhausted, found_exhausting
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
-from tidemark.streaming.run.exhausting import with_measure
 from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
 from tidemark.streaming.run.repairs import repair_tables
 from tidemark.streaming.run.set_aside import set_failing_aside
@@ -185,3 +190,29 @@ def _summary(table: TableResult) -> str:
     if table.sealed_to_ms > table.close_before_ms:
         parts.append(f"sealed up to {instant_text(table.sealed_to_ms)}")
     return ", ".join([*parts, f"watermark {instant_text(table.watermark_after_ms)}"])
+
+
+def with_measure(spark: SparkSession, plan: Aggregate, failure: StackExhausted) -> StackExhausted:
+    """The failure of a table's query with the measure and the row, where one of the last batch of
+    bronze exhausts the stack by itself; else as it is. Only reads."""
+    rows = spark.read.format("delta").load(spark_uri(plan.bronze.uri))
+    last = rows.agg(F.max("_batch")).collect()[0][0]
+    before = "tables." + plan.table_name + ".measures."
+    asked = {
+        before + name: partial(_measured, sql=sql) for name, sql in plan.table.measures.items()
+    }
+    read = {
+        before + name: columns_read(sql, rows.columns) for name, sql in plan.table.measures.items()
+    }
+    place = [one.name for one in row_origin(plan.pipeline)]
+    found = found_exhausting(rows.where(F.col("_batch") == last), asked, place, read)
+    if found is None:
+        return failure
+    return exhausted(
+        f"The query {plan.table_name} failed. It was {found}. What was committed before stays; the "
+        "next run repeats the batch that failed."
+    )
+
+
+def _measured(rows: DataFrame, sql: str) -> DataFrame:
+    return rows.agg(F.expr(sql))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -14,13 +16,13 @@ from deltalake.exceptions import DeltaError
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.storage_options import delta_options
+from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
+from tidemark.storage.files import FileFacts
 from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
-from tidemark.upkeep.maintenance.plan import MaintenancePlan
+from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.readers import TableReader
-from tidemark.upkeep.maintenance.small_files import DataFile, compaction_part, small_files
-from tidemark.upkeep.maintenance.unused_files import unused_files
 
 
 @dataclass(frozen=True)
@@ -112,3 +114,79 @@ def _data_files(table: DeltaTable) -> Iterator[DataFile]:
         partition = file[f"partition.{column}"] if column else ""
         if partition is not None:
             yield DataFile(str(partition), file["size_bytes"])
+
+
+_LOG = "_delta_log/"
+_HOUR = timedelta(hours=1)
+
+
+def unused_files(
+    table: DeltaTable, uri: str, files: Mapping[str, FileFacts], keep: timedelta
+) -> tuple[tuple[str, ...], Part]:
+    """The places of data files that no version within the retention has, and the numbers. `files`
+    is the listing of the table's folder.
+
+    Which they are says delta-rs, by VACUUM's rules (full): files that the log removed longer ago
+    than the retention, and files that it never knew, as writers leave them that died before their
+    commit, once they are that old themselves. Only its dry run is used: it also gives their names,
+    and what is removed by name is what was shown; and the act of the library would add two commits
+    to the table.
+    """
+    names = table.vacuum(
+        -(-keep // _HOUR), dry_run=True, enforce_retention_duration=False, full=True
+    )
+    places = {_below(uri, place): place for place in files}
+    going = tuple(places[name] for name in sorted(names) if name in places)
+    data = [place for name, place in places.items() if not name.startswith(_LOG)]
+    return going, Part(
+        Work.UNUSED_FILES,
+        len(data),
+        sum(files[place].size for place in data),
+        len(going),
+        sum(files[place].size for place in going),
+        f"files that are no part of the table since {duration_text(keep)}",
+    )
+
+
+def _below(uri: str, place: str) -> str:
+    """A file's name below the table's place, as delta-rs tells it: without any encoding."""
+    if is_uri(uri):
+        uri, place = unquote(uri), unquote(place)
+    return place.removeprefix(f"{uri}/")
+
+
+_TARGET = 100 * 1024 * 1024
+# A partition of fewer reads as well, and packing it anew each day would write its rows each day.
+_FEWEST = 4
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a table's newest version. `partition` is empty in a table without partitions."""
+
+    partition: str
+    size: int
+
+
+def small_files(files: Iterable[DataFile]) -> Mapping[str, list[DataFile]]:
+    """The small files of each partition that has enough of them: delta-rs packs those into files
+    of up to 100 MB (`delta.targetFileSize`, its default); which ones it then takes is its own."""
+    found: dict[str, list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < _TARGET:
+            found[file.partition].append(file)
+    return {key: small for key, small in found.items() if len(small) >= _FEWEST}
+
+
+def compaction_part(files: Sequence[DataFile], packed: Mapping[str, list[DataFile]]) -> Part:
+    """The compaction in numbers."""
+    going = [file for small in packed.values() for file in small]
+    reason = f"partitions with at least {_FEWEST} files below 100 MB: {len(packed)}"
+    return Part(
+        Work.COMPACTION,
+        len(files),
+        sum(file.size for file in files),
+        len(going),
+        sum(file.size for file in going),
+        reason,
+    )
