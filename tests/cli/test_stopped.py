@@ -42,8 +42,8 @@ main()
 @pytest.mark.parametrize(
     ("way", "slow", "command"),
     [
-        ("in_python", "tidemark.runs.without_spark.look", ("run", "clicks")),
-        ("in_duckdb", "tidemark.runs.without_spark.look", ("run", "clicks")),
+        ("in_python", "tidemark.runs.without_spark.run_preflight", ("run", "clicks")),
+        ("in_duckdb", "tidemark.runs.without_spark.run_preflight", ("run", "clicks")),
         (
             *("in_duckdb", "tidemark.upkeep.maintenance.maintain._plans"),
             ("maintain", "clicks", "--apply"),

@@ -20,7 +20,7 @@ from tests.end_to_end.random_cases import Case, random_case
 from tests.kit.running import Place, succeed
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.upkeep.maintenance import log_files, readers, plan_table
+from tidemark.upkeep.maintenance import log_files, plan_table, readers
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
 

@@ -13,10 +13,15 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from tidemark.gold.pins import TableResult
+from tidemark.gold.plan import plan_publish
 from tidemark.gold.published import publish_note
+from tidemark.gold.recomputed import rows_of_changes
 from tidemark.operators.repaired import BACKFILL
 from tidemark.quality.acceptance import CheckOverride
+from tidemark.quality.planned_rows import TablePublish
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
 from tidemark.runs.contract.check import admit
@@ -24,11 +29,17 @@ from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run
 from tidemark.runs.run import Run
+from tidemark.storage.delta.history import VERSION, schema_of
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.result_file import RunError
-from tidemark.streaming.backfill.backfill import Backfill, apply_backfill, balanced, plan_backfill
-from tidemark.streaming.backfill.gate import judge_backfill
-from tidemark.streaming.gate import record_judged
+from tidemark.streaming.backfill.backfill import (
+    Backfill,
+    apply_backfill,
+    balanced,
+    pins,
+    plan_backfill,
+)
+from tidemark.streaming.gate import judge_publish, record_judged
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
@@ -213,3 +224,34 @@ def _result(
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def judge_backfill(plan: Backfill) -> Judged:
+    """The verdicts on what a backfill would publish; nothing is written. Asked before it is
+    appended: behind that it would be too late, as the next publish takes along all of `changes`."""
+    if plan.nothing_to_publish:
+        return Judged(())
+    return judge_publish(plan.run, _publish(plan))
+
+
+def _publish(plan: Backfill) -> TablePublish:
+    """The publish as it will be once what differs is appended."""
+    run, name = plan.run, plan.table_name
+    # A dry run holds no lease: a run may have published since the windows were compared.
+    gold = run.warehouse.gold(name).at_version(plan.state.version)
+    changes = run.warehouse.changes(name, plan.state.generation).existing()
+    schema, next_version = schema_of(changes), changes.version() + 1
+    differing = rows_of_changes(
+        schema, plan.differing, BACKFILL, plan.state.generation, run.run_id
+    ).select(schema.names)
+    differing = differing.cast(schema).append_column(
+        VERSION, pa.repeat(pa.scalar(next_version, pa.int64()), differing.num_rows)
+    )
+    return TablePublish(
+        name,
+        run.operator(name),
+        gold,
+        plan_publish(plan.state, pins(plan, next_version)),
+        pa.concat_tables([plan.pending, differing]),
+        run.run_id,
+    )

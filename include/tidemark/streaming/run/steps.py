@@ -16,8 +16,10 @@ from tidemark.errors import (
 from tidemark.gold.failing import failing_of_run
 from tidemark.gold.pins import TableResult
 from tidemark.gold.plan import GoldState
+from tidemark.gold.retention import table_frozen_before_ms
 from tidemark.operators.operator import Equation, Operator
-from tidemark.operators.other_inputs import check_others_are_there
+from tidemark.operators.other_inputs import check_others_are_there, read_at
+from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.places import FIRST_GENERATION
@@ -29,6 +31,12 @@ from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.pins import pins_of, state_before
 from tidemark.runs.reads_others import note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.runs.repair_facts import (
+    batch_computed_after,
+    checked_to_of,
+    seal_ms,
+    unpublished_batches,
+)
 from tidemark.runs.run import GoldStates, Outcome, Run
 from tidemark.sources.kinds import row_origin
 from tidemark.streaming.exhausted import exhausted, found_exhausting
@@ -37,7 +45,7 @@ from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
 from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
-from tidemark.streaming.run.repairs import repair_tables
+from tidemark.streaming.run.repair import Repair, repair
 from tidemark.streaming.run.set_aside import set_failing_aside
 from tidemark.streaming.sources.streams import streamed_source
 
@@ -216,3 +224,34 @@ def with_measure(spark: SparkSession, plan: Aggregate, failure: StackExhausted) 
 
 def _measured(rows: DataFrame, sql: str) -> DataFrame:
     return rows.agg(F.expr(sql))
+
+
+def repair_tables(
+    spark: SparkSession, run: Run, gold: GoldStates, outcome: Outcome
+) -> dict[str, Repaired]:
+    """Repair each table; bronze is read at the version that this run's ingest ended with."""
+    repaired = {}
+    for name, state in gold.items():
+        batches = unpublished_batches(run, name, state)
+        repaired[name] = repair(spark, _plan(run, name, state, outcome), batches)
+    return repaired
+
+
+def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
+    bronze, operator = run.warehouse.bronze.existing(), run.operator(name)
+    return Repair(
+        pipeline=run.pipeline,
+        table_name=name,
+        tables=run.warehouse,
+        gold=gold,
+        bronze_version=outcome.versions["bronze"],
+        closed_ms=run.closed_ms(name, gold.generation),
+        seal_ms=seal_ms(run, name, outcome),
+        frozen_before_ms=table_frozen_before_ms(
+            run.pipeline, run.warehouse, name, operator, bronze, gold.close_ms
+        ),
+        run_id=run.run_id,
+        others=read_at(operator, run.warehouse, run.query_checkpoint(name, gold.generation)),
+        checked_to=checked_to_of(run, name, gold.generation, outcome.versions["bronze"]),
+        batch=batch_computed_after(run, name, gold.generation),
+    )

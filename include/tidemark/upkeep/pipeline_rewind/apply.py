@@ -16,20 +16,26 @@ Killed anywhere after 1, a repetition finishes what the plan says, and an undo t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
+from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.reading.place import checkpoint_files
 from tidemark.checkpoint.rewind.backup import copy_files
+from tidemark.checkpoint.rewind.plan import damage_of
+from tidemark.checkpoint.rewind.read import list_checkpoint
 from tidemark.commit_point import commit_point
-from tidemark.errors import RewindRefused
+from tidemark.errors import RewindRefused, RewindUnproven
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.plan import noted_name
 from tidemark.operators.operator import BRONZE
+from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.runs.found import REJECTS
 from tidemark.runs.generations import REWIND
+from tidemark.runs.losses import find_losses
 from tidemark.runs.unfinished_rewind import rewind_folder
 from tidemark.sources.notes import notes_place
 from tidemark.storage.delta.appended import commit_actions
@@ -210,3 +216,32 @@ def _take_back_checkpoint(back: IngestBack, warehouse: Warehouse) -> None:
         write_bytes(notes, back.notes.encode(), warehouse.options)
     elif back.notes_before is not None:
         ingest.remove_files([notes])
+
+
+def prove(change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse, now: datetime) -> None:
+    """RewindUnproven where tables and checkpoint are not what was planned, or do not fit each
+    other: the pipeline stays stopped. `now` is in UTC."""
+    wrong = tuple(_wrong(change, pipeline, warehouse, now))
+    if wrong:
+        raise RewindUnproven(
+            f"{pipeline.name} was to be {change.to}, but what is there now is not what was planned:"
+            f" {' '.join(wrong)} No run starts. Bring back what was: `tidemark rewind "
+            f"{pipeline.name} --undo {change.id} --apply`."
+        )
+
+
+def _wrong(
+    change: PipelineChange, pipeline: Pipeline, warehouse: Warehouse, now: datetime
+) -> Iterator[str]:
+    ingest = ingest_checkpoint(warehouse)
+    yield from damage_of(judge_checkpoint(list_checkpoint(ingest).facts, now))
+    newest = ingest.last_batch("commits")
+    if (-1 if newest is None else newest) != change.ingest.batch:
+        yield f"The newest commit of {ingest.uri} is {newest}, not {change.ingest.batch}."
+    for place, back in ((warehouse.bronze, change.bronze), (warehouse.rejects, change.rejects)):
+        batch = place.existing().transaction_version(change.ingest.query)
+        if (-1 if batch is None else batch) != back.batch:
+            yield f"{place.uri} holds batches up to {batch}, not up to {back.batch}."
+    for table in left_to_begin(change, warehouse):
+        yield f"{table} has begun no new generation."
+    yield from map(str, find_losses(pipeline, warehouse))

@@ -7,22 +7,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
+from deltalake import DeltaTable
+
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.doctor.judge import judge_checkpoint
 from tidemark.checkpoint.rewind.plan import damage_of, unfit
 from tidemark.checkpoint.rewind.read import RewindFacts, list_checkpoint, read_for_rewind
 from tidemark.errors import MigrationRefused, RewindRefused
-from tidemark.gold.checkpoints import ingest_checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.other_readers import other_readers
-from tidemark.gold.plan import CLOSE
+from tidemark.gold.plan import CHANGES, CLOSE, IDENTITIES, noted_name
 from tidemark.gold.retention import open_and_given_up_ms
+from tidemark.gold.state import is_published
 from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.found import found_tables
+from tidemark.runs.found import QUERY, TableInventory, found_tables, started_operator
+from tidemark.runs.generations import ABANDONED, abandoned, generations
 from tidemark.runs.migration.change import change_of
 from tidemark.runs.unfinished_rewind import rewind_folder, unfinished_rewind
+from tidemark.storage.generation import GENERATION, generation_of
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.change import (
     GoldBack,
@@ -31,7 +37,6 @@ from tidemark.upkeep.pipeline_rewind.change import (
     Reader,
     read_change,
 )
-from tidemark.upkeep.pipeline_rewind.golds import plan_gold
 from tidemark.upkeep.pipeline_rewind.input import (
     accepted_since,
     copied_checkpoint,
@@ -42,6 +47,7 @@ from tidemark.upkeep.pipeline_rewind.input import (
 )
 from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch, query_of
 from tidemark.upkeep.pipeline_rewind.tables import (
+    PlannedBack,
     newest_published,
     newest_with,
     plan_back,
@@ -252,3 +258,46 @@ def _of_tables(change: PipelineChange) -> Iterator[str]:
             f"{reader.table} of {reader.pipeline} joins with this bronze: it begins a new "
             "generation too, and is corrected as the rows come again."
         )
+
+
+def plan_gold(
+    found: TableInventory, version: int | None
+) -> tuple[GoldBack, PlannedBack | None] | None:
+    """Take gold back to a version; None where the table has neither gold nor a query.
+
+    Without one it stays as it is (`stays`): what is closed in it stays closed, and its windows are
+    computed anew.
+    """
+    gold = found.gold.table
+    published = gold is not None and is_published(gold)
+    if not published and found.query.id is None:
+        return None
+    newest = generations(found.warehouse, found.name)[-1]
+    if gold is None or not published:
+        return GoldBack(table=found.name, back=None, stays=True, newest_generation=newest), None
+    planned = plan_back(found.gold.place, gold.version() if version is None else version)
+    then = found.gold.place.at_version(planned.back.version)
+    told = _transactions(found, then) | {ABANDONED: max(abandoned(gold), newest)}
+    back = GoldBack(
+        table=found.name,
+        back=planned.back,
+        stays=version is None,
+        transactions=told,
+        newest_generation=newest,
+    )
+    return back, planned
+
+
+def _transactions(found: TableInventory, then: DeltaTable) -> dict[str, int]:
+    """What gold said of itself at a version, by all names that it may have noted."""
+    warehouse, generation = found.warehouse, generation_of(then)
+    operator = started_operator(found.content, warehouse, found.name, generation)
+    changes = warehouse.changes(found.name, generation).open()
+    ids = {one.name: one.id for one in (found.bronze, found.rejects, *found.others)}
+    ids[INGEST] = found.ingest.id
+    ids[CHANGES] = None if changes is None else str(changes.metadata().id)
+    ids[QUERY] = query_checkpoint(warehouse, found.name, generation).query_id()
+    noted = [noted_name(name, identity) for name, identity in ids.items() if identity is not None]
+    names = (CHANGES, CLOSE, GENERATION, IDENTITIES, *operator.inputs, *noted)
+    told = {name: then.transaction_version(name) for name in names}
+    return {name: version for name, version in told.items() if version is not None}
