@@ -340,7 +340,7 @@ def test_a_source_without_offsets_is_told_to_name_a_run(story: Story) -> None:
     place = story.again()
     shown = tidemark(place, "rewind", "clicks", "--to-offset", "clicks/0:7")
     assert shown.exit_code == 1
-    assert "has no offsets or times of its own to go back to" in shown.output
+    assert "has no offsets of its own to go back to" in shown.output
     assert tidemark(place, "rewind", "clicks", "--to-offset", "clicks").exit_code == 2
 
 

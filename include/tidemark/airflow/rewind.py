@@ -12,8 +12,7 @@ from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
 
 
 class RewindOperator(JobOperator):
-    """Submits a rewind with the parameters `to_run`, `to_offsets`, `to_time`, `undo` and
-    `dry_run`.
+    """Submits a rewind with the parameters `to_run`, `to_offsets`, `undo` and `dry_run`.
 
     Of its outlets, gold tables, those get an event whose rows went back. The plan, or what was
     done, stands in the task's log; its backup and the runs that are undone go to XCom.
@@ -33,7 +32,7 @@ class RewindOperator(JobOperator):
         arguments = ["--dry-run"] if asked["dry_run"] else []
         for one in asked["to_offsets"] or ():
             arguments += ["--to-offset", one]
-        for name in ("to_run", "to_time", "undo"):
+        for name in ("to_run", "undo"):
             arguments += [f"--{name.replace('_', '-')}", asked[name]] if asked[name] else []
         return arguments
 

@@ -32,12 +32,6 @@ def rewind_dag(
             description="Of Kafka: to the newest run that had not read these: "
             "TOPIC/PARTITION:OFFSET, one a line",
         ),
-        "to_time": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            description="Of Kafka: to the newest run that had read no message of then or later",
-        ),
         "undo": Param(
             None, type=["null", "string"], description="Or: the rewind that is taken back, its id"
         ),

@@ -11,7 +11,7 @@ import typer
 from tidemark.cli.console import print_documents, print_lines, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile, instant
+from tidemark.cli.options import Master, PipelineName, SettingsFile
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -41,14 +41,6 @@ def rewind(
             help="Of Kafka: to the newest run that had not read it. Can be given several times.",
         ),
     ] = None,
-    to_time: Annotated[
-        datetime | None,
-        typer.Option(
-            parser=instant,
-            metavar="TIME",
-            help="Of Kafka: to the newest run that had read no message of this time or later.",
-        ),
-    ] = None,
     undo: Annotated[
         str | None, typer.Option(metavar="ID", help="Take back the rewind of this id.")
     ] = None,
@@ -70,13 +62,13 @@ def rewind(
     from tidemark.upkeep.pipeline_rewind.request import RewindRequest
     from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
-    if sum(map(bool, (to_run, to_offset, to_time, undo))) > 1:
-        raise typer.BadParameter("--to-run, --to-offset, --to-time and --undo exclude each other")
+    if sum(map(bool, (to_run, to_offset, undo))) > 1:
+        raise typer.BadParameter("--to-run, --to-offset and --undo exclude each other")
     try:
         offsets = offsets_asked(tuple(to_offset or ()))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--to-offset") from error
-    asked = RewindRequest(to_run, undo, offsets, to_time)
+    asked = RewindRequest(to_run, undo, offsets)
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
     if not apply:
@@ -92,7 +84,6 @@ def rewind(
     arguments += ["--settings", str(settings)] if settings else []
     arguments += ["--to-run", to_run] if to_run else []
     arguments += [word for one in to_offset or () for word in ("--to-offset", one)]
-    arguments += ["--to-time", to_time.isoformat()] if to_time else []
     arguments += ["--undo", undo] if undo else []
     outcome = run_job(RewindResult, _JOB, uri, loaded, master, arguments)
     _tell(outcome, in_json)

@@ -234,11 +234,6 @@ class SourceHandle(ABC):
         kind has none. Raises CheckpointUnreadable."""
         return None
 
-    def offsets_since(self, ingest: Checkpoint, epoch_ms: int) -> Mapping[str, int] | None:
-        """By part of what was read, the first offset of this time or a later one; not of a part
-        that has none. None where the kind has no times. Raises what it meets."""
-        return None
-
     @abstractmethod
     def unread(self, ingest: Checkpoint) -> str | None:
         """What the ingest's next batch would read, or may read, as a text; None where nothing is.

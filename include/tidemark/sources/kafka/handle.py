@@ -111,12 +111,6 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         offset = self.batch_offset(ingest, batch)
         return {f"{name}/{n}": end for name, one in offset.items() for n, end in one.next.items()}
 
-    def offsets_since(self, ingest: Checkpoint, epoch_ms: int) -> Mapping[str, int]:
-        read = self.position(ingest).offset or {}
-        places = [(name, number) for name, one in read.items() for number in one.next]
-        found = self.cluster().since(places, epoch_ms)
-        return {f"{t}/{n}": offset for (t, n), offset in found.items() if offset is not None}
-
     def steps(self, ingest: Checkpoint) -> list[Offset]:
         position, plan = self._check_nothing_lost(ingest)
         if not planning.moves(position, plan.offset):

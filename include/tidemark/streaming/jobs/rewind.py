@@ -39,7 +39,6 @@ from tidemark.storage.result_file import RunError
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
-    instant_argument,
     job_exit_code,
     job_main,
     job_parser,
@@ -88,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"rewind.py: {error}", file=sys.stderr)
         return FAILED
-    asked = RewindRequest(arguments.to_run, arguments.undo, offsets, arguments.to_time)
+    asked = RewindRequest(arguments.to_run, arguments.undo, offsets)
 
     def work(job: Job) -> JobOutcome:
         run = job.run(REWIND)
@@ -111,11 +110,6 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
         action="append",
         default=[],
         help="to the newest run that had not read it; can be given several times",
-    )
-    to.add_argument(
-        "--to-time",
-        type=instant_argument,
-        help="to the newest run that had read no message of this time or later",
     )
     to.add_argument("--undo", metavar="ID", help="the rewind that is taken back")
     parser.add_argument("--dry-run", action="store_true", help="plan, and change nothing")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import RewindRefused
 from tidemark.gold.checkpoints import ingest_checkpoint
-from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.kinds import source_handle
@@ -53,33 +51,11 @@ def run_before_offsets(
     )
 
 
-def run_before_time(
-    pipeline: Pipeline, settings: Settings, runs: PastRuns, time: datetime
-) -> PastRun:
-    """The newest run that had read no message of this time (UTC) or a later one, by the times that
-    the source gives them."""
-    ingest = ingest_checkpoint(Warehouse.of(pipeline.name, settings))
-    source = source_handle(pipeline, settings)
-    offsets = source.offsets_since(ingest, epoch_ms(time))
-    if offsets is None:
-        raise _without_offsets(pipeline)
-    if not offsets:
-        raise RewindRefused(
-            f"{pipeline.source.label} has no message of {instant_text(epoch_ms(time))} or later. "
-            "Nothing was changed."
-        )
-    return run_before_offsets(pipeline, settings, runs, offsets)
-
-
 def _read_to(source: SourceHandle, ingest: Checkpoint, batch: int) -> Mapping[str, int]:
     found = source.read_to(ingest, batch)
     if found is None:
-        raise _without_offsets(source.pipeline)
+        raise RewindRefused(
+            f"{source.pipeline.source.label} has no offsets of its own to go back to: name a run "
+            "(--to-run). Nothing was changed."
+        )
     return found
-
-
-def _without_offsets(pipeline: Pipeline) -> RewindRefused:
-    return RewindRefused(
-        f"{pipeline.source.label} has no offsets or times of its own to go back to: name a run "
-        "(--to-run). Nothing was changed."
-    )

@@ -14,25 +14,23 @@ from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange
 from tidemark.upkeep.pipeline_rewind.past_runs import past_runs
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan, plan_to_run, plan_undo
-from tidemark.upkeep.pipeline_rewind.points import run_before_offsets, run_before_time
+from tidemark.upkeep.pipeline_rewind.points import run_before_offsets
 
 
 @dataclass(frozen=True)
 class RewindRequest:
     """To the end of a run, or of the newest one that had not read these offsets (by part of the
-    source), or nothing of this time (UTC) or later; or the rewind of this id is taken back. None of
-    these: what was begun is finished."""
+    source); or the rewind of this id is taken back. None of these: what was begun is finished."""
 
     to_run: str | None = None
     undo: str | None = None
     to_offsets: Mapping[str, int] = field(default_factory=dict)
-    to_time: datetime | None = None
 
     def is_of(self, change: PipelineChange) -> bool:
         """Is it the change that was begun?"""
         if self.undo is not None:
             return change.ingest.restored_from == self.undo
-        if self.to_offsets or self.to_time is not None:
+        if self.to_offsets:
             return False
         return self.to_run is None or change.to_run == self.to_run
 
@@ -50,8 +48,6 @@ def planned(
     runs = past_runs(pipeline, warehouse)
     if asked.to_offsets:
         to = run_before_offsets(pipeline, settings, runs, asked.to_offsets)
-    elif asked.to_time is not None:
-        to = run_before_time(pipeline, settings, runs, asked.to_time)
     elif asked.to_run is not None:
         to = runs.named(asked.to_run)
     else:
