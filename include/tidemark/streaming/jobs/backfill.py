@@ -222,10 +222,6 @@ def _result(
     )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def judge_backfill(plan: Backfill) -> Judged:
     """The verdicts on what a backfill would publish; nothing is written. Asked before it is
     appended: behind that it would be too late, as the next publish takes along all of `changes`."""
@@ -255,3 +251,7 @@ def _publish(plan: Backfill) -> TablePublish:
         pa.concat_tables([plan.pending, differing]),
         run.run_id,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

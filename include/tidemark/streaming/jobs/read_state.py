@@ -155,10 +155,6 @@ def _first(rows: DataFrame, limit: int) -> list[str]:
     return [row[0] for row in ordered(rows).limit(limit).select(text).collect()]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def kept_batches_of_state(facts: CheckpointFacts) -> tuple[int, ...]:
     """The committed batches whose state can be built in every partition, by names and sizes."""
     stores = [p for store in inventory(facts).stores for p in store.partitions]
@@ -186,3 +182,7 @@ def check_kept(facts: CheckpointFacts, batch: int | None) -> int:
             f"{kept[-1]}. Nothing was read."
         )
     return batch
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -119,10 +119,6 @@ def _publish(run: Run, outcome: Outcome, started: datetime) -> None:
     outcome.held = False
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def validate_run(run: Run, outcome: Outcome, started: datetime, progress: Progress) -> None:
     """Judge and record what publish would write next. Raises ChecksFailed where it may not."""
     result = run_result(run, outcome, started, progress.batches, progress.seconds)
@@ -130,3 +126,7 @@ def validate_run(run: Run, outcome: Outcome, started: datetime, progress: Progre
     for warning in warnings(found.verdicts):
         progress.say(f"warning: {verdict_line(warning)}")
     check_none_failed(run.pipeline.name, run.run_id, found.verdicts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
