@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -321,18 +322,20 @@ def expected(place: Place, mode: str) -> list[tuple[Any, ...]]:
     """The batch aggregate of all landed rows, in SQL of another engine."""
     close = DeltaTable(place.places.gold("per_10m")).transaction_version("close") or 0
     closed = f"window_start + INTERVAL 10 MINUTES <= to_timestamp({close} / 1000)"
-    return query(
-        f"""
-        SELECT * FROM (
-            SELECT time_bucket(INTERVAL 10 MINUTES, "at") AS window_start, key,
-                count(*) AS events, sum(amount)::BIGINT AS amount
-            FROM read_json('{place.root}/landing/*.json', format='newline_delimited',
-                ignore_errors=true,
-                columns={{'at': 'TIMESTAMPTZ', key: 'VARCHAR', amount: 'BIGINT'}})
-            WHERE key IS NOT NULL GROUP BY ALL
-        ) WHERE {closed if mode == "append" else "true"} ORDER BY ALL
-        """
-    )
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.sql(
+            f"""
+            SELECT * FROM (
+                SELECT time_bucket(INTERVAL 10 MINUTES, "at") AS window_start, key,
+                    count(*) AS events, sum(amount)::BIGINT AS amount
+                FROM read_json('{place.root}/landing/*.json', format='newline_delimited',
+                    ignore_errors=true,
+                    columns={{'at': 'TIMESTAMPTZ', key: 'VARCHAR', amount: 'BIGINT'}})
+                WHERE key IS NOT NULL GROUP BY ALL
+            ) WHERE {closed if mode == "append" else "true"} ORDER BY ALL
+            """
+        ).fetchall()
 
 
 def mode_of(place: Place) -> str:
