@@ -56,13 +56,6 @@ bench: setup ## what runs cost, beside scripts written by hand: tables, JSON, pi
 bench-long: setup ## the same with more runs and more rows; takes hours
 	@$(IN_BENCH) python -m bench --size long $(BENCH_ARGS)
 
-docs: setup ## the pages as a site, with references; a link that leads nowhere fails
-	@$(IN_ENVIRONMENT) python docs/site/prepare.py .tidemark/docs/pages
-	@$(IN_ENVIRONMENT) python -m venv .tidemark/docs/venv
-	@.tidemark/docs/venv/bin/pip install -q --disable-pip-version-check --require-hashes -r docs/site/requirements.txt
-	@.tidemark/docs/venv/bin/sphinx-build -q -W --keep-going .tidemark/docs/pages .tidemark/docs/html
-	@echo 'The pages: .tidemark/docs/html/index.html'
-
 lint: setup ## ruff, mypy and the import contracts
 	@$(IN_ENVIRONMENT) ruff check .
 	@$(IN_ENVIRONMENT) ruff format --check .
