@@ -15,6 +15,8 @@ from tidemark.operators.touched import BatchRead
 from tidemark.runs.run import Outcome, Run
 from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
 
+_MILLISECOND = timedelta(milliseconds=1)
+
 
 def unpublished_batches(run: Run, name: str, gold: GoldState) -> tuple[BatchRead, ...]:
     """The batches of a table's query that read what gold does not stand for yet."""
@@ -75,9 +77,6 @@ def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
         run.warehouse.changes(name, gold.generation).existing(), query, gold.changes
     )
     return lambda batch, _: gold.close_ms if batch is None else noted.get(batch, gold.close_ms)
-
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def seal_frontier_ms(

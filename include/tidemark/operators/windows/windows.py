@@ -25,6 +25,9 @@ from tidemark.pipeline.model import Table, Window, WindowTable
 from tidemark.storage.delta.appended import appended_rows
 from tidemark.storage.delta.place import TablePlace
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
 _MILLISECOND = timedelta(milliseconds=1)
 _EQUATIONS = {"update": Equation.CHANGED, "complete": Equation.ALL}
 
@@ -154,10 +157,6 @@ class Windows(Operator):
                     ChangeVerdict.NEW_GENERATION,
                     "The state and the table hold the windows as they were",
                 )
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK = timedelta(microseconds=1)
 
 
 def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:

@@ -24,6 +24,12 @@ from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.readers import TableReader
 
+_LOG = "_delta_log/"
+_HOUR = timedelta(hours=1)
+_TARGET = 100 * 1024 * 1024
+# A partition of fewer reads as well, and packing it anew each day would write its rows each day.
+_FEWEST = 4
+
 
 @dataclass(frozen=True)
 class MaintainedTable:
@@ -116,10 +122,6 @@ def _data_files(table: DeltaTable) -> Iterator[DataFile]:
             yield DataFile(str(partition), file["size_bytes"])
 
 
-_LOG = "_delta_log/"
-_HOUR = timedelta(hours=1)
-
-
 def unused_files(
     table: DeltaTable, uri: str, files: Mapping[str, FileFacts], keep: timedelta
 ) -> tuple[tuple[str, ...], Part]:
@@ -153,11 +155,6 @@ def _below(uri: str, place: str) -> str:
     if is_uri(uri):
         uri, place = unquote(uri), unquote(place)
     return place.removeprefix(f"{uri}/")
-
-
-_TARGET = 100 * 1024 * 1024
-# A partition of fewer reads as well, and packing it anew each day would write its rows each day.
-_FEWEST = 4
 
 
 @dataclass(frozen=True)
