@@ -17,7 +17,7 @@ IN_BENCH = $(IN_ENVIRONMENT) PYTHONPATH=include
 # a test starts, compile all that they import.
 PYTEST = $(IN_ENVIRONMENT) PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_WORKERS)
 
-.PHONY: help setup demo airflow kafka image compose-env test test-all test-deployment bench bench-long lint format docs clean
+.PHONY: help setup demo airflow kafka image compose-env test test-fast test-all test-deployment bench bench-long lint format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -43,6 +43,9 @@ compose-env: ## .env, random passwords and keys for docker-compose.yaml; never o
 
 test: setup ## all tests but the long ones
 	@$(PYTEST) -m 'not long and not docker' $(PYTEST_ARGS)
+
+test-fast: setup ## what needs no Spark and is quick: under a minute
+	@$(PYTEST) -m 'not engine and not slow and not long and not docker' $(PYTEST_ARGS)
 
 test-all: setup ## all tests but those that need Docker
 	@$(PYTEST) -m 'not docker' $(PYTEST_ARGS)

@@ -2,14 +2,14 @@
 
 At most two Spark processes live at once: tests that ask for the `spark` fixture share one
 session in a test process, tests that start jobs of their own (marked `process`) run one after
-the other in another, which may start a session of its own when they are done.
+the other in another, which may start a session of its own when they are done. Both kinds are
+marked `engine` here, and so is what needs the broker: `make test-fast` leaves them out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,46 +31,67 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("short" if "not long" in config.option.markexpr else "all")
 
 
-# The longest work first, so that no test process waits for the other in the end: the first
-# takes the jobs, the second the warm session; then each takes half of the whole runs in a
-# session (xdist gives out the next group before the last two tests of the one before have
-# ended). Then come the files without Spark, each for itself.
-GROUPS = ("process", "spark", "runs", "more runs")
+# Which group each test belongs to that needs Spark: collected by the test processes, read by the
+# one that gives out groups, which collects nothing itself.
+_GROUPS = "tidemark/groups"
+# Of what tests share for a session, what costs next to nothing to set up twice.
+_CHEAP = frozenset({"spark", "tmp_path_factory", "request", "pytestconfig"})
 
 
 class OneSparkEach(LoadScopeScheduling):
-    """Gives each group of files to one test process; any other file to whichever is free.
+    """Gives each group of tests to one test process; a group without Spark is a file.
 
     Not by xdist's own groups: its 3.8 names them in a way that pytest 9.2 does not see.
     """
 
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._groups: dict[str, str] = {}
+
     def _split_scope(self, nodeid: str) -> str:
-        return _group_of(_file_of(nodeid))
+        if not self._groups:
+            self._groups = self.config.cache.get(_GROUPS, {})
+        return self._groups.get(nodeid) or nodeid.split("::")[0]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups in their order, which is the one in which they are given out."""
-    items.sort(key=lambda item: _place_of(_group_of(_file_of(item.nodeid))))
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what starts an engine, and puts the groups into the order in which they are given out.
+
+    First what needs none, cheap as it is; then all jobs, to the test process that is free first,
+    which has no session yet; then what a session or a broker runs, the largest group first, so
+    that no test process waits long for the other in the end.
+    """
+    groups: dict[str, str] = {}
+    for item in items:
+        fixtures: list[str] = getattr(item, "fixturenames", [])
+        if item.get_closest_marker("process"):
+            groups[item.nodeid] = "jobs"
+        elif "spark" in fixtures or "broker" in fixtures:
+            groups[item.nodeid] = _shared(item, fixtures) or f"spark {item.nodeid.split('::')[0]}"
+        else:
+            continue
+        item.add_marker("engine")
+    sizes = Counter(groups.values())
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        group = groups.get(item.nodeid)
+        if group is None:
+            return 0, 0, ""
+        return (1, 0, group) if group == "jobs" else (2, -sizes[group], group)
+
+    items.sort(key=place)
+    if config.cache is not None:
+        config.cache.set(_GROUPS, groups)
 
 
-def _place_of(group: str) -> int:
-    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
-
-
-def _file_of(nodeid: str) -> str:
-    return nodeid.split("::")[0]
-
-
-@cache
-def _group_of(file: str) -> str:
-    source = (Path(__file__).parent.parent / file).read_text()
-    if "mark.process" in source:
-        return "process"
-    if "spark: SparkSession" not in source and "import Worked" not in source:
-        return file
-    if "end_to_end" not in file:
-        return "spark"
-    return "runs" if Path(file).name < "test_l" else "more runs"
+def _shared(item: pytest.Item, fixtures: list[str]) -> str | None:
+    """The costly fixture of a whole session that a test has part in: set up by one process only."""
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    for name in sorted(set(fixtures) - _CHEAP):
+        if any(definition.scope == "session" for definition in definitions.get(name, ())):
+            return name
+    return None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -46,6 +46,7 @@ def commands(command: object, name: str) -> Iterator[tuple[str, object]]:
         yield from commands(inner, f"{name} {each}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "command"), list(commands(typer.main.get_command(app), "tidemark"))
 )

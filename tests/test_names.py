@@ -6,6 +6,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import tidemark
 
 TREES = {
@@ -24,6 +26,7 @@ def test_no_class_name_stands_twice() -> None:
     assert not twice, "A reader who looks for one of them finds the other"
 
 
+@pytest.mark.slow
 def test_the_first_sentence_of_a_docstring_stands_alone() -> None:
     found = [
         f"{file.name}: {text.splitlines()[0]}"

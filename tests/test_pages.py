@@ -68,6 +68,7 @@ def why_not(command: str) -> str | None:
     return f"{known.name} has no option {wrong[0]}" if wrong else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_each_command_that_a_page_names_can_be_typed(page: str) -> None:
     lines = "\n".join(code_of(page, "sh", "")).replace("\\\n", " ")
@@ -75,6 +76,7 @@ def test_each_command_that_a_page_names_can_be_typed(page: str) -> None:
     assert {f"tidemark {each}": why for each in found if (why := why_not(each))} == {}
 
 
+@pytest.mark.slow
 def test_each_command_that_a_message_names_can_be_typed() -> None:
     """Messages and docstrings alike, in backticks: `tidemark accept PIPELINE`."""
     wrong = {}

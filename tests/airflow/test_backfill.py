@@ -164,6 +164,7 @@ def task(write_pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return Backfill(tmp_path, write_pipeline("visits"))
 
 
+@pytest.mark.slow
 def test_the_job_is_told_table_and_range_under_a_run_id_that_no_stream_has(task: Backfill) -> None:
     summary = task.run(RESULT)
     result = summary.pop("result")

@@ -65,6 +65,7 @@ def processor(write_pipeline: Callable[..., Path], tmp_path: Path) -> Processor:
     return Processor(tmp_path / "airflow")
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_one_import_error_until_mended_and_the_good_dags_stay(
     write_pipeline: Callable[..., Path], processor: Processor
 ) -> None:

@@ -324,6 +324,7 @@ def test_unusable_settings_are_told(
         raise_invalid_pipelines()
 
 
+@pytest.mark.slow
 def test_parsing_the_samples_dags_is_quick_and_loads_no_engine() -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "include")}
     environment["TIDEMARK_SETTINGS"] = str(REPOSITORY / "include" / "settings.yaml")

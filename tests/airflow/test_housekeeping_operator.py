@@ -66,6 +66,7 @@ def test_a_damaged_checkpoint_fails_the_task_for_good_once_the_others_are_kept(
     assert "offsets/2" in table["refused"]
 
 
+@pytest.mark.slow
 def test_a_held_lease_is_told_and_can_be_tried_again(ran: Path, tmp_path: Path) -> None:
     before = sorted((tmp_path / "root/visits").rglob("*.crc"))
     lease = pipeline_lease(load_pipeline(ran), load_settings(), "run-1", "stream")

@@ -77,6 +77,7 @@ def test_a_dry_run_changes_nothing_and_the_task_does_what_it_showed(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_held_lease_is_told_and_can_be_tried_again(
     dag: DAG, rejects: Path, tmp_path: Path
 ) -> None:

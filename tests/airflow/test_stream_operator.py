@@ -415,6 +415,7 @@ def test_a_killed_task_ends_the_driver_that_spark_submit_started(
     assert f"signal {signal.SIGTERM.value}" in ended[0]
 
 
+@pytest.mark.slow
 def test_a_job_that_hears_nothing_is_killed_before_airflow_kills_the_task(
     submit: Submit, tmp_path: Path
 ) -> None:
@@ -430,6 +431,7 @@ def test_a_job_that_hears_nothing_is_killed_before_airflow_kills_the_task(
     assert ended
 
 
+@pytest.mark.slow
 def test_a_task_that_takes_too_long_ends_its_job(submit: Submit, tmp_path: Path) -> None:
     submit.plan(None, hang=tmp_path / "driver.pid")
     with pytest.raises(AirflowTaskTimeout), timeout(5):

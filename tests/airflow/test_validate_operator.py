@@ -74,6 +74,7 @@ def test_a_failed_check_fails_the_task_for_good_and_the_next_good_run_publishes_
     assert publish(held, "next") == {"per_10m": {"gold": 1, "windows": 3}}
 
 
+@pytest.mark.slow
 def test_the_place_of_the_data_docs_goes_to_xcom(held: Held) -> None:
     held.check({"warn": EXPECTED})
     held.run(window(at(10), key="a", total=1), run_id="run")

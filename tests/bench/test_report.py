@@ -62,6 +62,7 @@ def test_the_page_in_the_docs_is_that_of_its_json_files(tmp_path: Path) -> None:
     assert write_report(tmp_path, FIGURES_TOLD).read_text() == (DOCS / PAGE).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("goal", "told"),
     [

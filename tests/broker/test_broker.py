@@ -83,6 +83,7 @@ def test_a_killed_one_starts_again_with_its_messages_at_the_same_address(own: Br
     assert values_in(own, topic) == [b"before", b"after"]
 
 
+@pytest.mark.slow
 def test_a_paused_one_does_not_answer_until_it_is_resumed(own: Broker) -> None:
     own.pause()
     assert not reaches(client_of(own))
@@ -102,6 +103,7 @@ def test_a_paused_one_can_be_stopped_and_another_takes_over_its_folder(own: Brok
         assert values_in(second, topic) == [b"before"]
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_says_what_the_log_says(tmp_path: Path) -> None:
     broken = Broker(tmp_path, installed_java(), settings={"num.io.threads": "none"})
     with pytest.raises(BrokerFailed, match="Invalid value none for configuration"):
@@ -109,6 +111,7 @@ def test_a_start_that_fails_says_what_the_log_says(tmp_path: Path) -> None:
     assert broken.pids == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     ["PLAIN", pytest.param("SCRAM-SHA-256", marks=pytest.mark.long), "SCRAM-SHA-512"],
@@ -128,6 +131,7 @@ def test_a_client_refuses_a_broker_whose_certificate_another_ca_signed(broker: B
     assert "certificate verify failed" in refused
 
 
+@pytest.mark.slow
 def test_a_client_is_known_by_its_certificate(broker: Broker) -> None:
     options = {
         **client_of(broker),
@@ -179,6 +183,7 @@ def starting(folder: Path, seconds: int) -> Iterator[tuple[subprocess.Popen[str]
         yield process, pid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(None, marks=pytest.mark.long)])
 def test_no_process_is_left_by_one_that_ends_without_stopping_it(
     tmp_path: Path, end: signal.Signals | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from broker.broker import Broker
@@ -32,6 +33,7 @@ def offsets_in(broker: Broker, topic: str, *, committed: bool = False) -> list[i
     return [message.offset() for message in stored(broker, topic, committed=committed)]
 
 
+@pytest.mark.slow
 def test_messages_are_where_it_is_said(broker: Broker) -> None:
     topic = make_topic(broker, new_name(), partitions=2)
     placed = produce(
@@ -69,6 +71,7 @@ def test_deleted_records_are_gone(broker: Broker) -> None:
     assert offsets_in(broker, topic) == [4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_retention_deletes_what_is_old(broker: Broker) -> None:
     topic = make_topic(broker, new_name())
     produce(broker, topic, ["old"] * 5, timestamps=[1_000] * 5)
@@ -77,6 +80,7 @@ def test_retention_deletes_what_is_old(broker: Broker) -> None:
     assert produce(broker, topic, ["new"]) == [(0, 5)]
 
 
+@pytest.mark.slow
 def test_a_committed_transaction_is_read_and_its_marker_takes_an_offset(broker: Broker) -> None:
     topic = make_topic(broker, new_name())
     assert produce_transaction(broker, topic, ["a", "b"]) == [(0, 0), (0, 1)]
@@ -103,6 +107,7 @@ def test_an_open_transaction_holds_back_what_comes_after_it(broker: Broker) -> N
     assert offsets_in(broker, topic, committed=True) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_broker_aborts_a_transaction_that_nobody_ends(broker: Broker) -> None:
     topic = make_topic(broker, new_name())
     open_transaction(broker, topic, ["within"], timeout_seconds=1)

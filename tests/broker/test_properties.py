@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def as_java_reads(value: str) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_value_is_read_as_it_was_meant_and_is_one_line_of_ascii(value: str) -> None:
     assert as_java_reads(escaped(value)) == value

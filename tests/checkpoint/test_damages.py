@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
 def test_the_doctor_says_what_the_page_says(name: str, tmp_path: Path) -> None:
     recorded = answers()[name]

@@ -63,6 +63,7 @@ def judged(checkpoint: Path) -> Iterator[str]:
 CASES = st.tuples(st.sampled_from(NAMES), st.integers(0), st.integers(0), st.sampled_from(NUMBERS))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=CASES)
 def test_whatever_stands_where_a_number_was_no_command_ends_in_a_traceback(
@@ -81,6 +82,7 @@ def test_whatever_stands_where_a_number_was_no_command_ends_in_a_traceback(
     assert len(list(judged(checkpoint))) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["[" * DEEP, '{"a":' * DEEP, "1e999", "9" * 5_000])
 @pytest.mark.parametrize("file", ["offsets/7", "commits/7", "metadata"])
 def test_what_no_engine_writes_into_a_log_is_damage(
@@ -102,6 +104,7 @@ def test_what_no_engine_writes_into_a_log_is_damage(
     assert "it holds" in result.output
 
 
+@pytest.mark.slow
 def test_files_whose_numbers_no_engine_counts_to_are_not_taken_for_its_own(
     made: dict[str, Path], tmp_path: Path
 ) -> None:

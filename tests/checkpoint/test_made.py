@@ -47,6 +47,7 @@ def test_every_kind_was_made_by_every_version_that_knows_it() -> None:
     assert there == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_a_query_that_ended_well_has_a_clean_end(made: dict[str, Path], name: str) -> None:
     told = diagnosis_of(made[name])
@@ -58,6 +59,7 @@ def test_a_query_that_ended_well_has_a_clean_end(made: dict[str, Path], name: st
     assert [one for one in told.findings if "No data" not in one.known][complete:] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_batch_watermark_and_id_are_those_of_the_last_progress(
     facts: CheckpointFacts, name: str
@@ -73,6 +75,7 @@ def test_batch_watermark_and_id_are_those_of_the_last_progress(
         assert instant_text(newest.watermark_ms or 0) == seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_each_source_ends_where_the_last_progress_says(facts: CheckpointFacts, name: str) -> None:
     newest = facts.offsets.entry(facts.offsets.newest)
@@ -82,6 +85,7 @@ def test_each_source_ends_where_the_last_progress_says(facts: CheckpointFacts, n
     assert not [one for one in facts.sources if isinstance(one.offset, UnknownOffset)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
 def test_operators_are_those_of_the_last_progress(facts: CheckpointFacts, name: str) -> None:
     said = answers(name)["operators"]
@@ -101,6 +105,7 @@ def _name(operator: StatefulOperator) -> str | None:
     return operator.metadata.name if operator.metadata else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
 def test_the_files_show_the_state_store_that_was_set(facts: CheckpointFacts, name: str) -> None:
     providers = {store.provider for operator in facts.operators for store in operator.stores}
@@ -136,6 +141,7 @@ def test_stores_are_those_that_the_reader_of_state_metadata_gives(
     assert sorted(read) == sorted(tuple(row[key] for key in keys) for row in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in STATEFUL if "statestore" in answers(n)])
 def test_the_columns_of_the_state_are_those_that_its_reader_gives(
     facts: CheckpointFacts, name: str

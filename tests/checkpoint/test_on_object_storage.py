@@ -30,6 +30,7 @@ def options() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [PLACE, f"{PLACE}/", PLACE.replace("s3:", "s3a:")])
 def test_a_checkpoint_on_object_storage_is_read_as_a_local_one(
     options: dict[str, str], place: str

@@ -137,6 +137,7 @@ def is_of_the_state(name: str) -> bool:
     return name.startswith(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in DAMAGES if is_of_the_state(name)])
 def test_state_that_the_engine_cannot_load_cannot_be_rebuilt(name: str, tmp_path: Path) -> None:
     damage, recorded = DAMAGES[name], answers()[name]
@@ -214,6 +215,7 @@ def test_the_page_tells_the_default_limits() -> None:
     assert Advanced.model_validate(content["advanced"]) == Advanced()
 
 
+@pytest.mark.slow
 def test_a_store_in_many_partitions_is_checked_in_one_pass() -> None:
     many = state(*(partition(number, 99) for number in range(1_000)))
     told = check_state(many, DEFAULT)

@@ -42,6 +42,7 @@ def of(name: str, folder: Path) -> StoreInventory:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
 def test_every_store_of_every_operator_is_there_in_each_partition(
     read: StateInventory, name: str
@@ -78,6 +79,7 @@ def test_a_store_has_the_columns_that_its_reader_gives(read: StateInventory, nam
             ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
 def test_the_bytes_are_those_of_the_files_on_the_disk(
     read: StateInventory, made: dict[str, Path], name: str
@@ -96,6 +98,7 @@ def test_the_bytes_are_those_of_the_files_on_the_disk(
             assert partition.held == Section(len(files), size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
 def test_the_newest_version_builds_from_what_the_next_start_reads(
     read: StateInventory, name: str
@@ -187,6 +190,7 @@ def builds_as_its_rule_says(facts: CheckpointFacts) -> int:
     return compared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
 def test_the_versions_that_build_are_those_of_the_rule_for_one(
     made: dict[str, Path], name: str
@@ -194,6 +198,7 @@ def test_the_versions_that_build_are_those_of_the_rule_for_one(
     assert builds_as_its_rule_says(facts_of(made[name])) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [n for n in DAMAGES if n.startswith(("delta", "snapshot", "zip", "changelog", "state-ahead"))],

@@ -117,6 +117,7 @@ def damaged(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "code", "verdict"),
     [
@@ -216,6 +217,7 @@ def account(place: Place, query: str, table: str | None = None, hour: int = 10) 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [True, False])
 def test_the_checkpoint_of_another_query_than_the_ledger_knows_is_damaged(
     place: Place, published: bool
@@ -280,6 +282,7 @@ def test_a_path_needs_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert checkpoint("doctor", "./aggregate/").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -313,6 +316,7 @@ def obeying_permissions() -> Iterator[ThreadPoolExecutor]:
         yield thread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["aggregate", "aggregate/state/0/1"])
 def test_a_folder_without_permission_gets_one_sentence(
     tmp_path: Path, obeying_permissions: ThreadPoolExecutor, closed: str
@@ -336,6 +340,7 @@ def test_a_folder_without_permission_gets_one_sentence(
     assert len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_command_loads_neither_spark_nor_delta_for_a_path(tmp_path: Path) -> None:
     """As where pyspark and Java are not installed: the modules cannot be imported."""
     barred = ("pyspark", "py4j", "delta", "deltalake", "pyarrow", "pandas", "duckdb")
@@ -355,6 +360,7 @@ def test_the_command_loads_neither_spark_nor_delta_for_a_path(tmp_path: Path) ->
     assert "clean end" in ended.stdout
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_many_files_is_judged_in_seconds(tmp_path: Path) -> None:
     folder = copy_of("aggregate", tmp_path)
     delta = (folder / "state/0/1/4.delta").read_bytes()

@@ -23,6 +23,7 @@ checkpoint()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

@@ -93,6 +93,7 @@ def test_the_default_keeps_what_the_engine_keeps(checkpoint: Path) -> None:
     assert told(checkpoint)["going_files"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "removed",
     [1, 17, pytest.param(2, marks=pytest.mark.long), pytest.param(35, marks=pytest.mark.long)],
@@ -166,6 +167,7 @@ def test_an_old_snapshot_that_does_not_match_its_checksum_keeps_what_is_older(
     assert any("2.snapshot, which is needed, does not match" in why for why in state.reasons)
 
 
+@pytest.mark.slow
 def test_the_path_of_a_pipelines_checkpoint_is_refused_without_its_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

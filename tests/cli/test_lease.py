@@ -54,6 +54,7 @@ def test_a_pipeline_that_never_ran_has_no_lease(place: Place) -> None:
     assert released.exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_live_lease_is_shown_and_not_released(place: Place) -> None:
     with HoldingProcess(place.places.lease, "nightly", 60) as holding:
         assert holding.heard() == "held 1"
@@ -84,6 +85,7 @@ def test_a_lease_left_behind_is_released_once_and_the_tables_are_fenced(place: P
     assert "take: it was released" in shown
 
 
+@pytest.mark.slow
 def test_a_lease_that_may_live_elsewhere_is_released_by_force_which_says_what_it_means(
     place: Place,
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_lease_that_nobody_can_read_is_released_by_force_only(place: Place) ->
     assert not file.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -27,12 +27,14 @@ def tidemark_process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.slow
 def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
     said = tidemark_process("--version", cwd=tmp_path).stdout
     assert said == f"tidemark {told_version()}\n"
     assert said.startswith(f"tidemark {tidemark.__version__}+")
 
 
+@pytest.mark.slow
 def test_python_runs_it_as_a_module_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tidemark", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -44,6 +46,7 @@ def test_help_names_every_command() -> None:
     assert all(name in shown for name in ("validate", "run", "publish"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "publish"])
 def test_a_settings_file_that_is_not_there_is_told_in_one_line(
     tmp_path: Path, command: str

@@ -123,6 +123,7 @@ def files(place: Place) -> set[str]:
     return {str(path.relative_to(place.root)) for path in place.root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_plan_changes_nothing_and_the_act_does_what_it_says(place: Place) -> None:
     before, there = content(place), files(place)
     shown = maintain()
@@ -150,6 +151,7 @@ def test_a_plan_changes_nothing_and_the_act_does_what_it_says(place: Place) -> N
     assert "log checkpoints to write: done" in maintain("--apply").output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call", "when"),
     [
@@ -182,6 +184,7 @@ def test_killed_at_any_write_nobody_loses_anything_and_a_repetition_finishes(
     assert [plan.refused for plan in due] == [None] * len(due)
 
 
+@pytest.mark.slow
 def test_a_held_lease_is_told_and_nothing_is_done(place: Place) -> None:
     there = files(place)
     with pipeline_lease(place.pipeline, place.settings, "run-1", "stream"):
@@ -190,6 +193,7 @@ def test_a_held_lease_is_told_and_nothing_is_done(place: Place) -> None:
     assert {name for name in files(place) ^ there if "/lease/" not in name} == set()
 
 
+@pytest.mark.slow
 def test_changes_that_wait_for_their_publish_stop_the_maintenance_of_their_table(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +209,7 @@ def test_changes_that_wait_for_their_publish_stop_the_maintenance_of_their_table
     assert plans["per_10m/gold"].refused is None
 
 
+@pytest.mark.slow
 def test_on_object_storage_the_same_is_done_and_gold_reads_as_before(tmp_path: Path) -> None:
     with s3_server() as options:
         root = "s3://lake/ä%20b"

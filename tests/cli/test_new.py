@@ -153,6 +153,7 @@ def test_a_pattern_is_kept_and_its_files_are_read_by_name(project: Path) -> None
     assert next(iter(written(project).source.columns)) == "id"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -198,6 +199,7 @@ def test_fields_that_cannot_be_columns_are_named_with_the_reason(project: Path) 
     assert '#   "a b": cannot name a column' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "format_", "zone"),
     [
@@ -221,6 +223,7 @@ def test_the_event_time_s_format_is_found(
     assert types(pipeline)[name] == "timestamp not null"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "best"),
     [
@@ -373,6 +376,7 @@ def test_no_more_than_the_first_lines_are_read(
     assert "from the first 3 lines of" in text_of(project)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -413,6 +417,7 @@ def test_a_broken_archive_is_told(project: Path) -> None:
     refuses(project, new(broken), f"{broken} cannot be read beyond line ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "arguments", "said"),
     [
@@ -448,6 +453,7 @@ def test_a_source_in_the_pipeline_s_own_folder_is_refused_and_not_written(projec
     assert not (project / "include" / "pipelines").exists()
 
 
+@pytest.mark.slow
 def test_the_access_log_is_described_as_its_own_file_does(project: Path) -> None:
     parts = REPOSITORY / "include" / "samples" / "access_log" / "part-*.json.gz"
     ended = new(parts, name="log")

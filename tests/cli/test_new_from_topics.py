@@ -132,6 +132,7 @@ def test_kafka_s_time_is_the_event_time_where_the_value_has_none(
     assert pipeline.tables["per_10_minutes"].group_by == ("sensor",)
 
 
+@pytest.mark.slow
 def test_what_is_of_the_message_is_a_column_only_where_it_tells_more(
     broker: Broker, project: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_what_is_of_the_message_is_a_column_only_where_it_tells_more(
     assert "The sample has no column `_key` for this" in refused.stderr
 
 
+@pytest.mark.slow
 def test_offsets_without_a_message_are_looked_past(broker: Broker, project: Path) -> None:
     topic = make_topic(broker, new_name("new"))
     produce_transaction(broker, topic, orders(range(40)), abort=True)
@@ -157,6 +159,7 @@ def test_offsets_without_a_message_are_looked_past(broker: Broker, project: Path
     assert f"from 5 messages of kafka:events/{topic}." in file_of(project).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "code", "said"),
     [

@@ -23,6 +23,7 @@ LINES = [[json.dumps({"n": 10 * file + line}) for line in range(3)] for file in 
 FOLDER = "s3://lake/root/landing/%C3%A4%20b"
 
 
+@pytest.mark.slow
 def test_the_first_lines_are_read_by_name_and_the_source_is_the_store_s(tmp_path: Path) -> None:
     with s3_server() as options:
         for number, lines in enumerate(LINES):

@@ -7,6 +7,7 @@ import math
 from datetime import date
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def test_each_column_has_its_type_and_is_required_where_each_row_has_it(
     assert found == types
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(NAMES, ANY, max_size=5), min_size=1, max_size=12))
 def test_any_rows_give_a_good_file_whose_columns_take_nine_of_ten_values(
     rows: list[Row],

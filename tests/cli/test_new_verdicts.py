@@ -102,6 +102,7 @@ def samples(draw: st.DrawFn) -> list[bytes]:
     return draw(st.permutations(rows))
 
 
+@pytest.mark.slow
 @given(lines=samples(), ending=st.sampled_from(["", ".gz"]))
 def test_what_is_said_of_rows_is_what_a_run_s_judge_says(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ending: str

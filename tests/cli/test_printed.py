@@ -98,6 +98,7 @@ def test_a_terminal_gets_our_styles_and_no_others(monkeypatch: pytest.MonkeyPatc
     assert out.getvalue() == "\x1b[1m\\u001b[8mhidden\x1b[0m\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ALL, ids=" ".join)
 def test_every_command_shows_what_it_was_given_as_text(
     tmp_path: Path, names: tuple[str, ...]

@@ -81,6 +81,7 @@ def test_json_holds_every_partition_and_the_same_numbers(tmp_path: Path) -> None
     assert store["key"] == ["window: struct", "key: string"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "code", "verdict"), [(4, 0, "healthy"), (3, 10, "due"), (1, 11, "overdue")]
 )
@@ -148,6 +149,7 @@ def test_a_place_that_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     assert (shown.exit_code, shown.stdout) == (1, "")
 
 
+@pytest.mark.slow
 def test_a_path_is_shown_without_spark_delta_or_airflow(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom tidemark.cli.main import app\n"

@@ -73,6 +73,7 @@ def on_the_page(command: str) -> str:
     return str(shown)
 
 
+@pytest.mark.slow
 def test_all_pipelines_are_on_one_screen(
     statuses: dict[str, PipelineStatus], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_json_is_a_list_with_times_in_utc(root: Path) -> None:
     assert names == ["broken", "clicks", "held", "killed", "new", "stopped"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pipeline", "state"),
     [
@@ -161,6 +163,7 @@ def test_a_pipeline_that_nobody_knows_is_an_error(root: Path) -> None:
     assert shown.stderr.startswith("PipelineNotFound: There is no pipeline `click`")
 
 
+@pytest.mark.slow
 def test_asking_changes_nothing(root: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in root.rglob("*")}
     tidemark(root)

@@ -140,6 +140,7 @@ def test_the_exit_status_is_the_commands_own() -> None:
     assert submit(["sh", "-c", "kill -9 $$"], {}) == -9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_all_that_the_command_started(tmp_path: Path, sent: signal.Signals) -> None:
     """Also what does not heed SIGTERM, once the first process has ended."""

@@ -365,6 +365,7 @@ def on_screen(show: Callable[[Drawn], None], of: Drawn, width: int | None) -> st
     return re.sub("\x1b\\[[0-9;]*m", "", out.getvalue())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("show", dict.fromkeys(chain(*TABLES.values())))
 @given(DRAWN, st.sampled_from([80, 120, None]))
 def test_no_table_of_a_command_breaks_a_name_a_number_or_a_time(
@@ -399,6 +400,7 @@ def test_every_table_is_printed_by_the_one_door() -> None:
     assert not of_rich
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("names", [(), *ALL], ids=" ".join)
 def test_the_help_breaks_no_option_and_no_word(names: tuple[str, ...], width: int) -> None:

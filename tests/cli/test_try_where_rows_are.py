@@ -139,6 +139,7 @@ def test_the_first_messages_begin_where_the_pipeline_does(broker: Broker, tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_messages_are_looked_for_behind_offsets_that_have_none(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_misspelt_setting_is_told_with_the_nearest(project: Path) -> None:
     assert ended.exit_code == 1
 
 
+@pytest.mark.slow
 def test_validate_loads_no_engine(project: Path) -> None:
     add_good(project, "clicks")
     code = (
@@ -176,6 +177,7 @@ def test_what_the_settings_do_not_grant_is_bad_and_the_line_that_grants_it_makes
     assert tidemark("validate").output.startswith("clicks: good")
 
 
+@pytest.mark.slow
 def test_a_fold_that_every_run_would_refuse_is_bad(project: Path) -> None:
     pipelines = project / "include" / "pipelines"
     shutil.copytree(SITE_VISITS.parent / "folds", pipelines / "folds")

@@ -31,6 +31,7 @@ def printed(call: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_pyarrow_and_duckdb_work_without_them() -> None:
     assert printed("") == "[(3,)] numpy pandas\n"
     assert printed("leave_pandas_out()") == "[(3,)]\n"
@@ -47,6 +48,7 @@ leave_pandas_out_of_a_run(pipeline_from_mapping("clicks", content))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "loaded"), [('{"warn": "events < 9"}', ""), (EXPECTATION, " numpy pandas")]
 )

@@ -78,6 +78,7 @@ def asked(place: Path, script: str, *arguments: str, **variables: str) -> subpro
     )
 
 
+@pytest.mark.slow
 def test_a_driver_says_what_it_says_to_who_asked_and_ends_as_it_ends(place: Path) -> None:
     script = 'printf "%s|" "$@"; echo to stderr >&2; exit 7'
     for _ in range(2):
@@ -112,6 +113,7 @@ def test_what_a_driver_does_not_get_is_not_sent_either() -> None:
     assert for_driver(variables) == {"TIDEMARK_ROOT": "/lake"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_with_who_asked_all_processes_of_the_driver_end(
     place: Path, tmp_path: Path, sign: signal.Signals

@@ -86,6 +86,7 @@ def test_airflow_takes_the_fernet_key(repository: Path) -> None:
     Fernet(secrets_of(repository)["airflow_fernet_key"])
 
 
+@pytest.mark.slow
 def test_airflow_reads_its_secrets_from_files(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_service_that_does_not_answer_is_not_healthy() -> None:
     assert healthy.main("http://127.0.0.1:1/health") == 1
 
 
+@pytest.mark.slow
 def test_what_is_new_in_a_folder_lands_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,10 +206,12 @@ def points() -> list[str]:
     return [name for node in nodes if (name := _point(node))]
 
 
+@pytest.mark.slow
 def test_every_function_that_writes_is_a_marked_commit_point() -> None:
     assert unmarked(all_functions()) == []
 
 
+@pytest.mark.slow
 def test_every_marked_commit_point_is_a_function_that_leads_to_a_write() -> None:
     functions = all_functions()
     marked = {function.point: function for function in functions if function.point}

@@ -245,6 +245,7 @@ def test_the_next_run_finishes_the_batch_of_the_killed_one(
     assert gold.transaction_version(f"query/{query_id}") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["ingest", "updated", "appended", "completed"])
 def test_what_a_newer_release_ran_is_refused_by_name_before_anything_is_written(
     clicks: SamplePlace, query: str

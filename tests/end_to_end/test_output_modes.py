@@ -53,6 +53,7 @@ def test_gold_is_the_page_s_in_each_mode(impressions: Worked) -> None:
     assert golds["append"] == table_under(PAGE, "gold append")
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("example", ["impressions", pytest.param("words", marks=pytest.mark.long)])
 def test_closed_windows_are_the_same_in_all_modes_after_each_trigger(
     request: pytest.FixtureRequest, example: str

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from pyspark.sql import types as T
@@ -35,6 +36,7 @@ def now(table: Windows, changes: str = "", frozen_before_ms: int | None = None) 
     return failing_now(gold, history, table.operator, gold_state(gold), frozen_before_ms)
 
 
+@pytest.mark.slow
 def test_a_window_that_fails_leaves_gold_and_comes_back_when_it_is_mended(tmp_path: Path) -> None:
     table = Windows(tmp_path)
     table.change(window(at(10), key="a", total=1), window(at(10), key=None, total=2))
@@ -173,6 +175,7 @@ def known_of(table: Episodes) -> list[Any]:
         return connection.execute(f'SELECT "rows", {FAILURE} FROM failing_known').fetchall()
 
 
+@pytest.mark.slow
 def test_an_episode_that_fails_again_after_it_was_mended_is_told(tmp_path: Path) -> None:
     """look@0 and close@100 fail; open@50 mends it; of close@20 it fails again."""
     table = Episodes(tmp_path)

@@ -57,6 +57,7 @@ def starting_from(operator: Operator, bronze: DeltaTable, first_ms: int) -> list
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", GAPS)
 @settings(max_examples=20)
 @given(rows=some_rows, frozen=st.integers(-1_500, 1_500), open_for=st.integers(0, 1_000))

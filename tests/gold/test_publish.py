@@ -101,6 +101,7 @@ def test_only_the_rows_that_count_changes_even_when_no_measure_does(windows: Win
     assert windows.gold("total", "rows") == [(3, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "old", "new", "differs"), [
     (T.DoubleType(), 1e6, 1e6 + 1e-4, False),
     (T.DoubleType(), 1e6, 1e6 + 2e-3, True),
@@ -268,6 +269,7 @@ KEYS: list[tuple[str, T.DataType, list[Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "values"), KEYS, ids=[key[0] for key in KEYS])
 def test_keys_of_every_type_and_the_null_key_are_told_apart_and_found_again(
     tmp_path: Path, name: str, kind: T.DataType, values: list[Any]
@@ -303,6 +305,7 @@ def test_a_table_without_keys_has_one_row_a_window(tmp_path: Path) -> None:
     assert windows.gold("total") == [(2,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "known", "differs", "corrects", "old_status", "old_revision", "written", "joined", "b", "n",
 ])  # fmt: skip

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as T
@@ -80,6 +81,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(steps)
 def test_gold_is_what_the_model_says_after_each_publish(runs: list[Step]) -> None:
@@ -101,6 +103,7 @@ def test_gold_is_what_the_model_says_after_each_publish(runs: list[Step]) -> Non
             assert {windows.publish(pinned).gold for pinned in held} == {version}
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(steps)
 def test_values_do_not_depend_on_which_runs_were_published_together(runs: list[Step]) -> None:

@@ -44,6 +44,7 @@ def check_one_won(windows: Windows, ends: list[Any], version: int) -> None:
     assert windows.gold_table().version() == version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "close"),
     [
@@ -105,6 +106,7 @@ def publish_in_process(folder: Path, pinned: TableResult) -> str:
         return "lost"
 
 
+@pytest.mark.slow
 def test_processes_that_publish_the_same_pins_leave_each_window_in_gold_once(
     windows: Windows,
 ) -> None:

@@ -71,6 +71,7 @@ def lines(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     return row, json.dumps(row, ensure_ascii=draw(st.booleans()), separators=separators)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("columns", [COLUMNS, WITHOUT_MAP], ids=["by columns", "in blocks"])
 @settings(max_examples=9, suppress_health_check=list(HealthCheck))
@@ -89,6 +90,7 @@ def test_every_valid_row_is_accepted_with_exactly_its_values(
         assert verdict == _expected(row, {"at", *columns}), line
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @settings(max_examples=9, suppress_health_check=list(HealthCheck))
 @given(
@@ -106,6 +108,7 @@ def test_every_row_with_a_value_of_another_type_is_rejected_for_that_column(
         assert verdict["detail"].startswith(f"{name} should be {COLUMNS[name].lower()}, found")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @settings(max_examples=9, suppress_health_check=list(HealthCheck))
 @given(

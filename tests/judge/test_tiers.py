@@ -231,6 +231,7 @@ SOME = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=1_600, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @SOME
 @given(case=cases(64))
@@ -266,12 +267,14 @@ def values_of(kind: str) -> tuple[Pipeline, list[bytes]]:
     return pipeline_of({"c": kind}), lines
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("kind", TYPES)
 def test_all_tiers_come_to_the_exact_tiers_verdict_on_each_listed_value(kind: str) -> None:
     check_tiers_agree(*values_of(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
     "kind",
@@ -288,6 +291,7 @@ def each_line_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_module, "_PORTION_LINES", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("time", TIMES, ids=str)
 def test_all_tiers_come_to_the_exact_tiers_verdict_on_each_listed_time(

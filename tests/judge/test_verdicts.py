@@ -30,6 +30,7 @@ def _verdicts(kind: str, tier: str) -> list[dict[str, Any]]:
     return [dict(judged[n * 40]) for n in range(len(lines))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["exact", "by columns", "all"])
 @pytest.mark.parametrize(
     ("kind", "number"),

@@ -51,12 +51,11 @@ def session_for_tests() -> SparkSession:
     """The platform's session on two cores, whatever pipeline it will run."""
     from tidemark.streaming.session import start_session
 
-    # What `spark-submit` says to a job. A job of seconds compiles with the first compiler only
-    # (`TieredStopAtLevel=1`, of the set-up's flags); a session of hundreds of runs takes a sixth
-    # less time with both, keeps the code that it compiled, and seldom collects what is young.
+    # The first compiler alone, as in a job, costs least here too: each test's pipeline is new code,
+    # so that what the second compiler takes is not won back even by hundreds of runs.
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         "--master local[2] --driver-memory 2g --driver-java-options "
-        '"-Xmn1g -XX:TieredStopAtLevel=4 -XX:ReservedCodeCacheSize=512m" pyspark-shell'
+        '"-Xmn1g -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m" pyspark-shell'
     )
     # Of the code that Spark writes for its plans, what a hundred plans need is kept unless told.
     kept = {"spark.sql.codegen.cache.maxEntries": "2000"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from tests.kit.patience import PATIENCE_SECONDS
@@ -52,12 +53,14 @@ def batches(folder: Path, pipeline: str) -> list[int]:
     return [batch for (batch,) in query(sql, rows=table)]
 
 
+@pytest.mark.slow
 def test_the_same_rows_by_two_processes_are_written_once(tmp_path: Path) -> None:
     ensure_ops_table(TablePlace(str(tmp_path)), SCHEMA, "")
     at_once(append_rounds, tmp_path, "one", "two")
     assert batches(tmp_path, "clicks") == list(range(ROUNDS))
 
 
+@pytest.mark.slow
 def test_pipelines_write_at_once_and_lose_nothing(tmp_path: Path) -> None:
     ensure_ops_table(TablePlace(str(tmp_path)), SCHEMA, "")
     at_once(append_of_its_own, tmp_path, "clicks", "words")

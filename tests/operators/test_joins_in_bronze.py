@@ -77,6 +77,7 @@ def asked(table: JoinTable, windows: Sequence[tuple[Any, ...]]) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.slow
 @each_table
 @few
 @given(rows=some_rows, odd=st.integers(0, 1), first=st.integers(-40, 120))
@@ -100,6 +101,7 @@ def test_windows_asked_for_and_windows_that_end_are_those_of_plain_python(
         assert operator.count_ending(bronze, *ends) == sum(told[2] for told in within.values())
 
 
+@pytest.mark.slow
 @each_table
 @few
 @given(before=some_rows, new=some_rows, close=st.integers(-40, 140))
@@ -132,6 +134,7 @@ def test_new_rows_touch_windows_that_start_before_1970() -> None:
     assert starts == [-600, -300, 0]
 
 
+@pytest.mark.slow
 @few
 @given(before=some_rows, new=some_rows, watermark=st.integers(-40, 140))
 def test_rows_of_either_side_at_or_before_the_watermark_are_late(

@@ -84,6 +84,7 @@ def batches_of_rows(draw: DrawFn) -> list[tuple[int, list[Row]]]:
     return [(0 if at is None else millis(0) + at, rows) for at, rows in drawn]
 
 
+@pytest.mark.slow
 @given(
     window=windows(),
     keys=st.sampled_from([(), ("key",)]),

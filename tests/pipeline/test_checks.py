@@ -160,6 +160,7 @@ EXPECTATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(EXPECTATIONS))
 def test_an_expectation_is_checked_by_its_name_its_arguments_and_its_columns_types(
     told: Told, text: str
@@ -278,6 +279,7 @@ def test_the_sources_checks_are_its_own(
         assert any(expected in one for one in found), found
 
 
+@pytest.mark.slow
 def test_a_file_with_an_expectation_is_loaded_without_importing_great_expectations() -> None:
     text = with_checks("fail: {ExpectColumnMaxToBeBetween: {column: clicks, max_value: 9}}")
     code = (
@@ -395,6 +397,7 @@ def row_condition(text: str) -> exp.Expr:
     return sqlglot.parse_one(text, dialect="spark")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(TRANSLATED))
 def test_what_is_translated_means_in_duckdb_what_it_means_in_spark(text: str) -> None:
     """What Spark says is held to the same table by `test_checks_in_spark.py`."""

@@ -345,6 +345,7 @@ WORDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(WORDS, max_size=14).map(" ".join))
 def test_whatever_is_written_is_judged_and_never_raises(text: str) -> None:

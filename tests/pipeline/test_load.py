@@ -249,6 +249,7 @@ ONE_PROBLEM = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "field", "line", "column", "message", "near"),
     ONE_PROBLEM,
@@ -338,6 +339,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -625,6 +627,7 @@ def test_a_pipeline_is_found_by_name_and_by_path(tmp_path: Path, good: str) -> N
         find_pipeline(str(tmp_path / "nope.yaml"), settings)
 
 
+@pytest.mark.slow
 def test_loading_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
     code = f"""
 import sys, time

@@ -241,6 +241,7 @@ def test_a_column_that_is_no_type_is_told_how_one_is_written(given: str) -> None
     assert line.endswith(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expression", "told"),
     [

@@ -45,6 +45,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(CONDITIONS))
 def test_a_row_is_bad_where_its_condition_is_false_and_not_where_it_is_null(
     text: str, tmp_path: Path
@@ -152,6 +153,7 @@ def test_the_share_of_rejects_is_of_the_rows_read(
     assert (gated.run.error is None) == passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "passed"),
     [
@@ -234,6 +236,7 @@ def test_expectations_are_told_each_for_itself_with_their_pages(tmp_path: Path) 
     assert {row["data_docs"] for row in held.verdicts()} == {index}
 
 
+@pytest.mark.slow
 def test_data_docs_of_the_oldest_runs_go(tmp_path: Path) -> None:
     held = Held(tmp_path, [{"warn": {"ExpectTableRowCountToBeBetween": {"min_value": 1}}}])
     for number in range(4):

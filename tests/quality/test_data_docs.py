@@ -56,6 +56,7 @@ def pages(root: Path, value: str, note: str, run_id: str) -> tuple[Page, Page]:
     return Page(Path(index)), Page(Path(index).with_name("per_10m.html"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["index", "table"])
 def test_no_element_of_a_page_comes_from_data_which_it_shows_as_text(
     number: int, tmp_path: Path
@@ -95,6 +96,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [None, "total > 5"], ids=["rows", "none"])
 def test_each_expectation_has_a_page_where_it_is_met_or_not_and_where_no_row_is_meant(
     where: str | None, tmp_path: Path

@@ -272,6 +272,7 @@ OF_VALUES: dict[str, tuple[list[str], Callable[[str], Strategy], Good]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(OF_VALUES))
 @given(draw=st.data())
 def test_what_is_said_of_values_is_right_for_each_type(name: str, draw: st.DataObject) -> None:
@@ -288,6 +289,7 @@ def test_what_is_said_of_values_is_right_for_each_type(name: str, draw: st.DataO
     held(told, len(values), bad, asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("null", [True, False])
 @given(given_column=columns_of(list(TYPES)), mostly=MOSTLY)
 def test_null_is_found_in_each_type(
@@ -322,6 +324,7 @@ FIGURES: dict[str, Callable[[list[Value]], Fraction | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(FIGURES))
 @given(draw=st.data())
 def test_a_figure_of_numbers_is_exact(name: str, draw: st.DataObject) -> None:
@@ -350,6 +353,7 @@ def try_figure(
         return "nobody can tell"
 
 
+@pytest.mark.slow
 @given(draw=st.data())
 def test_a_deviation_keeps_a_bound_where_its_square_keeps_the_square(draw: st.DataObject) -> None:
     _, found, column = draw.draw(columns_of(EXACT))
@@ -366,6 +370,7 @@ def test_a_deviation_keeps_a_bound_where_its_square_keeps_the_square(draw: st.Da
     assert told.passed == (square < limit if asked["strict_max"] else square <= limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ExpectColumnMaxToBeBetween", "ExpectColumnMinToBeBetween"])
 @given(draw=st.data())
 def test_the_largest_and_the_smallest_are_those_of_the_type(name: str, draw: st.DataObject) -> None:
@@ -400,6 +405,7 @@ COUNTS: dict[str, tuple[list[str], Callable[[list[Value]], Fraction | None]]] = 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(COUNTS))
 @given(draw=st.data())
 def test_what_is_counted_is_right_for_each_type(name: str, draw: st.DataObject) -> None:
@@ -419,6 +425,7 @@ SETS: dict[str, Callable[[set[Any], set[Any]], bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SETS))
 @given(draw=st.data())
 def test_sets_of_values_are_those_of_the_type(name: str, draw: st.DataObject) -> None:
@@ -430,6 +437,7 @@ def test_sets_of_values_are_those_of_the_type(name: str, draw: st.DataObject) ->
     assert told.passed == SETS[name]({order(one) for one in own}, listed), told.observed
 
 
+@pytest.mark.slow
 @given(draw=st.data())
 def test_the_most_common_value_is_that_of_the_type(draw: st.DataObject) -> None:
     kind, found, column = draw.draw(columns_of(VALUES))
@@ -446,6 +454,7 @@ def test_the_most_common_value_is_that_of_the_type(draw: st.DataObject) -> None:
 IGNORED = ["both_values_are_missing", "either_value_is_missing", "neither"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["ExpectColumnPairValuesAToBeGreaterThanB", "ExpectColumnPairValuesToBeEqual"]
 )
@@ -475,6 +484,7 @@ def test_two_columns_are_compared_by_their_type(name: str, draw: st.DataObject) 
     held(told, len(rows), [key for key in rows if not good(*pairs[key])], asked)
 
 
+@pytest.mark.slow
 @given(draw=st.data())
 def test_rows_that_are_there_twice_are_found(draw: st.DataObject) -> None:
     one, other = (draw.draw(st.sampled_from(KEYS)) for _ in range(2))

@@ -169,6 +169,7 @@ def test_a_run_that_found_the_lease_taken_says_nothing_of_the_pipeline(place: Pl
     assert state(place) is PipelineState.WELL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_backfill_however_it_ended_leaves_the_streams_state_as_it_is(
     place: Place, stopped: bool
@@ -235,6 +236,7 @@ def test_a_lease_that_nobody_can_read_leaves_the_status_unknown(place: Place) ->
     assert found.problem.startswith("LeaseUnreadable: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trigger", "minutes", "expected"),
     [
@@ -268,6 +270,7 @@ def test_a_failed_run_that_no_other_follows_is_overdue(tmp_path: Path) -> None:
     assert found.next_step.endswith("the last one failed: RunFailed: boom")
 
 
+@pytest.mark.slow
 def test_the_last_ten_runs_count_as_recent(place: Place) -> None:
     for number in range(13):
         began = BEGAN + timedelta(minutes=number)

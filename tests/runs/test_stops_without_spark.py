@@ -49,6 +49,7 @@ _COLUMNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [no_folder, no_topic, no_table])
 def test_a_source_that_is_not_there_is_told_without_a_jvm(tmp_path: Path, gone: object) -> None:
     place = Place(tmp_path)
@@ -65,6 +66,7 @@ def test_a_source_that_is_not_there_is_told_without_a_jvm(tmp_path: Path, gone: 
 BACKFILL = ("backfill", "clicks", "--table=per_10m", "--from=2026-01-01", "--to=2026-01-02")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -101,6 +103,7 @@ def test_a_lease_that_was_left_is_for_the_job_to_take_over(
     assert "Spark is started: LeaseLeft: " in ended.stderr
 
 
+@pytest.mark.slow
 def test_an_earlier_try_that_lives_is_for_the_job_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_root_that_cannot_be_written_is_told_without_a_jvm(
     assert "spark-submit" not in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -163,6 +163,7 @@ def held(folder: str, options: Options, apart: timedelta) -> Iterator[Clocks]:
         yield lease.clocks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [-100_000, -48, 0, 48])
 def test_the_store_tells_its_time_by_the_lease_that_it_wrote(
     store: dict[str, str], tmp_path: Path, hours: int

@@ -145,6 +145,7 @@ def specs(draw: st.DrawFn) -> Spec:
     )
 
 
+@pytest.mark.slow
 @settings(
     derandomize=True,
     database=None,
@@ -250,6 +251,7 @@ def test_on_time_rows_are_out_of_order_within_a_quarter_of_the_delay() -> None:
     assert max(behind) <= SPEC.delay.total_seconds() * 1000 / 4
 
 
+@pytest.mark.slow
 def test_a_file_of_several_chunks_is_counted_like_any_other(places: tuple[Path, Path]) -> None:
     spec = replace(SPEC, rows=80_000, files=2)
     chunks = Counter(chunk.file for chunk in rows(plan(spec)))
@@ -343,6 +345,7 @@ def test_all_problems_of_a_spec_are_named_at_once() -> None:
         plan(replace(SPEC, spots=0, late=2, now=datetime(2026, 3, 1)))
 
 
+@pytest.mark.slow
 def test_the_script_runs_from_any_folder(tmp_path: Path) -> None:
     words = "landing --manifest made.json --rows 100 --files 2 --late 0.1 --gzip --seed 3"
     clock = ["--now", "2026-03-01T13:00:00Z"]

@@ -65,6 +65,7 @@ def test_without_an_archive_only_the_flags_are_there(layout: Layout, tmp_path: P
     assert sourced(path, {"PATH": "/usr/bin:/bin"})["SPARK_SUBMIT_OPTS"] == JAVA.flags
 
 
+@pytest.mark.slow
 def test_spark_maps_the_archive_that_set_up_made(installed: Layout) -> None:
     """`-Xshare:on` makes the JVM end when it does not take the archive of the environment."""
     env = sourced(installed.env_file, dict(os.environ))

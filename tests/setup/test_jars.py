@@ -61,6 +61,7 @@ def test_a_broker_is_one_version_of_kafka_and_not_part_of_set_up(layout: Layout)
     assert layout.broker_jars not in {path.parent for path in jars_step(layout, "").outputs}
 
 
+@pytest.mark.slow
 def test_jars_come_from_the_repository_that_is_named(
     fetching: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_jars_come_from_the_repository_that_is_named(
     assert not (fetching.state / "ivy").exists()
 
 
+@pytest.mark.slow
 def test_a_jar_that_is_not_the_pinned_one_is_deleted_and_refused(
     fetching: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_jar_that_is_not_the_pinned_one_is_deleted_and_refused(
     assert list(fetching.jars.glob("*")) == []
 
 
+@pytest.mark.slow
 def test_a_repository_without_the_jar_is_named_with_what_to_do(
     fetching: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +138,7 @@ def test_the_ca_list_is_the_one_that_the_other_clients_are_told(tmp_path: Path) 
     assert ca_bundle({"SSL_CERT_FILE": str(tmp_path / "gone")}) != tmp_path / "gone"
 
 
+@pytest.mark.slow
 def test_a_trust_store_made_of_a_pem_file_is_one_that_java_reads(
     installed: Layout, tmp_path: Path
 ) -> None:

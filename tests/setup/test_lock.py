@@ -81,6 +81,7 @@ def test_what_is_installed_is_what_the_lock_says(lock: str) -> None:
     assert differing == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_is_complete(repository: Path, name: str) -> None:
     """Set-up installs without looking at dependencies, so none may be missing from a lock."""

@@ -44,6 +44,7 @@ def test_a_usual_path_is_not_refused() -> None:
     refuse_unusable_path(Path("/home/me/src/tide-mark_2.0+x@y~z/é"))
 
 
+@pytest.mark.slow
 def test_a_registry_that_cannot_be_reached_is_told_with_what_to_do(
     installed: Layout, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

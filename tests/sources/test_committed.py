@@ -44,6 +44,7 @@ def commit(place: str, batch: int) -> None:
     write_deltalake(place, ROWS, mode="append", commit_properties=properties)
 
 
+@pytest.mark.slow
 def test_a_batch_is_known_however_often_its_repeat_has_failed_since(
     tmp_path: Path, checkpoint: Checkpoint
 ) -> None:

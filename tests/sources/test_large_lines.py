@@ -52,6 +52,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", *PACKERS])
 @given(
     lines=LINES,
@@ -147,6 +148,7 @@ print(json.dumps([peak() - before, found.lines, *told]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ending",
     [".gz", *(pytest.param(one, marks=pytest.mark.long) for one in ["", *PACKERS] if one != ".gz")],

@@ -217,6 +217,7 @@ def test_files_by_a_uri_do_not_depend_on_the_root(tmp_path: Path) -> None:
     check(place, read_of(place, [f"file://{tmp_path}/old/landing/a.json"]))
 
 
+@pytest.mark.slow
 def test_a_bucket_that_was_copied_into_another_is_accepted_too(tmp_path: Path) -> None:
     place = place_at(tmp_path / "local")
     read_of(place, ["s3a://before/wh/landing/a%20b.json"], ["s3a://before/wh/landing/c.json"])

@@ -62,6 +62,7 @@ def test_braces_are_expanded_as_hadoop_does() -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=9).map("".join))
 @example("landing/.{./.,x/x}/clicks/bronze/*")

@@ -110,6 +110,7 @@ def test_copied_first_lines_are_read_as_plain_ones_whatever_packed_the_file(
     assert b"".join(unpacked(str(copy), iter([copy.read_bytes()]))) == ONE * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", PACKERS)
 def test_what_is_larger_than_any_buffer_is_read_whole_or_not_at_all(ending: str) -> None:
     random = Random(7)

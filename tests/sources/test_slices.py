@@ -45,6 +45,7 @@ def read(slices: list[FileSlice]) -> list[bytes]:
     return [line for piece in pieces for line in piece["_value"].to_pylist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 1_000])
 @pytest.mark.parametrize("content", CONTENTS)
 def test_lines_are_the_same_with_cuts_at_every_byte(

@@ -232,6 +232,7 @@ def test_hidden_names_are_the_engines() -> None:
     assert hidden == ["_a.json", ".a.json", "a.json._COPYING_"]
 
 
+@pytest.mark.slow
 def test_files_on_object_storage_are_told_by_the_same_rules(tmp_path: Path) -> None:
     with s3_server() as options:
         for key in ("a b.json", "sub/b.json", "_sub/c.json", ".d.json", "e.txt"):

@@ -27,6 +27,7 @@ def test_a_local_table_is_read_without_python_in_arrows_threads(tmp_path: Path) 
     assert dataset_of(DeltaTable(place), "p = 'x y'").count_rows() == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([None, 1, 2])), min_size=1, max_size=4))
 @settings(max_examples=20)
 def test_rows_of_files_without_a_column_are_found_by_its_being_null(

@@ -42,6 +42,7 @@ sys.exit(os.waitpid(child, 0)[1] != 0)
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_has_a_database_of_its_own_and_ends() -> None:
     ended = subprocess.run([sys.executable, "-c", FORKED], timeout=HUNG_SECONDS, check=False)
     assert ended.returncode == 0

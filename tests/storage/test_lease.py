@@ -87,6 +87,7 @@ def test_numbers_go_on_and_only_the_highest_file_stays(folder: str) -> None:
         assert names(folder) == [f"{number:020}.json"]
 
 
+@pytest.mark.slow
 def test_a_live_lease_is_refused_with_who_holds_it(folder: str) -> None:
     alive = mark_of(os.getppid())
     leave(folder, left_by_another(processes=(alive,), machine=ELSEWHERE))
@@ -103,6 +104,7 @@ def test_a_live_lease_is_refused_with_who_holds_it(folder: str) -> None:
     assert LeaseHeld.retry_can_help
 
 
+@pytest.mark.slow
 def test_a_process_does_not_end_itself_for_a_lease_that_it_holds(folder: str) -> None:
     with hold_lease(folder, holder("one"), {}):
         for run_id in ("one", "two"):
@@ -113,6 +115,7 @@ def test_a_process_does_not_end_itself_for_a_lease_that_it_holds(folder: str) ->
                 pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [60, 119])
 def test_an_expired_lease_of_another_host_is_left_until_the_margin_is_over(
     folder: str, seconds: float
@@ -278,6 +281,7 @@ def test_a_request_that_the_store_carried_out_and_the_client_repeated_has_taken_
         assert lease.number == 1
 
 
+@pytest.mark.slow
 def test_a_lease_is_renewed_while_it_is_held(folder: str) -> None:
     with hold_lease(folder, holder(), {}, 1.5, on_lapse=ignore) as lease:
         first = found(folder)
@@ -309,6 +313,7 @@ def test_a_lease_whose_folder_was_cleared_is_lost(folder: str) -> None:
     assert names(folder) == []
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_ends_the_lease_and_the_error_says_so(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +332,7 @@ def test_a_store_that_is_away_ends_the_lease_and_the_error_says_so(
     assert len(lapses) == 1
 
 
+@pytest.mark.slow
 def test_a_store_that_comes_back_in_time_costs_nothing(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +350,7 @@ def test_a_store_that_comes_back_in_time_costs_nothing(
         lease.check()
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_does_not_hide_the_end_of_the_lease(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +365,7 @@ def test_a_store_that_does_not_answer_does_not_hide_the_end_of_the_lease(
     assert 0.55 < told[0] < 2
 
 
+@pytest.mark.slow
 def test_a_wall_clock_that_jumps_past_the_end_ends_the_lease(folder: str) -> None:
     clock: list[datetime] = [T0]
     lapses: list[LeaseLost] = []
@@ -368,6 +376,7 @@ def test_a_wall_clock_that_jumps_past_the_end_ends_the_lease(folder: str) -> Non
         wait_until(lambda: lapses)
 
 
+@pytest.mark.slow
 def test_a_wall_clock_that_goes_back_does_not_make_the_lease_longer(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,6 +503,7 @@ def test_releasing_what_is_free_does_nothing_also_twice(folder: str) -> None:
     assert (found(folder).number, found(folder).released) == (8, True)
 
 
+@pytest.mark.slow
 def test_a_lease_of_another_host_is_released_by_force_only_and_its_owner_finds_out(
     folder: str,
 ) -> None:

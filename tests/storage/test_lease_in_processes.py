@@ -61,6 +61,7 @@ def race(folder: str, rounds: int, begin: Any, judged: Any, ends: Any) -> None:
             ends.put((number, None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("racers", "rounds"), [(2, 30), pytest.param(4, 100, marks=pytest.mark.long)]
 )
@@ -101,6 +102,7 @@ def wait_for_release(folder: str) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_the_lease_of_a_killed_process_is_taken_over_at_once(folder: str) -> None:
     with HoldingProcess(folder, "killed", 60) as killed:
         assert killed.heard() == "held 1"
@@ -159,6 +161,7 @@ def test_a_reused_pid_is_not_hit(folder: str, bystander: HoldingProcess) -> None
     assert bystander.ask("check") == "held"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noted_so", "why"),
     [
@@ -185,6 +188,7 @@ def test_a_process_that_may_not_be_the_jobs_is_not_signalled_and_that_is_said(
     assert bystander.ask("check") == "held"
 
 
+@pytest.mark.slow
 def test_a_suspended_process_of_this_host_is_ended_when_its_lease_has_run_out(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +212,7 @@ def wait_for_end(folder: str, margin: float = 0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_suspended_process_of_another_host_halts_when_it_wakes(folder: str) -> None:
     with HoldingProcess(folder, "asleep", 1.5, "--elsewhere") as asleep:
         assert asleep.heard() == "held 1"
@@ -231,6 +236,7 @@ def test_a_suspended_process_of_another_host_halts_when_it_wakes(folder: str) ->
     assert (found.number, found.run_id) == (2, "mine")
 
 
+@pytest.mark.slow
 def test_a_woken_process_that_does_not_halt_learns_it_from_check(folder: str) -> None:
     with HoldingProcess(folder, "asleep", 1.5, "--elsewhere", "--go-on") as asleep:
         assert asleep.heard() == "held 1"
@@ -244,6 +250,7 @@ def test_a_woken_process_that_does_not_halt_learns_it_from_check(folder: str) ->
             lease.check()
 
 
+@pytest.mark.slow
 def test_a_driver_that_halts_kills_the_jvm_that_started_it(folder: str) -> None:
     with HoldingProcess(folder, "driver", 2, spark=True) as above:
         assert above.heard() == "held 1"

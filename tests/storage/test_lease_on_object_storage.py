@@ -23,6 +23,7 @@ def options() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.mark.slow
 def test_a_lease_is_taken_renewed_released_and_taken_over(options: dict[str, str]) -> None:
     folder = "s3://lake/one/lease"
     with hold_lease(folder, holder("first"), options, 3, on_lapse=ignore) as lease:
@@ -58,6 +59,7 @@ def test_the_owner_of_a_lease_that_was_taken_finds_out(options: dict[str, str]) 
     assert read_lease(folder, options) == left_by_another(number=2)
 
 
+@pytest.mark.slow
 def test_of_takers_at_once_one_wins(
     options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_process_ends_with_all_that_it_started() -> None:
     assert not any(is_alive(mark) for mark in marks)
 
 
+@pytest.mark.slow
 def test_a_process_that_ignores_sigterm_or_is_suspended_is_killed() -> None:
     for ignore in (IGNORE, ""):
         parent, child = tree(ignore)

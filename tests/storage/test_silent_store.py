@@ -48,6 +48,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
             one.close()
 
 
+@pytest.mark.slow
 def test_each_kind_of_request_is_given_up_at_the_limit(silent: dict[str, str]) -> None:
     place = f"{ROOT}/a"
     for ask in (
@@ -63,6 +64,7 @@ def test_each_kind_of_request_is_given_up_at_the_limit(silent: dict[str, str]) -
         assert time.monotonic() - began < 2 * LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -39,6 +39,7 @@ def test_a_folder_of_this_machine_passes_and_keeps_nothing(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_store_whose_conditional_writes_are_atomic_passes_and_keeps_nothing(
     store: dict[str, str],
 ) -> None:
@@ -47,6 +48,7 @@ def test_a_store_whose_conditional_writes_are_atomic_passes_and_keeps_nothing(
     assert not list_files("s3://lake/good", store)
 
 
+@pytest.mark.slow
 def test_a_store_that_lets_two_writers_win_is_refused() -> None:
     with s3_server(knows_conditions=False) as options:
         findings = found("s3://lake/two", options)
@@ -64,6 +66,7 @@ def test_a_bucket_that_is_not_there_is_told_with_what_to_do(store: dict[str, str
     assert not only.retry_can_help
 
 
+@pytest.mark.slow
 def test_a_bucket_is_made_when_it_is_asked_for_and_an_existing_one_stays(
     store: dict[str, str],
 ) -> None:
@@ -80,12 +83,14 @@ def test_a_bucket_elsewhere_than_on_s3_is_left_to_its_stores_own_tools(root: str
         make_bucket(root, {})
 
 
+@pytest.mark.slow
 def test_a_store_that_nobody_answers_for_is_told_and_may_come_back(store: dict[str, str]) -> None:
     (only,) = found("s3://lake/root", {**store, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
     assert "storage_options" in str(only.problem)
     assert only.retry_can_help
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minutes", [-5, 5])
 def test_a_clock_that_differs_by_more_than_half_a_lease_is_told(
     store: dict[str, str], minutes: int

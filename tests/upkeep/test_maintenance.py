@@ -276,6 +276,7 @@ def test_a_compaction_of_who_lost_the_lease_commits_nothing(uri: str) -> None:
     assert len(DeltaTable(uri).file_uris()) == 7
 
 
+@pytest.mark.slow
 def test_old_rows_of_ops_go_and_that_of_the_last_publish_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +315,7 @@ def test_old_verdicts_of_checks_go(tmp_path: Path) -> None:
 LOGICAL = [(400, 200), (400, 1), (1, 200), (0, 0), (-400, 200), (-400, 3), (30, 91), (91, 30)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(LOGICAL), min_size=1, max_size=4, unique=True))
 @settings(max_examples=15)
 def test_lines_of_the_ledger_age_by_when_they_were_written_and_totals_say_what_they_lack(

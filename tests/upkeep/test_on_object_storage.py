@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.checkpoint.damaged import copy_of
 from tests.storage.s3 import s3_server
 from tests.upkeep.stores import NOW, names, plan_of
@@ -14,6 +16,7 @@ from tidemark.storage.files import list_files, write_bytes
 PLACE = "s3://lake/ä%20b/checkpoints/one"
 
 
+@pytest.mark.slow
 def test_the_same_files_go_on_object_storage(tmp_path: Path) -> None:
     local = copy_of("aggregate", tmp_path)
     for partition in (0, 1):

@@ -94,6 +94,7 @@ def outcome(made: WithSinks) -> tuple[object, ...]:
     return set(bytes_of(made.checkpoint)), rows, transaction, set(log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "when"), STEPS)
 def test_killed_at_a_step_a_rewind_is_finished_by_a_repetition(
     made: WithSinks, wanted: dict[str, object], tmp_path: Path, point: str, when: str
@@ -112,6 +113,7 @@ def test_killed_at_a_step_a_rewind_is_finished_by_a_repetition(
     assert code_of(made) != VERDICTS[CheckpointVerdict.DAMAGED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "when"), STEPS)
 def test_killed_at_a_step_a_rewind_is_undone_by_its_backup(
     made: WithSinks, tmp_path: Path, point: str, when: str
@@ -129,6 +131,7 @@ def test_killed_at_a_step_a_rewind_is_undone_by_its_backup(
     assert as_rows(made) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "when"), STEPS_BACK)
 def test_killed_at_a_step_a_restore_is_finished_by_a_repetition(
     made: WithSinks, tmp_path: Path, point: str, when: str
@@ -170,6 +173,7 @@ def killed_at(made: WithSinks, act: str, number: int, backup: Path) -> list[str]
     return arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "removed",
     [9, pytest.param(1, marks=pytest.mark.long), pytest.param(25, marks=pytest.mark.long)],
@@ -183,6 +187,7 @@ def test_a_process_killed_between_two_files_leaves_what_a_repetition_finishes(
     assert outcome(made) == wanted["delta"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", [30, pytest.param(1, marks=pytest.mark.long)])
 def test_a_backup_that_a_kill_left_in_part_is_finished_by_the_same_command_and_is_whole(
     made: WithSinks, wanted: dict[str, object], tmp_path: Path, written: int
@@ -196,6 +201,7 @@ def test_a_backup_that_a_kill_left_in_part_is_finished_by_the_same_command_and_i
     assert as_rows(made) == before
 
 
+@pytest.mark.slow
 def test_a_folder_that_holds_anything_else_takes_no_backup(made: WithSinks, tmp_path: Path) -> None:
     before, backup = as_rows(made), tmp_path / "backup"
     arguments = killed_at(made, "put", 30, backup)

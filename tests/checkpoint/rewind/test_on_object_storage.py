@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.checkpoint.archives import answers, land_listed, unpack
@@ -22,6 +23,7 @@ from tidemark.storage.files import write_bytes
 PLACE, TABLE, BACKUP = (f"s3://lake/ä%20b/{name}" for name in ("checkpoint", "table", "backup"))
 
 
+@pytest.mark.slow
 def test_on_object_storage_a_rewind_and_its_way_back_are_the_same(tmp_path: Path) -> None:
     local = unpack(BASE, tmp_path)
     land_listed(local)

@@ -42,6 +42,7 @@ def made(tmp_path: Path) -> WithSinks:
     return with_sinks(tmp_path / "query")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_checkpoint_goes_back_to_each_batch_and_comes_back_from_the_backup(
     name: str, tmp_path: Path
@@ -87,6 +88,7 @@ def test_a_table_goes_back_with_the_checkpoint_in_one_commit(made: WithSinks) ->
     assert made.transaction() == 3
 
 
+@pytest.mark.slow
 def test_a_table_goes_back_a_second_time_past_the_first(made: WithSinks) -> None:
     sink = ("--sink", made.sink("delta"))
     done("rewind", made.checkpoint, "--to-batch", "5", *sink)
@@ -97,6 +99,7 @@ def test_a_table_goes_back_a_second_time_past_the_first(made: WithSinks) -> None
     assert (made.rows(), made.transaction()) == ([0, 1, 2, 3, 4, 5], 5)
 
 
+@pytest.mark.slow
 def test_the_backup_brings_all_back_after_the_query_has_run_on(made: WithSinks) -> None:
     before = bytes_of(made.checkpoint)
     sink = ("--sink", made.sink("delta"))

@@ -78,6 +78,7 @@ DAMAGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", DAMAGED, ids=lambda one: "-".join(map(ascii, *one.items()))[:60]
 )
@@ -89,6 +90,7 @@ def test_a_name_that_leads_elsewhere_is_damage_of_the_backup(
         assert "change.json is damaged" in refused(made, *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1e999}', "[]", "{}", ""])
 def test_a_plan_that_cannot_be_read_is_damage_of_the_backup(made: WithSinks, text: str) -> None:
     backup = plant(made, text)
@@ -107,6 +109,7 @@ def sinks(made: WithSinks) -> dict[str, tuple[dict[str, Any], str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["table", "folder"])
 @pytest.mark.parametrize("named", ["other", "delta:{}/elsewhere", "files:{}/out"])
 def test_a_sink_that_the_command_does_not_name_is_not_touched(
@@ -121,6 +124,7 @@ def test_a_sink_that_the_command_does_not_name_is_not_touched(
         assert option in text
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_the_command_does_not_name_is_not_touched(made: WithSinks) -> None:
     other = with_sinks(made.folder.parent / "other")
     backup = plant(made, json.dumps(plan(other)))
@@ -136,6 +140,7 @@ def test_a_backup_that_is_not_beside_it_and_not_named_is_not_read(made: WithSink
     assert "change.json is damaged" in text
 
 
+@pytest.mark.slow
 def test_the_command_that_a_refused_restore_tells_brings_all_back(made: WithSinks) -> None:
     before = bytes_of(made.checkpoint), made.rows()
     backup = made.folder.parent / "a backup"
@@ -174,6 +179,7 @@ def test_a_link_out_of_the_checkpoint_is_refused(made: WithSinks) -> None:
     assert "is a link to a place out of" in refused(made, "restore", backup)
 
 
+@pytest.mark.slow
 def test_a_pipelines_own_checkpoint_is_not_restored(made: WithSinks, tmp_path: Path) -> None:
     own = tmp_path / "root" / "orders" / "checkpoints" / "ingest"
     shutil.copytree(made.checkpoint, own)

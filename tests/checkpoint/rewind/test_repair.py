@@ -98,6 +98,7 @@ def backed_up(folder: Path) -> tuple[str, Path]:
     return "--backup", folder / "backup"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*BACK, *sorted(IN_PLACE)])
 def test_what_can_be_repaired_is_and_comes_back_from_its_backup(name: str, tmp_path: Path) -> None:
     checkpoint = damaged(name, tmp_path)
@@ -111,6 +112,7 @@ def test_what_can_be_repaired_is_and_comes_back_from_its_backup(name: str, tmp_p
     assert bytes_of(checkpoint) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_repaired_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
     checkpoint = damaged(name, tmp_path)
@@ -121,6 +123,7 @@ def test_what_cannot_be_repaired_is_refused_with_the_reason(name: str, tmp_path:
     assert bytes_of(checkpoint) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(NOTHING))
 def test_where_a_query_may_start_nothing_is_repaired(name: str, tmp_path: Path) -> None:
     assert told("repair", damaged(name, tmp_path), "--sink", "other")["nothing_to_do"]
@@ -164,6 +167,7 @@ def made(tmp_path: Path) -> WithSinks:
     return with_sinks(tmp_path / "query")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BY_TABLE))
 def test_a_lost_id_is_what_the_delta_table_knows(name: str, made: WithSinks) -> None:
     before = json.loads((made.checkpoint / "metadata").read_text())

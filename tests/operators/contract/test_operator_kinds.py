@@ -92,6 +92,7 @@ def test_identity_and_values_share_no_column_and_hold_those_of_every_kind(kind: 
     assert BRONZE in operator.inputs
 
 
+@pytest.mark.slow
 @each_kind
 @fewer
 @given(rows=rows_of_a_day, close=st.integers(0, 300))
@@ -108,6 +109,7 @@ def test_no_row_that_is_open_starts_before_what_a_checkpoint_is_seeded_from(
     assert {row: seeded.get(row) for row in opened} == opened
 
 
+@pytest.mark.slow
 @each_kind
 @given(rows=rows_of_a_day, start=st.integers(0, 300), minutes=st.integers(1, 200))
 def test_a_range_holds_rows_by_their_start_and_says_where_the_last_ends(
@@ -139,6 +141,7 @@ def test_what_is_open_first_and_what_is_kept_first_are_where_ranges_begin(kind: 
     assert before.last_end <= close or not kind.has_fixed_lengths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [KINDS["sessions-append"]], ids=["sessions-append"])
 @fewer
 @given(rows=rows_of_a_day, asked=st.integers(0, 30), first=st.integers(0, 300))
@@ -164,6 +167,7 @@ def test_where_rows_lie_bronze_gives_the_whole_rows(
     }
 
 
+@pytest.mark.slow
 @fewer
 @given(rows=rows_of_a_day, first=st.integers(0, 300))
 def test_windows_that_are_recomputed_are_listed_by_their_ends(

@@ -614,6 +614,7 @@ def test_the_kit_takes_several_keys() -> None:
     assert ended == {("a", 1): 2.0, ("a", 2): 1.0, (None, 1): 1.0}
 
 
+@pytest.mark.slow
 def test_the_kit_loads_a_class_s_modules_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

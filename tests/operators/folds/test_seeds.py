@@ -93,6 +93,7 @@ def test_without_rows_it_is_said_what_every_run_would_refuse(
         assert said in faults[0]
 
 
+@pytest.mark.slow
 def test_a_class_that_ends_the_other_process_is_told_and_the_next_one_is_folded(
     tmp_path: Path,
 ) -> None:

@@ -156,6 +156,7 @@ def test_the_uri_of_a_file_keeps_what_its_name_has_in_percents(tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_of_a_large_row_group_little_is_in_memory_at_a_time(tmp_path: Path) -> None:
     rows = pa.table({"n": pa.array(range(4_000_000), pa.int64())})
     whole = {"row_group_size": len(rows), "compression": "none", "use_dictionary": False}

@@ -215,6 +215,7 @@ acts = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(acts, max_size=12))
 def test_each_appended_row_is_read_once_in_whatever_order_the_table_is_kept(
@@ -255,6 +256,7 @@ def test_each_appended_row_is_read_once_in_whatever_order_the_table_is_kept(
         assert seen == Counter(range(next(numbers)))
 
 
+@pytest.mark.slow
 def test_of_many_versions_each_loss_is_told_in_their_order(tmp_path: Path) -> None:
     """They are read several at once."""
     uri = str(tmp_path / "events")

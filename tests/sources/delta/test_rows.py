@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def test_an_instant_of_spark_is_the_same_in_any_year_and_a_time_without_zone_sta
     assert read() == [f'{{"at": "{one}", "in": {{"at": "{one}"}}}}' for one in bare]
 
 
+@pytest.mark.slow
 def test_large_rows_are_read_few_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "file.parquet"
     text = "é" * 1_000_000

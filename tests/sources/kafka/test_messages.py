@@ -128,6 +128,7 @@ def test_fields_are_added_to_any_object(value: dict[str, Any], blank: str) -> No
     assert json.loads(spliced(text, b'"_key": "k"')) == {"_key": "k", **value}
 
 
+@pytest.mark.slow
 def test_a_slice_ends_with_its_last_offset_whether_a_message_has_it_or_not(broker: Broker) -> None:
     topic = make_topic(broker, new_name())
     produce(broker, topic, [b"1"])
@@ -149,6 +150,7 @@ def test_a_slice_ends_with_its_last_offset_whether_a_message_has_it_or_not(broke
     assert [one["_value"] for one in read(broker, topic)] == [b"1", b"2", b"3", b"5"]
 
 
+@pytest.mark.slow
 def test_of_a_compacted_topic_what_is_left_is_read(broker: Broker) -> None:
     small = {"cleanup_policy": "compact", "segment_ms": 100, "min_cleanable_dirty_ratio": 0.01}
     topic = make_topic(broker, new_name(), **small)
@@ -196,6 +198,7 @@ def _offsets(part: OffsetRange) -> range:
     return range(part.first, part.last + 1)
 
 
+@pytest.mark.slow
 def test_one_slice_reads_ranges_of_many_partitions_each_to_its_own_end(broker: Broker) -> None:
     """Some end in the middle of what is there, some where offsets have no message."""
     topic = make_topic(broker, new_name(), 40)
@@ -273,6 +276,7 @@ def test_a_login_over_tls_reads(broker: Broker, mechanism: str) -> None:
     assert secure_client_of(broker)["sasl.username"] == broker.user
 
 
+@pytest.mark.slow
 def test_who_is_not_let_in_is_told_so_and_need_not_try_again(broker: Broker) -> None:
     topic = make_topic(broker, new_name())
     produce(broker, topic, [b"1"])
@@ -292,6 +296,7 @@ def test_who_is_not_let_in_is_told_so_and_need_not_try_again(broker: Broker) -> 
         list(one.lines(10**9))
 
 
+@pytest.mark.slow
 def test_a_broker_that_stops_answering_is_waited_for_and_then_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

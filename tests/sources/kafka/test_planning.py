@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -193,6 +194,7 @@ cuts = st.tuples(st.just("cut_off"), names, st.integers(0, 2), numbers)
 RUN = ("run", None, False)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @example([RUN, ("make", "b", 1), ("produce", "b", 0, 9), ("expire", "b", 0, 4), RUN])
 @given(st.lists(acts, max_size=40))
@@ -208,6 +210,7 @@ def test_every_message_is_read_once_or_told_as_lost(history: list[tuple[object, 
     model.check()
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(st.one_of(acts, cuts), max_size=40))
 def test_nothing_is_read_twice_or_from_another_topic_where_the_cluster_loses_its_newest(
