@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from tidemark.gold.plan import GoldState
 from tidemark.ledger.emitted import emitted_by_batch
 from tidemark.ledger.ledger import (
     UNPUBLISHED,
@@ -17,10 +16,10 @@ from tidemark.ledger.ledger import (
 )
 from tidemark.ledger.lines import ingest_lines, recomputed_lines, stream_lines
 from tidemark.operators.repaired import Repaired
-from tidemark.runs.run import GoldStates, Run
+from tidemark.runs.run import Run, TableRun
 
 
-def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> None:
+def account(run: Run, tables: Mapping[str, TableRun], repaired: Mapping[str, Repaired]) -> None:
     """Write the run's lines; LedgerUnbalanced, once they are written, where one does not add up.
 
     So does a line of an earlier run: nothing is published until that is mended. What was computed
@@ -31,18 +30,17 @@ def account(run: Run, gold: GoldStates, repaired: Mapping[str, Repaired]) -> Non
     written = last_batch_written(ledger.open(), name, query)
     bronze, rejects = run.warehouse.bronze.existing(), run.warehouse.rejects.existing()
     lines = ingest_lines(bronze, rejects, query, written)
-    for table, state in gold.items():
-        lines += _lines_of_table(run, table, state, repaired[table])
+    for table, of_table in tables.items():
+        lines += _lines_of_table(of_table, repaired[table])
     write_ledger(ledger, name, run.run_id, run.scheduled_ms, lines, datetime.now(UTC))
     check_ledger(ledger, name)
     check_balance(name, [line for line in lines if line.batch is None], UNPUBLISHED)
 
 
-def _lines_of_table(run: Run, name: str, gold: GoldState, repaired: Repaired) -> list[LedgerLine]:
-    operator = run.operator(name)
-    query = str(run.query_checkpoint(name, gold.generation).query_id())
-    changes = run.warehouse.changes(name, gold.generation).existing()
-    emitted = emitted_by_batch(run.warehouse.gold(name).existing(), changes, gold, operator, query)
+def _lines_of_table(table: TableRun, repaired: Repaired) -> list[LedgerLine]:
+    name, operator, query = table.name, table.operator, table.query
+    gold, changes = table.gold.existing(), table.changes.existing()
+    emitted = emitted_by_batch(gold, changes, table.state, operator, query)
     return [
         *stream_lines(name, operator, query, repaired.batches, emitted),
         *recomputed_lines(name, query, repaired.positions, repaired.recomputed),

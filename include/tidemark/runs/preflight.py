@@ -12,18 +12,15 @@ from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.gold.left_out import LeftOut
-from tidemark.gold.plan import GoldState
-from tidemark.gold.retention import table_frozen_before_ms
-from tidemark.gold.state import gold_state
 from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.operator import BRONZE
-from tidemark.operators.other_inputs import other_places, versions_read
+from tidemark.operators.other_inputs import other_places
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.instants import instant_text
-from tidemark.runs.clocks import clocks_of, watermark_due_ms
+from tidemark.runs.clocks import watermark_due_ms
 from tidemark.runs.losses import check_losses
 from tidemark.runs.repair_facts import checked_to_of, seal_ms, unpublished_batches
-from tidemark.runs.run import GoldStates, Outcome, Run
+from tidemark.runs.run import Outcome, Run, TableRun
 from tidemark.runs.tables_fit import why_tables_do_not_fit
 from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
 from tidemark.storage.delta.appended import first_append
@@ -39,10 +36,10 @@ class SparkNeeded:
 
 @dataclass(frozen=True)
 class NothingNew:
-    """What a run without Spark goes on from: gold as it was found, and what each table's repair
-    counted without computing a window again."""
+    """What a run without Spark goes on from: its tables, and what the repair of each counted, which
+    computed no window again."""
 
-    gold: GoldStates
+    tables: Mapping[str, TableRun]
     repaired: Mapping[str, Repaired]
 
 
@@ -52,17 +49,16 @@ def run_preflight(run: Run) -> NothingNew | SparkNeeded:
     check_losses(run.pipeline, run.warehouse)
     if because := _why_to_ingest(run) or why_tables_do_not_fit(run):
         return SparkNeeded(because)
-    tables = {name: run.warehouse.gold(name).existing() for name in run.pipeline.tables}
-    gold = {name: gold_state(table, run.operator(name).inputs) for name, table in tables.items()}
+    tables = {name: run.table(name) for name in run.pipeline.tables}
     repaired = {}
-    for name, state in gold.items():
-        if because := _why_to_aggregate(run, name, state):
+    for name, table in tables.items():
+        if because := _why_to_aggregate(table):
             return SparkNeeded(f"{name}: {because}")
-        found = _repaired(run, name, state)
+        found = _repaired(table)
         if isinstance(found, str):
             return SparkNeeded(f"{name}: {found}")
         repaired[name] = found
-    return NothingNew(gold, repaired)
+    return NothingNew(tables, repaired)
 
 
 def _why_to_ingest(run: Run) -> str | None:
@@ -73,26 +69,24 @@ def _why_to_ingest(run: Run) -> str | None:
     return run.source.unread(ingest)
 
 
-def _why_to_aggregate(run: Run, name: str, gold: GoldState) -> str | None:
-    checkpoint = run.query_checkpoint(name, gold.generation)
+def _why_to_aggregate(table: TableRun) -> str | None:
+    checkpoint = table.checkpoint
     if because := _why_unfinished(checkpoint):
         return because
     last = checkpoint.batches("commits")[-1]
     after, before = checkpoint.next_watermark_ms(last), checkpoint.offsets(last).watermark_ms
-    operator = run.operator(name)
-    if because := operator.why_due(before, after):
+    if because := table.operator.why_due(before, after):
         return because
-    others = other_places(operator, run.warehouse)
-    read = versions_read(operator, run.warehouse, checkpoint)
-    unread = _why_unread(BRONZE, run.warehouse.bronze, checkpoint.delta_version(last)) or next(
+    others, read = other_places(table.operator, table.warehouse), table.versions_read()
+    unread = _why_unread(BRONZE, table.bronze, checkpoint.delta_version(last)) or next(
         (found for one in others if (found := _why_unread(one, others[one], read[one] + 1))), None
     )
-    return unread or _why_behind(run, name, gold, after)
+    return unread or _why_behind(table, after)
 
 
-def _why_behind(run: Run, name: str, gold: GoldState, watermark_ms: int) -> str | None:
+def _why_behind(table: TableRun, watermark_ms: int) -> str | None:
     """A join whose clock rows did not arrive has read all, and stands still (`check_ticks`)."""
-    due = watermark_due_ms(clocks_of(run.pipeline, run.warehouse, name, gold.generation))
+    due = watermark_due_ms(table.clocks)
     if watermark_ms >= due:
         return None
     return f"its watermark is {instant_text(watermark_ms)}, and due at {instant_text(due)}"
@@ -113,31 +107,28 @@ def _why_unfinished(checkpoint: Checkpoint) -> str | None:
     return None if case == "clean end" else f"its checkpoint is not at a clean end: {case}"
 
 
-def _repaired(run: Run, name: str, gold: GoldState) -> Repaired | str:
+def _repaired(table: TableRun) -> Repaired | str:
     """What a repair finds where no window is to be computed again; else why one is."""
-    sealed_to, closed_ms = seal_ms(run, name, Outcome()), run.closed_ms(name, gold.generation)
+    gold, sealed_to, closed_ms = table.state, seal_ms(table, Outcome()), table.closed_ms()
     closed_to = max(gold.close_ms, closed_ms)
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
-    batches, operator = unpublished_batches(run, name, gold), run.reading(name, gold.generation)
+    batches, operator = unpublished_batches(table), table.reading(table.read_at())
     if operator.recomputes and closed_to > gold.close_ms:
         return f"what closed up to {instant_text(closed_to)} is to be computed from bronze"
-    place, bronze = run.warehouse.bronze, run.warehouse.bronze.existing()
-    changes = run.warehouse.changes(name, gold.generation).existing()
-    frozen = table_frozen_before_ms(
-        run.pipeline, run.warehouse, name, operator, bronze, gold.close_ms
-    )
+    bronze, changes = table.bronze.existing(), table.changes.existing()
+    emits = not operator.recomputes
     found = to_compute(
-        LeftOut.of(operator, place, bronze, changes, gold.generation),
-        run.warehouse.gold(name).existing(),
+        LeftOut.of(operator, table.bronze, bronze, changes, gold.generation),
+        table.gold.existing(),
         changes,
         gold,
         batches,
-        Frontiers(gold.close_ms, closed_ms, sealed_to, frozen, not operator.recomputes),
+        Frontiers(gold.close_ms, closed_ms, sealed_to, table.frozen_before_ms(), emits),
     )
     if found.alone.num_rows:
         return f"{found.alone.num_rows:,} windows that were set aside are to be computed again"
     if found.rows.num_rows:
         return f"{found.rows.num_rows:,} closed windows have late rows"
-    checked_to = checked_to_of(run, name, gold.generation, bronze.version())
+    checked_to = checked_to_of(table, bronze.version())
     return Repaired(found.batches, (), sealed_to, checked_to)

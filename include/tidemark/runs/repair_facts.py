@@ -4,55 +4,45 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tidemark.gold.plan import GoldState
 from tidemark.operators.batches_read import Frontier, batches_read
-from tidemark.operators.other_inputs import (
-    other_places,
-    others_published,
-    versions_read,
-)
+from tidemark.operators.other_inputs import other_places, others_published
 from tidemark.operators.touched import BatchRead
-from tidemark.runs.run import Outcome, Run
+from tidemark.runs.run import Outcome, TableRun
 from tidemark.storage.delta.commits import close_frontiers, last_ingest_ms
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def unpublished_batches(run: Run, name: str, gold: GoldState) -> tuple[BatchRead, ...]:
+def unpublished_batches(table: TableRun) -> tuple[BatchRead, ...]:
     """The batches of a table's query that read what gold does not stand for yet."""
-    checkpoint, operator = run.query_checkpoint(name, gold.generation), run.operator(name)
     return batches_read(
-        checkpoint,
-        gold.bronze,
-        _frontier(run, name, gold),
-        closed_to_ms=operator.closed_to_ms,
-        others=others_published(operator, run.warehouse, gold.inputs),
+        table.checkpoint,
+        table.state.bronze,
+        _frontier(table),
+        closed_to_ms=table.operator.closed_to_ms,
+        others=others_published(table.operator, table.warehouse, table.state.inputs),
     )
 
 
-def batch_computed_after(run: Run, name: str, generation: int) -> int | None:
+def batch_computed_after(table: TableRun) -> int | None:
     """The query's last batch, where it tells what of `changes` was said last; else None."""
-    if not run.operator(name).fails_again:
-        return None
-    return run.query_checkpoint(name, generation).last_batch("commits")
+    return table.checkpoint.last_batch("commits") if table.operator.fails_again else None
 
 
-def checked_to_of(run: Run, name: str, generation: int, bronze: int) -> int:
+def checked_to_of(table: TableRun, bronze: int) -> int:
     """What all that was emitted is held against, as a number that grows with each input; 0 where
     it is held against nothing."""
-    operator = run.operator(name)
-    if not operator.checks_emitted:
+    if not table.operator.checks_emitted:
         return 0
-    checkpoint = run.query_checkpoint(name, generation)
-    return bronze + sum(versions_read(operator, run.warehouse, checkpoint).values())
+    return bronze + sum(table.versions_read().values())
 
 
-def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
+def seal_ms(table: TableRun, outcome: Outcome) -> int:
     """Up to where a run that has listed its source seals a table, in milliseconds; 0: no seal."""
+    run, operator = table.run, table.operator
     idle = run.pipeline.watermark.seal_after_idle
     if idle is None or outcome.rows.read:
         return 0
-    operator = run.operator(name)
     others = other_places(operator, run.warehouse).values()
     places = (run.warehouse.bronze, run.warehouse.rejects, *others)
     tables = [place.existing() for place in places]
@@ -66,16 +56,14 @@ def seal_ms(run: Run, name: str, outcome: Outcome) -> int:
     )
 
 
-def _frontier(run: Run, name: str, gold: GoldState) -> Frontier:
+def _frontier(table: TableRun) -> Frontier:
     """The frontier that the batch noted with what it appended; one that appended nothing took
     gold's.
 
     A held run may have been published since a batch: that moved gold's frontier.
     """
-    query = str(run.query_checkpoint(name, gold.generation).query_id())
-    noted = close_frontiers(
-        run.warehouse.changes(name, gold.generation).existing(), query, gold.changes
-    )
+    gold = table.state
+    noted = close_frontiers(table.changes.existing(), table.query, gold.changes)
     return lambda batch, _: gold.close_ms if batch is None else noted.get(batch, gold.close_ms)
 
 

@@ -149,15 +149,14 @@ def _unsure(error: Exception) -> SparkNeeded:
 
 def _finished(run: Run, found: NothingNew) -> Outcome:
     """The steps of a job that are left, in its order."""
-    outcome = Outcome(without_spark=_NOTHING, restart=run.restart_cases(found.gold))
+    outcome = Outcome(without_spark=_NOTHING, restart=run.restart_cases(found.tables.values()))
     record_interrupted_run(run.pipeline, run.warehouse)
     tables = run.warehouse
     for name, place in (("bronze", tables.bronze), ("rejects", tables.rejects)):
         outcome.versions[name] = place.existing().version()
-    for name, state in found.gold.items():
-        before = state_before(run, name, state)
-        outcome.tables[name] = pins_of(run, before, found.repaired[name], outcome)
+    for name, table in found.tables.items():
+        outcome.tables[name] = pins_of(state_before(table), found.repaired[name], outcome)
     run.fence()
     repair_ops_tables(run.pipeline, run.warehouse, _LOG.warning)
-    account(run, found.gold, found.repaired)
+    account(run, found.tables, found.repaired)
     return outcome

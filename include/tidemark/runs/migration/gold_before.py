@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyarrow.dataset import Dataset, dataset
 
 from tidemark.errors import MigrationRefused
-from tidemark.gold.checkpoints import ingest_checkpoint
+from tidemark.gold.checkpoints import ingest_checkpoint, query_checkpoint
 from tidemark.gold.history_rows import closed_by_history, rows_of_history
 from tidemark.gold.plan import GoldState
 from tidemark.gold.retention import (
@@ -28,7 +28,7 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.runs.generations import generations
 from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.former import former_generation
-from tidemark.runs.run import Run
+from tidemark.runs.run import Run, closed_by_stream_ms
 from tidemark.storage.delta.dataset import dataset_of
 
 
@@ -62,7 +62,7 @@ def _lost_state(run: Run, name: str, operator: Operator, version: int) -> GoldSt
     warehouse = run.warehouse
     closed = [0]
     for number in generations(warehouse, name):
-        closed.append(run.closed_ms(name, number))
+        closed.append(closed_by_stream_ms(query_checkpoint(warehouse, name, number), operator))
         changes = warehouse.changes(name, number).open()
         if changes is not None:
             closed.append(closed_by_history(changes))

@@ -17,16 +17,13 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tidemark.gold.plan import GoldState
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
-from tidemark.gold.retention import table_frozen_before_ms
-from tidemark.gold.state import gold_state
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import instant_of
 from tidemark.runs.backfill.audit_range import audited_range
 from tidemark.runs.backfill.audit_result import TableAudit
 from tidemark.runs.backfill.differences import Differences
-from tidemark.runs.run import Run
+from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.streaming.backfill.compare import compare_windows, wide_session, window_differences
 from tidemark.streaming.backfill.windows_of import (
@@ -47,17 +44,13 @@ class AuditRequest:
 
 def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest) -> TableAudit:
     """Compare one table with bronze. TableMismatch where the tables are not the pipeline's."""
-    gold = run.warehouse.gold(name).existing()
-    state = gold_state(gold, run.operator(name).inputs)
-    bronze = run.warehouse.bronze.existing()
+    table = run.table(name)
+    state, gold, bronze = table.state, table.gold.existing(), table.bronze.existing()
     published = published_bronze(bronze, state.bronze)
-    check_pipeline_columns(spark, run, name)
-    operator = run.operator(name)
-    frozen = table_frozen_before_ms(
-        run.pipeline, run.warehouse, name, operator, bronze, state.close_ms
-    )
+    check_pipeline_columns(spark, table)
+    frozen = table.frozen_before_ms()
     windows = audited_range(
-        operator, request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
+        table.operator, request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
     )
     return TableAudit(
         gold=state.version,
@@ -68,24 +61,18 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
         windows_from=windows.first_start if windows else None,
         windows_to=windows.last_start if windows else None,
         frozen=_frozen(gold, request, frozen),
-        found=_found(spark, run, name, state, published, windows),
+        found=_found(spark, table, published, windows),
     )
 
 
 def _found(
-    spark: SparkSession,
-    run: Run,
-    name: str,
-    gold: GoldState,
-    bronze: PublishedBronze,
-    windows: RowRange | None,
+    spark: SparkSession, table: TableRun, bronze: PublishedBronze, windows: RowRange | None
 ) -> Differences:
     if windows is None:
         return Differences()
-    session, operator = wide_session(spark), run.operator(name)
-    others = published_others(run, name, gold)
-    computed = windows_by_bronze(session, run, name, bronze, others, windows)
-    held = windows_in_gold(session, run, name, gold.version, windows)
+    session, operator = wide_session(spark), table.operator
+    computed = windows_by_bronze(session, table, bronze, published_others(table), windows)
+    held = windows_in_gold(session, table, windows)
     return window_differences(compare_windows(held, computed, operator), operator)
 
 

@@ -27,17 +27,14 @@ from pyspark.sql import functions as F
 from tidemark.errors import BackfillRefused
 from tidemark.gold.failing import failing_windows
 from tidemark.gold.pins import Dependency, TableResult
-from tidemark.gold.plan import CHANGES, GoldState
+from tidemark.gold.plan import CHANGES
 from tidemark.gold.publish import publish_table
 from tidemark.gold.published import published_before
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.gold.recomputed import append_recomputed
-from tidemark.gold.retention import table_frozen_before_ms
-from tidemark.gold.state import gold_state
 from tidemark.ledger.ledger import check_balance, write_ledger
 from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.operator import Operator
-from tidemark.operators.other_inputs import reading
 from tidemark.operators.repaired import BACKFILL, Recomputed
 from tidemark.operators.row_range import RowRange
 from tidemark.runs.backfill.backfill_plan import (
@@ -48,7 +45,7 @@ from tidemark.runs.backfill.backfill_plan import (
 )
 from tidemark.runs.backfill.differences import Differences
 from tidemark.runs.repair_facts import batch_computed_after
-from tidemark.runs.run import Run
+from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, VERSION
 from tidemark.storage.delta.notes import PublishedNote
@@ -76,14 +73,12 @@ _UNBALANCED = (
 
 @dataclass(frozen=True)
 class Backfill:
-    """What a backfill found: gold's state, the range, the differences, and what to append.
+    """What a backfill of a table found: the range, the differences, and what to append.
 
     `pending` are changes that a killed backfill left, which the publish takes along.
     """
 
-    run: Run
-    table_name: str
-    state: GoldState
+    table: TableRun
     bronze: PublishedBronze
     windows: RowRange
     pending: pa.Table
@@ -102,61 +97,47 @@ def plan_backfill(
 
     Raises BackfillRefused, UnpublishedChanges, TableMismatch, LedgerUnbalanced.
     """
-    gold = run.warehouse.gold(name).existing()
-    state = gold_state(gold, run.operator(name).inputs)
-    operator, bronze_now = run.operator(name), run.warehouse.bronze.existing()
-    frozen = table_frozen_before_ms(
-        run.pipeline, run.warehouse, name, operator, bronze_now, state.close_ms
-    )
-    windows = backfill_range(operator, start, end, state.close_ms, frozen)
-    changes = run.warehouse.changes(name, state.generation).existing()
-    pending = pending_changes(changes, state.changes)
+    table = run.table(name)
+    state = table.state
+    frozen = table.frozen_before_ms()
+    windows = backfill_range(table.operator, start, end, state.close_ms, frozen)
+    pending = pending_changes(table.changes.existing(), state.changes)
     check_pending(pending, name)
-    check_pipeline_columns(spark, run, name)
-    bronze = published_bronze(run.warehouse.bronze.existing(), state.bronze)
-    found, differing = _compared(spark, run, name, state, bronze, windows, pending)
-    gone = _failing_that_went(run, name, state, bronze, windows, differing.schema)
+    check_pipeline_columns(spark, table)
+    bronze = published_bronze(table.bronze.existing(), state.bronze)
+    found, differing = _compared(spark, table, bronze, windows, pending)
+    gone = _failing_that_went(table, bronze, windows, differing.schema)
     differing = pa.concat_tables([differing, gone])
-    return Backfill(run, name, state, bronze, windows, pending, found, differing)
+    return Backfill(table, bronze, windows, pending, found, differing)
 
 
 def _compared(
     spark: SparkSession,
-    run: Run,
-    name: str,
-    state: GoldState,
+    table: TableRun,
     bronze: PublishedBronze,
     windows: RowRange,
     pending: pa.Table,
 ) -> tuple[Differences, pa.Table]:
     """How gold differs from bronze, and the values to append: what differs from the newest known
     ones."""
-    session, operator = wide_session(spark), run.operator(name)
-    others = published_others(run, name, state)
-    computed = windows_by_bronze(session, run, name, bronze, others, windows)
-    held = windows_in_gold(session, run, name, state.version, windows)
+    session, operator = wide_session(spark), table.operator
+    computed = windows_by_bronze(session, table, bronze, published_others(table), windows)
+    held = windows_in_gold(session, table, windows)
     found = window_differences(compare_windows(held, computed, operator), operator)
-    _check_unique(found, name)
+    _check_unique(found, table.name)
     known = _known(session, held, pending, operator, windows)
     differing = differing_values(compare_windows(known, computed, operator), operator)
     return found, (differing if found.windows or pending.num_rows else differing.limit(0)).toArrow()
 
 
 def _failing_that_went(
-    run: Run,
-    name: str,
-    state: GoldState,
-    bronze: PublishedBronze,
-    windows: RowRange,
-    schema: pa.Schema,
+    table: TableRun, bronze: PublishedBronze, windows: RowRange, schema: pa.Schema
 ) -> pa.Table:
     """Windows of the range that failed and of which bronze has no row any more, with `rows` 0: they
     stand in gold no more than by bronze, but `changes` still says that they fail."""
-    gold = run.warehouse.gold(name).existing()
-    changes = run.warehouse.changes(name, state.generation).existing()
-    operator = _reading(run, name, state)
-    held = run.warehouse.bronze.at_version(bronze.version)
-    rows = failing_windows(gold, changes, operator, state)
+    operator = table.reading(published_others(table))
+    held = table.bronze.at_version(bronze.version)
+    rows = failing_windows(table.gold.existing(), table.changes.existing(), operator, table.state)
     closed = windows.of(rows).select(list(operator.located))
     each = {
         str(one.to_pylist()): one for one in map(closed.slice, range(closed.num_rows), repeat(1))
@@ -168,44 +149,39 @@ def _failing_that_went(
     return conformed(found, schema)
 
 
-def _reading(run: Run, name: str, state: GoldState) -> Operator:
-    return reading(run.operator(name), run.warehouse, published_others(run, name, state))
-
-
 def balanced(plan: Backfill) -> Recomputed:
     """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
     each assignment of bronze; before anything is appended, as the next publish would take it along.
     """
-    recomputed = _recomputed(plan)
-    lines = list(recomputed_lines(plan.table_name, _query(plan), {BACKFILL: 0}, [recomputed]))
-    check_balance(plan.run.pipeline.name, lines, _UNBALANCED)
+    table, recomputed = plan.table, _recomputed(plan)
+    lines = list(recomputed_lines(table.name, table.query, {BACKFILL: 0}, [recomputed]))
+    check_balance(table.pipeline.name, lines, _UNBALANCED)
     return recomputed
 
 
 def apply_backfill(plan: Backfill, recomputed: Recomputed, note: PublishedNote) -> TableResult:
     """Append, account, publish. A repeat appends nothing twice, and raises no revision twice."""
-    run, name = plan.run, plan.table_name
-    changes, gold, ledger = (
-        run.warehouse.changes(name, plan.state.generation),
-        run.warehouse.gold(name),
-        run.warehouse.ledger,
-    )
-    batch = batch_computed_after(run, name, plan.state.generation)
-    append_recomputed(changes, plan.differing, BACKFILL, plan.state.generation, run.run_id, batch)
+    table, run = plan.table, plan.table.run
+    changes, gold = table.changes, table.gold
+    batch = batch_computed_after(table)
+    append_recomputed(changes, plan.differing, BACKFILL, table.generation, run.run_id, batch)
     pinned = pins(plan, changes.existing().version())
     positions = {BACKFILL: _position(plan, pinned.changes)}
-    lines = list(recomputed_lines(name, _query(plan), positions, [recomputed]))
+    lines = list(recomputed_lines(table.name, table.query, positions, [recomputed]))
     run.fence()
-    write_ledger(ledger, run.pipeline.name, run.run_id, run.scheduled_ms, lines, datetime.now(UTC))
+    write_ledger(
+        run.warehouse.ledger,
+        run.pipeline.name,
+        run.run_id,
+        run.scheduled_ms,
+        lines,
+        datetime.now(UTC),
+    )
     if not plan.nothing_to_publish:
-        pinned = publish_table(run.operator(name), pinned, gold, changes, note)
+        pinned = publish_table(table.operator, pinned, gold, changes, note)
     # Earlier tries may have died behind gold's commit: whoever follows gold is told of those too.
     published = published_before(gold.existing(), run.run_id, BACKFILL)
     return pinned.model_copy(update={"published": published})
-
-
-def _query(plan: Backfill) -> str:
-    return str(plan.run.query_checkpoint(plan.table_name, plan.state.generation).query_id())
 
 
 def _known(
@@ -242,8 +218,8 @@ def _check_unique(found: Differences, name: str) -> None:
 
 
 def _recomputed(plan: Backfill) -> Recomputed:
-    bronze = plan.run.warehouse.bronze.at_version(plan.bronze.version)
-    operator = _reading(plan.run, plan.table_name, plan.state)
+    bronze = plan.table.bronze.at_version(plan.bronze.version)
+    operator = plan.table.reading(published_others(plan.table))
     in_bronze = None
     if operator.counts_rows:
         in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
@@ -261,13 +237,12 @@ def _position(plan: Backfill, changes: int) -> int:
     if plan.differing.num_rows:
         return changes
     versions = [int(version) for version in plan.pending.column(VERSION).to_pylist() if version]
-    return max(versions, default=plan.state.changes)
+    return max(versions, default=plan.table.state.changes)
 
 
 def pins(plan: Backfill, changes: int) -> TableResult:
     """What publish starts from: all as gold has it, but for the version of `changes`, `changes`."""
-    state = plan.state
-    watermark = plan.run.watermark_ms(plan.table_name, state.generation)
+    state, watermark = plan.table.state, plan.table.watermark_ms()
     return TableResult(
         generation=state.generation,
         changes=changes,
@@ -283,8 +258,7 @@ def pins(plan: Backfill, changes: int) -> TableResult:
 
 def _rests_on(plan: Backfill, changes: int) -> dict[str, Dependency]:
     """Where gold says what it rests on, `changes` moves on in that too."""
-    if not plan.state.identified:
+    if not plan.table.state.identified:
         return {}
-    place = plan.run.warehouse.changes(plan.table_name, plan.state.generation)
-    table = place.existing()
-    return {CHANGES: Dependency(id=str(table.metadata().id), at=changes)}
+    identity = str(plan.table.changes.existing().metadata().id)
+    return {CHANGES: Dependency(id=identity, at=changes)}

@@ -8,17 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.gold.failing import failing_when_computed
-from tidemark.gold.plan import GoldState
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.operators.operator import BRONZE, Operator
-from tidemark.operators.other_inputs import ReadAt, other_places, reading
+from tidemark.operators.other_inputs import ReadAt, other_places
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.storage_options import spark_uri
-from tidemark.runs.run import Run
+from tidemark.runs.run import TableRun
 from tidemark.storage.delta.create import TableSpec, check_columns
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
-from tidemark.storage.generation import generation_in_use
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, input_at, others_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
@@ -29,8 +27,7 @@ from tidemark.streaming.schemas import changes_schema, gold_schema
 
 def windows_by_bronze(
     spark: SparkSession,
-    run: Run,
-    name: str,
+    table: TableRun,
     bronze: PublishedBronze,
     at: ReadAt,
     windows: RowRange,
@@ -40,14 +37,14 @@ def windows_by_bronze(
     `at` are the rows of other inputs (`published_others`). Those that failed so far, and would fail
     the query, are computed one by one.
     """
-    rows = input_at(spark, run.warehouse.bronze, run.pipeline, bronze.version)
-    operator = reading(run.operator(name), run.warehouse, at)
+    pipeline, operator = table.pipeline, table.reading(at)
+    rows = input_at(spark, table.bronze, pipeline, bronze.version)
     inputs = {
-        BRONZE: with_all_columns(spark, rows.where(bronze.condition), run.pipeline),
-        **others_at(spark, operator, run.warehouse, run.pipeline, at),
+        BRONZE: with_all_columns(spark, rows.where(bronze.condition), pipeline),
+        **others_at(spark, operator, table.warehouse, pipeline, at),
     }
-    held = run.warehouse.bronze.at_version(bronze.version)
-    aside = operator.rows_in_bronze(held, _failed_before(run, name), bronze.condition)
+    held = table.bronze.at_version(bronze.version)
+    aside = operator.rows_in_bronze(held, _failed_before(table), bronze.condition)
     computed = streamed_operator(operator, aside).starting_in(inputs, windows)
     alone = windows.of(aside)
     if not alone.num_rows:
@@ -55,20 +52,18 @@ def windows_by_bronze(
     return computed.unionByName(_apart(operator, inputs, held, bronze.condition, alone))
 
 
-def published_others(run: Run, name: str, state: GoldState) -> ReadAt:
+def published_others(table: TableRun) -> ReadAt:
     """The rows of other inputs that gold stands for, as those of bronze (`published_bronze`)."""
     found = {}
-    for other, place in other_places(run.operator(name), run.warehouse).items():
-        one = published_bronze(place.existing(), state.inputs[other])
+    for other, place in other_places(table.operator, table.warehouse).items():
+        one = published_bronze(place.existing(), table.state.inputs[other])
         found[other] = (one.version, one.condition)
     return found
 
 
-def _failed_before(run: Run, name: str) -> pa.Table:
-    generation = generation_in_use(run.warehouse, name)
-    changes = run.warehouse.changes(name, generation).existing()
-    found = failing_when_computed(changes, run.operator(name), generation)
-    return found if run.operator(name).fails_queries else found.slice(0, 0)
+def _failed_before(table: TableRun) -> pa.Table:
+    found = failing_when_computed(table.changes.existing(), table.operator, table.generation)
+    return found if table.operator.fails_queries else found.slice(0, 0)
 
 
 def _apart(
@@ -82,29 +77,26 @@ def _apart(
     return frame_of(inputs[BRONZE].sparkSession, pa.concat_tables([found.rows, failed]))
 
 
-def windows_in_gold(
-    spark: SparkSession, run: Run, name: str, version: int, windows: RowRange
-) -> DataFrame:
-    """What gold holds of these windows at a version."""
-    reader = spark.read.format("delta").option("versionAsOf", version)
+def windows_in_gold(spark: SparkSession, table: TableRun, windows: RowRange) -> DataFrame:
+    """What gold holds of these windows, as it was found."""
+    reader = spark.read.format("delta").option("versionAsOf", table.state.version)
     first, last = windows.first_start, windows.last_start
-    gold = reader.load(spark_uri(run.places.gold(name)))
+    gold = reader.load(spark_uri(table.gold.uri))
     return gold.where(F.col("window_date").between(first.date(), last.date())).where(
         F.col("window_start").between(F.lit(first), F.lit(last))
         & (F.col("window_end") <= F.lit(windows.last_end))
     )
 
 
-def check_pipeline_columns(spark: SparkSession, run: Run, name: str) -> None:
+def check_pipeline_columns(spark: SparkSession, table: TableRun) -> None:
     """TableMismatch where gold or `changes` lack columns of the pipeline file, or have others."""
-    bronze = spark.createDataFrame([], plan_bronze(spark, run.pipeline))
-    rows = with_event_time(bronze, run.pipeline)
-    inputs = {BRONZE: rows, **of_partners(spark, run.pipeline)}
-    aggregated = streamed_operator(run.operator(name)).columns(inputs)
-    changes = run.warehouse.changes(name, generation_in_use(run.warehouse, name))
+    pipeline = table.pipeline
+    rows = with_event_time(spark.createDataFrame([], plan_bronze(spark, pipeline)), pipeline)
+    inputs = {BRONZE: rows, **of_partners(spark, pipeline)}
+    aggregated = streamed_operator(table.operator).columns(inputs)
     for place, schema in (
-        (run.warehouse.gold(name), gold_schema(aggregated, {})),
-        (changes, changes_schema(aggregated)),
+        (table.gold, gold_schema(aggregated, {})),
+        (table.changes, changes_schema(aggregated)),
     ):
         spec = TableSpec(schema.json(), may_add=ADDED_TO_CHANGES)
         check_columns(place, place.existing(), spec)

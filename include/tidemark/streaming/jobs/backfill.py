@@ -227,29 +227,29 @@ def judge_backfill(plan: Backfill) -> Judged:
     appended: behind that it would be too late, as the next publish takes along all of `changes`."""
     if plan.nothing_to_publish:
         return Judged(())
-    return judge_publish(plan.run, _publish(plan))
+    return judge_publish(plan.table.run, _publish(plan))
 
 
 def _publish(plan: Backfill) -> TablePublish:
     """The publish as it will be once what differs is appended."""
-    run, name = plan.run, plan.table_name
+    table, state = plan.table, plan.table.state
     # A dry run holds no lease: a run may have published since the windows were compared.
-    gold = run.warehouse.gold(name).at_version(plan.state.version)
-    changes = run.warehouse.changes(name, plan.state.generation).existing()
+    gold = table.gold.at_version(state.version)
+    changes = table.changes.existing()
     schema, next_version = schema_of(changes), changes.version() + 1
     differing = rows_of_changes(
-        schema, plan.differing, BACKFILL, plan.state.generation, run.run_id
+        schema, plan.differing, BACKFILL, state.generation, table.run_id
     ).select(schema.names)
     differing = differing.cast(schema).append_column(
         VERSION, pa.repeat(pa.scalar(next_version, pa.int64()), differing.num_rows)
     )
     return TablePublish(
-        name,
-        run.operator(name),
+        table.name,
+        table.operator,
         gold,
-        plan_publish(plan.state, pins(plan, next_version)),
+        plan_publish(state, pins(plan, next_version)),
         pa.concat_tables([plan.pending, differing]),
-        run.run_id,
+        table.run_id,
     )
 
 

@@ -39,6 +39,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.commit_point import commit_point
 from tidemark.errors import StorageUnavailable
+from tidemark.gold.checkpoints import query_checkpoint
 from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
@@ -300,7 +301,7 @@ def _contract(plan: Migration) -> Contract:
 def _begin_query(plan: Migration, generation: int) -> str:
     """The engine takes the id that it finds in a checkpoint (class StreamMetadata)."""
     query = str(uuid4())
-    checkpoint = plan.run.query_checkpoint(plan.name, generation)
+    checkpoint = query_checkpoint(plan.run.warehouse, plan.name, generation)
     write_bytes(
         f"{checkpoint.uri}/metadata", json.dumps({"id": query}).encode(), checkpoint.options
     )

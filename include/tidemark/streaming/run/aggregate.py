@@ -23,20 +23,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.checkpoint.log import Checkpoint
 from tidemark.commit_point import commit_point
 from tidemark.gold.failing import set_aside
-from tidemark.operators.kinds import operator_of
-from tidemark.operators.operator import BRONZE, Operator
-from tidemark.pipeline.model import Pipeline, Table
+from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.settings.storage_options import spark_uri
-from tidemark.runs.clocks import Clock, Tick, tick
+from tidemark.runs.clocks import Tick, tick
 from tidemark.runs.contract.contract import Seed
+from tidemark.runs.run import TableRun
 from tidemark.storage.delta.commits import rows_appended, rows_between
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.notes import EmittedNote
-from tidemark.storage.delta.place import TablePlace
-from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, clocked_stream, event_times, input_stream
 from tidemark.streaming.operators.joins import StreamedJoins
@@ -48,56 +44,42 @@ from tidemark.streaming.run.queries import Running, start_query
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One table's query: where it reads, where it appends, and under which run.
+    """The query of one table in a run.
 
-    `close_ms` is the close frontier that gold holds, in milliseconds; 0 for none. No row
-    is read that only what starts before `since` can need; None: any. `seed`, before the
+    No row is read that only what starts before `since` can need; None: any. `seed`, before the
     first batch of a later generation, is what that was computed from.
-    `clocks` are those of a join's sides, by the order of its inputs.
     """
 
-    pipeline: Pipeline
-    table_name: str
-    warehouse: Warehouse
-    bronze: TablePlace
-    changes: TablePlace
-    checkpoint: Checkpoint
-    generation: int
-    run_id: str
-    close_ms: int
+    table: TableRun
     since: datetime | None = None
     seed: Seed | None = None
-    clocks: tuple[Clock, ...] = ()
 
     @property
-    def operator(self) -> Operator:
-        return operator_of(self.pipeline, self.table_name)
-
-    @property
-    def table(self) -> Table:
-        return self.operator.table
+    def name(self) -> str:
+        return self.table.name
 
     @cached_property
     def aside(self) -> pa.Table:
         """The windows that the query leaves out, as they were when this was first asked."""
-        return set_aside(self.changes.existing(), self.operator, self.generation)
+        table = self.table
+        return set_aside(table.changes.existing(), table.operator, table.generation)
 
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
-    streamed = streamed_operator(plan.operator, plan.aside)
+    streamed = streamed_operator(plan.table.operator, plan.aside)
     if isinstance(streamed, StreamedJoins):
         inputs: Inputs = _both_sides(spark, plan, streamed)
     else:
-        inputs = {BRONZE: input_stream(spark, plan.bronze, plan.pipeline, plan.since)}
-    emitted = event_times(inputs) if plan.operator.recomputes else streamed.plan(inputs)
+        inputs = {BRONZE: input_stream(spark, plan.table.bronze, plan.table.pipeline, plan.since)}
+    emitted = event_times(inputs) if plan.table.operator.recomputes else streamed.plan(inputs)
     writer = emitted.writeStream
-    writer = writer.outputMode(plan.table.output_mode)
-    writer = writer.queryName(f"{plan.pipeline.name}.{plan.table_name}")
-    writer = writer.option("checkpointLocation", spark_uri(plan.checkpoint.uri))
+    writer = writer.outputMode(plan.table.operator.table.output_mode)
+    writer = writer.queryName(f"{plan.table.pipeline.name}.{plan.name}")
+    writer = writer.option("checkpointLocation", spark_uri(plan.table.checkpoint.uri))
 
     def write(windows: DataFrame, batch: int) -> None:
-        with progress.batch(plan.table_name, batch) as report:
+        with progress.batch(plan.name, batch) as report:
             _write(plan, windows, batch, report)
 
     # A query keeps the settings that it starts with, and each other one has its own.
@@ -123,37 +105,41 @@ def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 def tick_clocks(plan: Aggregate) -> tuple[Tick, ...]:
     """Append a row to each clock of a join, before its query starts."""
-    return tuple(tick(clock, plan.close_ms, plan.run_id) for clock in plan.clocks)
+    return tuple(
+        tick(clock, plan.table.state.close_ms, plan.table.run_id) for clock in plan.table.clocks
+    )
 
 
 def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -> Inputs:
     found = {}
     sides = (streamed.left_columns, streamed.right_columns)
-    for name, clock, needed in zip(plan.operator.inputs, plan.clocks, sides, strict=True):
+    for name, clock, needed in zip(
+        plan.table.operator.inputs, plan.table.clocks, sides, strict=True
+    ):
         bronze = clock.bronze.existing().schema()
         # Of what is only followed, the event time is all that is read.
-        known = [] if plan.operator.recomputes else [one.name for one in bronze.fields]
-        since = None if plan.since is None else plan.operator.seeded_of(name, plan.since)
+        known = [] if plan.table.operator.recomputes else [one.name for one in bronze.fields]
+        since = None if plan.since is None else plan.table.operator.seeded_of(name, plan.since)
         found[name] = clocked_stream(spark, clock, needed(known), since)
     return found
 
 
 def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport) -> None:
-    query_id = str(plan.checkpoint.query_id())
-    changes = plan.changes.existing()
+    query_id = plan.table.query
+    changes = plan.table.changes.existing()
     appended = changes.transaction_version(query_id)
-    report.watermark_ms = plan.checkpoint.offsets(batch).watermark_ms
+    report.watermark_ms = plan.table.checkpoint.offsets(batch).watermark_ms
     done = (appended is not None and appended >= batch) or not _may_emit(plan, batch)
-    if done or plan.operator.recomputes:
+    if done or plan.table.operator.recomputes:
         # Nothing to append, but the tasks must run: they write the batch's state, and tell the
         # engine the newest event time.
         windows.write.format("noop").mode("append").save()
     if done:
         return
-    if plan.operator.recomputes:
+    if plan.table.operator.recomputes:
         _append_nothing(plan, batch)
-    elif plan.table.output_mode == "update":
-        note = EmittedNote(query=query_id, batch=batch, close_ms=plan.close_ms)
+    elif plan.table.operator.table.output_mode == "update":
+        note = EmittedNote(query=query_id, batch=batch, close_ms=plan.table.state.close_ms)
         _append(plan, windows, batch, note, _emits_few(plan, batch))
     else:
         _append_emitted(plan, windows, batch)
@@ -163,14 +149,14 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
 def _append_nothing(plan: Aggregate, batch: int) -> None:
     """A commit without rows, as `_append_emitted` makes one: it says that the batch is here, and
     what of gold was closed before it."""
-    query = str(plan.checkpoint.query_id())
-    note = EmittedNote(query=query, batch=batch, close_ms=plan.close_ms)
-    nothing = schema_of(plan.changes.existing()).empty_table()
-    _commit(nothing, Append(plan.changes, query, batch, note), few=True)
+    query = plan.table.query
+    note = EmittedNote(query=query, batch=batch, close_ms=plan.table.state.close_ms)
+    nothing = schema_of(plan.table.changes.existing()).empty_table()
+    _commit(nothing, Append(plan.table.changes, query, batch, note), few=True)
 
 
 def _may_emit(plan: Aggregate, batch: int) -> bool:
-    return plan.operator.emits_without_input or plan.checkpoint.has_new_input(batch)
+    return plan.table.operator.emits_without_input or plan.table.checkpoint.has_new_input(batch)
 
 
 def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> None:
@@ -180,11 +166,11 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> None:
     A commit of no windows says that the batch is here: without it nobody could tell that `changes`
     lost one (`runs/losses.py`).
     """
-    emitted, query_id = windows.persist(), str(plan.checkpoint.query_id())
+    emitted, query_id = windows.persist(), plan.table.query
     try:
         total, opened = emitted.agg(F.sum("rows"), F.count_if(_is_open(plan))).collect()[0]
         note = EmittedNote(
-            query=query_id, batch=batch, close_ms=plan.close_ms, emitted_rows=total or 0
+            query=query_id, batch=batch, close_ms=plan.table.state.close_ms, emitted_rows=total or 0
         )
         _append(plan, emitted, batch, note, opened <= FEW_ROWS)
     finally:
@@ -194,11 +180,11 @@ def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> None:
 def _emits_few(plan: Aggregate, batch: int) -> bool:
     """How many rows a batch read is not known where bronze's log was cleaned of them: then what it
     emits may be many."""
-    checkpoint = plan.checkpoint
+    checkpoint = plan.table.checkpoint
     first = checkpoint.delta_version(batch - 1) if batch else 0
-    bronze = plan.bronze.existing()
+    bronze = plan.table.bronze.existing()
     rows = rows_between(bronze, first, checkpoint.delta_version(batch) - 1)
-    most = None if rows is None else plan.operator.most_emitted(rows)
+    most = None if rows is None else plan.table.operator.most_emitted(rows)
     return most is not None and most <= FEW_ROWS
 
 
@@ -206,11 +192,11 @@ def _append(plan: Aggregate, windows: DataFrame, batch: int, note: EmittedNote, 
     rows = _appended(plan, windows).select(
         "*",
         _constant("stream", "string").alias("cause"),
-        _constant(plan.generation, "bigint").alias("generation"),
-        _constant(plan.run_id, "string").alias("run"),
+        _constant(plan.table.generation, "bigint").alias("generation"),
+        _constant(plan.table.run_id, "string").alias("run"),
         _constant(batch, "bigint").alias("batch"),
     )
-    _commit(rows, Append(plan.changes, note.query, batch, note), few)
+    _commit(rows, Append(plan.table.changes, note.query, batch, note), few)
 
 
 @commit_point(
@@ -229,12 +215,14 @@ def _appended(plan: Aggregate, windows: DataFrame) -> DataFrame:
     if not plan.aside.num_rows:
         return opened
     aside = F.broadcast(frame_of(windows.sparkSession, plan.aside))
-    same = [opened[f"`{name}`"].eqNullSafe(aside[f"`{name}`"]) for name in plan.operator.identity]
+    same = [
+        opened[f"`{name}`"].eqNullSafe(aside[f"`{name}`"]) for name in plan.table.operator.identity
+    ]
     return opened.join(aside, same, "left_anti")
 
 
 def _is_open(plan: Aggregate) -> Column:
-    return F.col("window_end") > F.timestamp_millis(F.lit(plan.close_ms))
+    return F.col("window_end") > F.timestamp_millis(F.lit(plan.table.state.close_ms))
 
 
 def _constant(value: str | int, type_name: str) -> Column:

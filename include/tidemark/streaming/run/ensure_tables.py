@@ -5,11 +5,9 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tidemark.gold.plan import GoldState
-from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import Pipeline, Table
 from tidemark.pipeline.places import FIRST_GENERATION
-from tidemark.runs.run import GoldStates, Run
+from tidemark.runs.run import Run, TableRun
 from tidemark.sources.kinds import row_origin
 from tidemark.storage.delta.create import TableSpec, ensure_table
 from tidemark.storage.delta.history import ADDED_TO_CHANGES
@@ -18,8 +16,8 @@ from tidemark.streaming.planned_columns import planned_columns
 from tidemark.streaming.schemas import changes_schema, gold_schema, rejects_schema
 
 
-def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
-    """Make what is missing; the state of each gold table. TableMismatch before any row moves."""
+def ensure_tables(spark: SparkSession, run: Run) -> dict[str, TableRun]:
+    """Make what is missing; the run's tables by name. TableMismatch before any row moves."""
     pipeline = run.pipeline
     columns = planned_columns(spark, run)
     ensure_table(
@@ -42,16 +40,14 @@ def ensure_tables(spark: SparkSession, run: Run) -> GoldStates:
     return {name: _ensure_gold(run, name, columns.aggregated[name]) for name in pipeline.tables}
 
 
-def _ensure_gold(run: Run, name: str, aggregated: StructType) -> GoldState:
-    table = run.pipeline.tables[name]
-    schema = gold_schema(aggregated, dict(table.measures)).json()
-    made = ensure_table(run.warehouse.gold(name), gold_spec(table, schema))
-    state = gold_state(made, run.operator(name).inputs)
-    ensure_table(
-        run.warehouse.changes(name, state.generation),
-        changes_spec(run.pipeline, name, changes_schema(aggregated).json()),
-    )
-    return state
+def _ensure_gold(run: Run, name: str, aggregated: StructType) -> TableRun:
+    model = run.pipeline.tables[name]
+    schema = gold_schema(aggregated, dict(model.measures)).json()
+    ensure_table(run.warehouse.gold(name), gold_spec(model, schema))
+    table = run.table(name)
+    spec = changes_spec(run.pipeline, name, changes_schema(aggregated).json())
+    ensure_table(table.changes, spec)
+    return table
 
 
 def gold_spec(table: Table, schema_json: str) -> TableSpec:

@@ -15,8 +15,9 @@ windows, and what was appended already does not differ any more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,19 +25,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tidemark.gold.left_out import LeftOut
-from tidemark.gold.plan import GoldState
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
 from tidemark.gold.to_compute import Frontiers, to_compute
-from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Covered, Operator
-from tidemark.operators.other_inputs import ReadAt, position, reading
+from tidemark.operators.other_inputs import ReadAt, position
 from tidemark.operators.repaired import APART, CLOSED, LATE, SEAL, Recomputed, Repaired
 from tidemark.operators.touched import BatchRead
 from tidemark.pipeline.instants import instant_of
-from tidemark.pipeline.model import Pipeline
+from tidemark.runs.run import TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, schema_of
-from tidemark.storage.warehouse import Warehouse
 from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
@@ -44,37 +42,33 @@ from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_ro
 
 @dataclass(frozen=True)
 class Repair:
-    """One table of a run, and the state that its repair starts from.
+    """The repair of one table of a run, after its query has ended.
 
-    `bronze_version` is the version that the table's query has read to. `closed_ms` is how far
-    the query closed windows (`Run.closed_ms`), `seal_ms` the seal frontier (0: no seal), in
+    `bronze_version` is the version that the query has read to. `closed_ms` is how far the query
+    closed windows (`TableRun.closed_ms`), `seal_ms` the seal frontier (0: no seal), in
     milliseconds. Windows that start before `frozen_before_ms` stay as they are. `others` are the
     versions of other inputs that it has read to; `checked_to` is as in `Repaired`, `batch` as in
     `append_recomputed`.
     """
 
-    pipeline: Pipeline
-    table_name: str
-    tables: Warehouse
-    gold: GoldState
+    table: TableRun
     bronze_version: int
     closed_ms: int
     seal_ms: int
     frozen_before_ms: int | None
-    run_id: str
-    others: ReadAt = field(default_factory=dict)
-    checked_to: int = 0
-    batch: int | None = None
+    others: ReadAt
+    checked_to: int
+    batch: int | None
 
-    @property
+    @cached_property
     def operator(self) -> Operator:
         """With its other inputs, as far as the query has read them."""
-        return reading(operator_of(self.pipeline, self.table_name), self.tables, self.others)
+        return self.table.reading(self.others)
 
     @property
     def at(self) -> Frontiers:
         return Frontiers(
-            before_ms=self.gold.close_ms,
+            before_ms=self.table.state.close_ms,
             closed_ms=self.closed_ms,
             seal_ms=self.seal_ms,
             frozen_before_ms=self.frozen_before_ms,
@@ -84,26 +78,20 @@ class Repair:
     @property
     def position(self) -> int:
         """That of its inputs, as they are read here."""
-        operator = operator_of(self.pipeline, self.table_name)
         others = {name: version for name, (version, _) in self.others.items()}
-        return position(operator, self.tables, {BRONZE: self.bronze_version, **others})
+        return position(
+            self.table.operator, self.table.warehouse, {BRONZE: self.bronze_version, **others}
+        )
 
     def bronze(self) -> DeltaTable:
-        return self.tables.bronze.at_version(self.bronze_version)
-
-    def left_out(self) -> LeftOut:
-        """What the stream leaves out by now."""
-        bronze, generation = self.bronze(), self.gold.generation
-        changes = self.tables.changes(self.table_name, generation).existing()
-        return LeftOut.of(self.operator, self.tables.bronze, bronze, changes, generation)
+        return self.table.bronze.at_version(self.bronze_version)
 
 
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
     """Repair one table after its query has read bronze up to the plan's version."""
-    left_out, at = plan.left_out(), plan.at
-    changes = plan.tables.changes(plan.table_name, plan.gold.generation).existing()
-    gold = plan.tables.gold(plan.table_name).existing()
-    found = to_compute(left_out, gold, changes, plan.gold, batches, at)
+    table, at, changes = plan.table, plan.at, plan.table.changes.existing()
+    left_out = LeftOut.of(plan.operator, table.bronze, plan.bronze(), changes, table.generation)
+    found = to_compute(left_out, table.gold.existing(), changes, table.state, batches, at)
     done = []
     _note_apart(plan, changes, found.apart)
     if found.rows.num_rows or found.alone.num_rows:
@@ -153,11 +141,10 @@ def _repair_ending(
 def _note_apart(plan: Repair, changes: DeltaTable, apart: pa.Table | None) -> None:
     """Before anything else: what is published without it would go on with the stream's own."""
     if apart is not None and apart.num_rows:
-        place = plan.tables.changes(plan.table_name, plan.gold.generation)
         told = {*plan.operator.identity, *plan.operator.values, FAILURE}
         columns = pa.schema([field for field in schema_of(changes) if field.name in told])
         rows = conformed(apart, columns)
-        append_recomputed(place, rows, APART, plan.gold.generation, plan.run_id)
+        append_recomputed(plan.table.changes, rows, APART, plan.table.generation, plan.table.run_id)
 
 
 def _computed(
@@ -173,28 +160,28 @@ def _computed(
 
 
 def _inputs(spark: SparkSession, plan: Repair) -> Inputs:
-    bronze = input_at(spark, plan.tables.bronze, plan.pipeline, plan.bronze_version)
-    others = others_at(spark, plan.operator, plan.tables, plan.pipeline, plan.others)
+    table = plan.table
+    bronze = input_at(spark, table.bronze, table.pipeline, plan.bronze_version)
+    others = others_at(spark, plan.operator, table.warehouse, table.pipeline, plan.others)
     return {BRONZE: bronze, **others}
 
 
 def _append_differing(
     plan: Repair, windows: pa.Table, covered: Covered | None, cause: str, rows_in_bronze: int | None
 ) -> Recomputed:
-    changes = plan.tables.changes(plan.table_name, plan.gold.generation)
-    gold = plan.tables.gold(plan.table_name)
+    table, gold = plan.table, plan.table.gold.existing()
     differing = differing_rows(
-        gold.existing(),
-        changes.existing(),
-        plan.gold,
+        gold,
+        table.changes.existing(),
+        table.state,
         plan.operator,
         windows,
         covered,
         plan.at.after_ms,
         plan.seal_ms if cause == SEAL else None,
     )
-    known = known_to_gold(gold.existing(), plan.gold, plan.operator, differing)
-    append_recomputed(changes, differing, cause, plan.gold.generation, plan.run_id, plan.batch)
+    known = known_to_gold(gold, table.state, plan.operator, differing)
+    append_recomputed(table.changes, differing, cause, table.generation, table.run_id, plan.batch)
     rows = pc.sum(windows.column("rows")).as_py() or 0
     return Recomputed(
         cause,

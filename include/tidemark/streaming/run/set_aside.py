@@ -21,7 +21,7 @@ from tidemark.gold.failing import other_rows, set_aside
 from tidemark.gold.recomputed import append_recomputed
 from tidemark.operators.batches_read import ReadTo, read_to
 from tidemark.operators.operator import BRONZE
-from tidemark.operators.other_inputs import others_published, reading
+from tidemark.operators.other_inputs import others_published
 from tidemark.operators.repaired import FAILED
 from tidemark.operators.touched import BatchRead
 from tidemark.runs.contract.contract import Seed
@@ -44,13 +44,13 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
     batch, before_ms = failed_batch
     # Of the other inputs as far as the batch has read them.
     at = {name: (last, "true") for name, (_, last) in batch.others.items()}
-    operator, changes = reading(plan.operator, plan.warehouse, at), plan.changes.existing()
-    bronze = plan.bronze.at_version(batch.last)
-    touched = operator.evaluated(bronze, plan.bronze, batch, before_ms)
-    candidates = other_rows(touched, set_aside(changes, operator, plan.generation), operator)
+    operator, changes = plan.table.reading(at), plan.table.changes.existing()
+    bronze = plan.table.bronze.at_version(batch.last)
+    touched = operator.evaluated(bronze, plan.table.bronze, batch, before_ms)
+    candidates = other_rows(touched, set_aside(changes, operator, plan.table.generation), operator)
     inputs = {
-        BRONZE: input_at(spark, plan.bronze, plan.pipeline, batch.last),
-        **others_at(spark, operator, plan.warehouse, plan.pipeline, at),
+        BRONZE: input_at(spark, plan.table.bronze, plan.table.pipeline, batch.last),
+        **others_at(spark, operator, plan.table.warehouse, plan.table.pipeline, at),
     }
     streamed = streamed_operator(operator, exact=False)
 
@@ -61,7 +61,9 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
     told = {*operator.identity, *operator.values, FAILURE}
     schema = pa.schema([field for field in schema_of(changes) if field.name in told])
     rows = verdict_rows(failed, operator, bronze, schema)
-    append_recomputed(plan.changes, rows, FAILED, plan.generation, plan.run_id, batch.number)
+    append_recomputed(
+        plan.table.changes, rows, FAILED, plan.table.generation, plan.table.run_id, batch.number
+    )
     return len(failed)
 
 
@@ -73,13 +75,13 @@ def _failed_batch(plan: Aggregate) -> tuple[BatchRead, int] | None:
     by the next run, which is better than windows that are set aside. That of a later generation
     reads anew what was computed then, by which it is known what of that fails.
     """
-    checkpoint, seed = plan.checkpoint, plan.seed
+    checkpoint, seed = plan.table.checkpoint, plan.seed
     batch = checkpoint.last_batch("offsets")
     if batch is None or batch == checkpoint.last_batch("commits"):
         return None
     if batch == 0 and seed is None:
         return None
-    others = others_published(plan.operator, plan.warehouse, {})
+    others = others_published(plan.table.operator, plan.table.warehouse, {})
     if batch:
         before = read_to(checkpoint, batch - 1, others)
     else:
@@ -89,6 +91,6 @@ def _failed_batch(plan: Aggregate) -> tuple[BatchRead, int] | None:
     now = read_to(checkpoint, batch, others)
     read = {one.name: (before.other_ends[one.name], now.other_ends[one.name] - 1) for one in others}
     first, last = before.bronze_end, now.bronze_end - 1
-    if first > last and not plan.operator.checks_closing:
+    if first > last and not plan.table.operator.checks_closing:
         return None
     return BatchRead(batch, first, last, 0, now.watermark_ms, read), before.watermark_ms

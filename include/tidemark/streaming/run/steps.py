@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
@@ -15,17 +16,15 @@ from tidemark.errors import (
 )
 from tidemark.gold.failing import failing_of_run
 from tidemark.gold.pins import TableResult
-from tidemark.gold.plan import GoldState
-from tidemark.gold.retention import table_frozen_before_ms
-from tidemark.operators.operator import Equation, Operator
-from tidemark.operators.other_inputs import check_others_are_there, read_at
+from tidemark.operators.operator import Equation
+from tidemark.operators.other_inputs import check_others_are_there
 from tidemark.operators.repaired import Repaired
 from tidemark.pipeline.expressions.sql import columns_read
 from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.places import FIRST_GENERATION
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.accounts import account
-from tidemark.runs.clocks import check_ticks, clocks_of, remove_old_ticks
+from tidemark.runs.clocks import check_ticks, remove_old_ticks
 from tidemark.runs.contract.check import Admitted, record_contracts
 from tidemark.runs.contract.recorded import begun_from
 from tidemark.runs.pins import pins_of, state_before
@@ -37,7 +36,7 @@ from tidemark.runs.repair_facts import (
     seal_ms,
     unpublished_batches,
 )
-from tidemark.runs.run import GoldStates, Outcome, Run
+from tidemark.runs.run import Outcome, Run, TableRun
 from tidemark.sources.kinds import row_origin
 from tidemark.streaming.exhausted import exhausted, found_exhausting
 from tidemark.streaming.ingest.ingest import Ingest, start_ingest
@@ -67,23 +66,23 @@ def run_stream(
     for name in run.pipeline.tables:
         check_others_are_there(run.operator(name), run.warehouse)
     note_as_reader(run)
-    gold = ensure_tables(spark, run)
+    tables = ensure_tables(spark, run)
     record_contracts(admitted, run.warehouse)
     record_interrupted_run(run.pipeline, run.warehouse)
-    outcome.restart = run.restart_cases(gold)
+    outcome.restart = run.restart_cases(tables.values())
     with progress.stage("ingest"), progress.tasks_of(spark):
         _ingest(spark, run, progress, outcome)
-    before = {name: state_before(run, name, state) for name, state in gold.items()}
+    before = {name: state_before(table) for name, table in tables.items()}
     with progress.stage("aggregate"), progress.tasks_of(spark):
-        _aggregate(spark, run, gold, progress)
+        _aggregate(spark, tables, progress)
     with progress.stage("repair"), progress.tasks_of(spark):
-        repaired = repair_tables(spark, run, gold, outcome)
-    for name in gold:
-        outcome.tables[name] = pins_of(run, before[name], repaired[name], outcome)
+        repaired = repair_tables(spark, tables, outcome)
+    for name, table in tables.items():
+        outcome.tables[name] = pins_of(before[name], repaired[name], outcome)
         progress.say(f"{name}: {_summary(outcome.tables[name])}")
-        _say_what_fails(run, name, gold[name], progress)
+        _say_what_fails(table, progress)
     with progress.stage("ledger"):
-        account(run, gold, repaired)
+        account(run, tables, repaired)
 
 
 def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome) -> None:
@@ -104,11 +103,11 @@ def _ingest(spark: SparkSession, run: Run, progress: Progress, outcome: Outcome)
         outcome.versions[name] = place.existing().version()
 
 
-def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progress) -> None:
+def _aggregate(spark: SparkSession, tables: Mapping[str, TableRun], progress: Progress) -> None:
     """All tables side by side; those that fail on some windows again, without them."""
-    names = list(gold)
+    names = list(tables)
     while names:
-        plans = [_query(run, name, gold[name]) for name in names]
+        plans = [_query(tables[name]) for name in names]
         ticks = [tick_clocks(plan) for plan in plans]
         started = [start_aggregate(spark, plan, progress) for plan in plans]
         failed = [
@@ -116,16 +115,14 @@ def _aggregate(spark: SparkSession, run: Run, gold: GoldStates, progress: Progre
             for plan, running in zip(plans, started, strict=True)
             if (failure := end_of(running))
         ]
-        names = [
-            plan.table_name for plan, failure in failed if _mended(spark, plan, failure, progress)
-        ]
-        if lasting := [failure for plan, failure in failed if plan.table_name not in names]:
+        names = [plan.name for plan, failure in failed if _mended(spark, plan, failure, progress)]
+        if lasting := [failure for plan, failure in failed if plan.name not in names]:
             raise lasting[0]
         for plan, of_plan, running in zip(plans, ticks, started, strict=True):
-            if of_plan and plan.table_name not in names:
-                watermark = run.watermark_ms(plan.table_name, plan.generation)
-                check_ticks(of_plan, clocks_observed(running), watermark, plan.table_name)
-                remove_old_ticks(of_plan, run.run_id)
+            if of_plan and plan.name not in names:
+                watermark = plan.table.watermark_ms()
+                check_ticks(of_plan, clocks_observed(running), watermark, plan.name)
+                remove_old_ticks(of_plan, plan.table.run_id)
 
 
 def _mended(
@@ -134,52 +131,39 @@ def _mended(
     """Can the query go on, without the windows that it failed on?"""
     if isinstance(failure, StackExhausted):
         raise with_measure(spark, plan, failure) from failure
-    if not isinstance(failure, ExpressionFailed) or not plan.operator.sets_aside:
+    if not isinstance(failure, ExpressionFailed) or not plan.table.operator.sets_aside:
         return False
     try:
         windows = set_failing_aside(spark, plan)
     except TidemarkError as error:
         raise error from failure
     if windows:
-        progress.say(f"{plan.table_name}: {windows:,} windows fail, and are set aside")
+        progress.say(f"{plan.name}: {windows:,} windows fail, and are set aside")
     return windows > 0
 
 
-def _query(run: Run, table: str, gold: GoldState) -> Aggregate:
-    checkpoint = run.query_checkpoint(table, gold.generation)
-    is_later = gold.generation != FIRST_GENERATION
-    begins = is_later and checkpoint.last_batch("commits") is None
-    return Aggregate(
-        pipeline=run.pipeline,
-        table_name=table,
-        warehouse=run.warehouse,
-        bronze=run.warehouse.bronze,
-        changes=run.warehouse.changes(table, gold.generation),
-        checkpoint=checkpoint,
-        generation=gold.generation,
-        run_id=run.run_id,
-        close_ms=gold.close_ms,
-        since=_since(run, run.operator(table), gold) if begins else None,
-        seed=begun_from(table, run.warehouse) if begins else None,
-        clocks=clocks_of(run.pipeline, run.warehouse, table, gold.generation),
-    )
+def _query(table: TableRun) -> Aggregate:
+    is_later = table.generation != FIRST_GENERATION
+    if not is_later or table.checkpoint.last_batch("commits") is not None:
+        return Aggregate(table)
+    return Aggregate(table, since=_since(table), seed=begun_from(table.name, table.warehouse))
 
 
-def _since(run: Run, operator: Operator, gold: GoldState) -> datetime | None:
+def _since(table: TableRun) -> datetime | None:
     """The earliest event time that the first batch of a later generation has to read; None: any.
 
     It reads all of bronze again, and only rows that can touch an open window matter: gold has the
     others' windows. What comes later and is older is late. Complete mode emits all that it holds,
     so it has to hold all.
     """
-    if operator.equation is Equation.ALL:
+    if table.operator.equation is Equation.ALL:
         return None
-    return operator.seeded_from(gold.close_ms, run.warehouse.bronze.existing())
+    return table.operator.seeded_from(table.state.close_ms, table.bronze.existing())
 
 
-def _say_what_fails(run: Run, name: str, gold: GoldState, progress: Progress) -> None:
-    changes = run.warehouse.changes(name, gold.generation).existing()
-    found = failing_of_run(changes, run.operator(name), gold.generation, run.run_id)
+def _say_what_fails(table: TableRun, progress: Progress) -> None:
+    name, changes = table.name, table.changes.existing()
+    found = failing_of_run(changes, table.operator, table.generation, table.run_id)
     if found.windows:
         progress.say(f"{name}: {found.windows:,} windows fail, and gold has no row of them:")
     for example in found.examples:
@@ -203,21 +187,18 @@ def _summary(table: TableResult) -> str:
 def with_measure(spark: SparkSession, plan: Aggregate, failure: StackExhausted) -> StackExhausted:
     """The failure of a table's query with the measure and the row, where one of the last batch of
     bronze exhausts the stack by itself; else as it is. Only reads."""
-    rows = spark.read.format("delta").load(spark_uri(plan.bronze.uri))
+    rows = spark.read.format("delta").load(spark_uri(plan.table.bronze.uri))
     last = rows.agg(F.max("_batch")).collect()[0][0]
-    before = "tables." + plan.table_name + ".measures."
-    asked = {
-        before + name: partial(_measured, sql=sql) for name, sql in plan.table.measures.items()
-    }
-    read = {
-        before + name: columns_read(sql, rows.columns) for name, sql in plan.table.measures.items()
-    }
-    place = [one.name for one in row_origin(plan.pipeline)]
+    before = "tables." + plan.name + ".measures."
+    measures = plan.table.operator.table.measures
+    asked = {before + name: partial(_measured, sql=sql) for name, sql in measures.items()}
+    read = {before + name: columns_read(sql, rows.columns) for name, sql in measures.items()}
+    place = [one.name for one in row_origin(plan.table.pipeline)]
     found = found_exhausting(rows.where(F.col("_batch") == last), asked, place, read)
     if found is None:
         return failure
     return exhausted(
-        f"The query {plan.table_name} failed. It was {found}. What was committed before stays; the "
+        f"The query {plan.name} failed. It was {found}. What was committed before stays; the "
         "next run repeats the batch that failed."
     )
 
@@ -227,31 +208,23 @@ def _measured(rows: DataFrame, sql: str) -> DataFrame:
 
 
 def repair_tables(
-    spark: SparkSession, run: Run, gold: GoldStates, outcome: Outcome
+    spark: SparkSession, tables: Mapping[str, TableRun], outcome: Outcome
 ) -> dict[str, Repaired]:
     """Repair each table; bronze is read at the version that this run's ingest ended with."""
-    repaired = {}
-    for name, state in gold.items():
-        batches = unpublished_batches(run, name, state)
-        repaired[name] = repair(spark, _plan(run, name, state, outcome), batches)
-    return repaired
+    return {
+        name: repair(spark, _plan(table, outcome), unpublished_batches(table))
+        for name, table in tables.items()
+    }
 
 
-def _plan(run: Run, name: str, gold: GoldState, outcome: Outcome) -> Repair:
-    bronze, operator = run.warehouse.bronze.existing(), run.operator(name)
+def _plan(table: TableRun, outcome: Outcome) -> Repair:
     return Repair(
-        pipeline=run.pipeline,
-        table_name=name,
-        tables=run.warehouse,
-        gold=gold,
+        table=table,
         bronze_version=outcome.versions["bronze"],
-        closed_ms=run.closed_ms(name, gold.generation),
-        seal_ms=seal_ms(run, name, outcome),
-        frozen_before_ms=table_frozen_before_ms(
-            run.pipeline, run.warehouse, name, operator, bronze, gold.close_ms
-        ),
-        run_id=run.run_id,
-        others=read_at(operator, run.warehouse, run.query_checkpoint(name, gold.generation)),
-        checked_to=checked_to_of(run, name, gold.generation, outcome.versions["bronze"]),
-        batch=batch_computed_after(run, name, gold.generation),
+        closed_ms=table.closed_ms(),
+        seal_ms=seal_ms(table, outcome),
+        frozen_before_ms=table.frozen_before_ms(),
+        others=table.read_at(),
+        checked_to=checked_to_of(table, outcome.versions["bronze"]),
+        batch=batch_computed_after(table),
     )
