@@ -33,7 +33,6 @@ from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
-_TOLERANCE = "1e-9"
 _COUNTS = """
     SELECT count(*), count(*) FILTER (_known),
         epoch_ms(min(window_start)), epoch_ms(max(window_end))
@@ -176,19 +175,21 @@ def _joined(operator: Operator, schema: pa.Schema) -> str:
 def same_value(values: Iterable[str], schema: pa.Schema, new: str, old: str) -> str:
     """The condition that a row has the same values in the relations `new` and `old`."""
     return " AND ".join(
-        _same(f'{new}."{name}"', f'{old}."{name}"', pa.types.is_floating(schema.field(name).type))
+        same(f'{new}."{name}"', f'{old}."{name}"', pa.types.is_floating(schema.field(name).type))
         for name in values
     )
 
 
-def _same(new: str, old: str, floating: bool) -> str:
-    same = f"{new} IS NOT DISTINCT FROM {old}"
+def same(new: str, old: str, floating: bool) -> str:
+    """The condition that two values are the same, which Spark and DuckDB read alike: doubles within
+    a relative 1e-9, as the order of a sum may change their last digits, all else exactly."""
+    equal = f"{new} IS NOT DISTINCT FROM {old}"
     if not floating:
-        return f"({same})"
-    # NaN and infinity are close to nothing but themselves: SQL would find NaN <= NaN.
-    finite = f"isfinite({new}) AND isfinite({old})"
-    close = f"abs({new} - {old}) <= {_TOLERANCE} * greatest(abs({new}), abs({old}))"
-    return f"({same} OR coalesce({finite} AND {close}, false))"
+        return f"({equal})"
+    # NaN and infinity are close to nothing but themselves: both engines would find NaN <= NaN.
+    largest = f"greatest(abs({new}), abs({old}))"
+    close = f"abs({new} - {old}) <= 1e-9 * {largest} AND {largest} < CAST('Infinity' AS DOUBLE)"
+    return f"({equal} OR coalesce({close}, false))"
 
 
 def _written(plan: PublishPlan) -> str:

@@ -1,8 +1,8 @@
 """Compare windows of gold with those computed from bronze, where it scales: in one Spark plan.
 
 Both sides are put below each other and grouped by window and keys: null keys are keys, a key
-that stands in gold twice is found, and there is one shuffle. Doubles are equal within a
-relative 1e-9, all else exactly, as `gold/row_values.py` has it.
+that stands in gold twice is found, and there is one shuffle. Which values are the same is the rule
+of every publish (`gold/row_values.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.gold.row_values import same
 from tidemark.operators.operator import Operator
 from tidemark.runs.backfill.differences import (
     DIFFERENT,
@@ -29,8 +30,6 @@ from tidemark.runs.backfill.differences import (
     plain,
 )
 from tidemark.storage.delta.history import FAILURE
-
-_TOLERANCE = 1e-9
 
 
 def wide_session(spark: SparkSession) -> SparkSession:
@@ -107,28 +106,19 @@ def _side(windows: DataFrame, operator: Operator, in_gold: bool) -> DataFrame:
 
 def _kind(values: T.DataType) -> Column:
     assert isinstance(values, T.StructType)
-    same = F.lit(True)
-    for field in values.fields:
-        gold, bronze = F.col(f"_gold.`{field.name}`"), F.col(f"_bronze.`{field.name}`")
-        same = same & _same(gold, bronze, field.dataType)
+    floating = T.DoubleType | T.FloatType
+    same_values = " AND ".join(
+        same(f"_gold.`{one.name}`", f"_bronze.`{one.name}`", isinstance(one.dataType, floating))
+        for one in values.fields
+    )
     return (
         F.when(F.col("_times") > 1, DUPLICATED)
         .when(F.col("_bronze").isNull(), ONLY_IN_GOLD)
         .when(F.col("_gold").isNull() & F.col(f"_bronze.{FAILURE}").isNotNull(), FAILING)
         .when(F.col("_gold").isNull(), ONLY_IN_BRONZE)
-        .when(same, EQUAL)
+        .when(F.expr(same_values), EQUAL)
         .otherwise(DIFFERENT)
     )
-
-
-def _same(gold: Column, bronze: Column, kind: T.DataType) -> Column:
-    same = gold.eqNullSafe(bronze)
-    if not isinstance(kind, T.DoubleType | T.FloatType):
-        return same
-    # NaN and infinity are close to nothing but themselves: Spark would find NaN <= NaN.
-    largest = F.greatest(F.abs(gold), F.abs(bronze))
-    close = (F.abs(gold - bronze) <= _TOLERANCE * largest) & (largest < float("inf"))
-    return same | F.coalesce(close, F.lit(False))
 
 
 def _examples(compared: DataFrame, operator: Operator) -> dict[str, list[Example]]:
