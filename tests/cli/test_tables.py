@@ -48,7 +48,7 @@ from tidemark.checkpoint.state.check import (
 from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.checkpoint.state.stores import Partition, StoreInventory
 from tidemark.cli.checkpoint.doctor_report import print_diagnosis, print_losses
-from tidemark.cli.checkpoint.housekeep_report import print_plan as print_housekeeping
+from tidemark.cli.checkpoint.housekeep import print_plan as print_housekeeping
 from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
 from tidemark.cli.checkpoint.overview import OperatorLine, Overview, SourceLine
 from tidemark.cli.checkpoint.take_back_report import Act

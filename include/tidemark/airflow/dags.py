@@ -12,12 +12,12 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
-from tidemark.airflow.backfill_dag import backfill_dag
+from tidemark.airflow.backfill import backfill_dag
 from tidemark.airflow.describe import describe
 from tidemark.airflow.invalid import existing_folder, raise_invalid_pipelines
-from tidemark.airflow.maintenance_dag import maintenance_dag
-from tidemark.airflow.migrate_dag import migrate_dag
-from tidemark.airflow.rewind_dag import rewind_dag
+from tidemark.airflow.maintenance import maintenance_dag
+from tidemark.airflow.migrate import migrate_dag
+from tidemark.airflow.rewind import rewind_dag
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
 
-from tidemark.airflow.connections import hand_down_connections
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.settings.connections import airflow_variable
 from tidemark.pipeline.settings.settings import Settings, load_settings
+
+
+def hand_down_connections(settings: Settings) -> None:
+    """Set the variable of each Airflow connection that the settings name, for this task and what
+    it starts: Airflow may keep it elsewhere (its database, a secrets backend). One that it does
+    not have is told by whoever needs it."""
+    for one in settings.connections.values():
+        if one.airflow is None or airflow_variable(one.airflow) in os.environ:
+            continue
+        try:
+            found = Connection.get(one.airflow)
+        except AirflowNotFoundException:
+            continue
+        os.environ[airflow_variable(one.airflow)] = found.as_json()
 
 
 class PipelineOperator(BaseOperator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,18 +11,38 @@ import typer
 
 from tidemark.cli.console import facts_table, report_console
 from tidemark.cli.new.judged import SampleVerdict, judge_sample
-from tidemark.cli.new.kinds import find_sample
 from tidemark.cli.new.pipeline_text import heading, pipeline_text
+from tidemark.cli.new.places import find_files
 from tidemark.cli.new.proposal import Proposal, propose
-from tidemark.cli.new.sample import SourceSample, counted
+from tidemark.cli.new.sample import SourceSample, counted, read_sample
+from tidemark.cli.new.tables import sampled_table
+from tidemark.cli.new.topics import sampled_topic
 from tidemark.cli.options import SettingsFile
-from tidemark.errors import PipelineExists, PipelineInvalid, SampleUnusable
+from tidemark.errors import PipelineExists, PipelineInvalid, SampleUnusable, TidemarkError
 from tidemark.pipeline.granted import check_granted
 from tidemark.pipeline.load import ENDINGS, pipeline_from_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import check_folder_name
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.storage.files import FileInTheWay, write_bytes
+
+KINDS: dict[str, Callable[[str, Settings, str], SourceSample]] = {
+    "kafka:": sampled_topic,
+    "delta:": sampled_table,
+}
+
+
+def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
+    """What `--from` names, looked at. SampleUnusable where it is nothing, and the errors of a
+    source that cannot be asked; each says that nothing was written."""
+    prefix = next((one for one in KINDS if given.startswith(one)), None)
+    if prefix is None:
+        places = find_files(given, settings, pipeline)
+        return SourceSample({"files": places.source}, read_sample(places.read, settings))
+    try:
+        return KINDS[prefix](given.removeprefix(prefix), settings, pipeline)
+    except TidemarkError as error:
+        raise type(error)(f"--from {given}: {error} Nothing was written.") from error
 
 
 def new(

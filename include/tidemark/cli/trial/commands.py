@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,27 @@ from tidemark.runs.results.result import RunResult
 from tidemark.sources.source import FirstRows
 from tidemark.storage.result_file import read_result
 
+_SHOWN = 3
 _RUN = "try"
+
+
+def fold_faults(pipeline: Pipeline, places: Places) -> list[str]:
+    """A few of the keys of which two folds of the trial's rows differ; none where all is well."""
+    from tidemark.operators.folds.folds import Folds
+    from tidemark.operators.folds.tried import not_deterministic
+    from tidemark.operators.kinds import operator_of
+    from tidemark.storage.delta.place import TablePlace
+
+    bronze = TablePlace(places.bronze).open()
+    if bronze is None:
+        return []
+    found: list[str] = []
+    for name in pipeline.tables:
+        operator = operator_of(pipeline, name)
+        if isinstance(operator, Folds):
+            first = islice(not_deterministic(operator, bronze), _SHOWN)
+            found += [f"{name}: {one}" for one in first]
+    return found
 
 
 def try_pipeline(
@@ -122,7 +143,6 @@ def _tell_taken(pipeline: Pipeline, taken: FirstRows) -> None:
 def _show(pipeline: Pipeline, places: Places) -> int:
     """Print what there is; FAILED where no row was accepted."""
     # delta-rs, Arrow and DuckDB, which the other commands do without.
-    from tidemark.cli.trial.folds import fold_faults
     from tidemark.cli.trial.report import print_trial
 
     print_trial(pipeline, places)

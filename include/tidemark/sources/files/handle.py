@@ -1,7 +1,14 @@
-"""Files of JSON lines as a pipeline's source."""
+"""Files of JSON lines as a pipeline's source.
+
+The engine's file source takes each file that it lists and does not have in its log (class
+FileStreamSource). Where it did not read one that the store lists, the JVM cannot tell a name, or
+the folder has the log of a job that writes files there, which is read instead of listing it (class
+FileStreamSink, `hasMetadata`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +17,13 @@ from typing import Any
 from urllib.parse import quote
 
 from tidemark.checkpoint.log import Checkpoint, SourceFile
-from tidemark.errors import AcceptanceRefused, InputLost, SampleUnusable, SourceNotFound
+from tidemark.errors import (
+    AcceptanceRefused,
+    InputLost,
+    SampleUnusable,
+    SourceNotFound,
+    SourcePassedOver,
+)
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_of
 from tidemark.pipeline.model import FilesSource, FoldTable, Pipeline
@@ -21,7 +34,6 @@ from tidemark.sources.files import batch_files
 from tidemark.sources.files.first_lines import copy_first_lines
 from tidemark.sources.files.moved_root import former_roots, know_files_here
 from tidemark.sources.files.own_places import check_reaches_no_own_place
-from tidemark.sources.files.passed_over import passed_over
 from tidemark.sources.files.unread import (
     facts_of_files,
     files_to_take,
@@ -39,7 +51,41 @@ from tidemark.sources.source import (
     Slice,
     SourceHandle,
 )
-from tidemark.storage.files import FileFacts, stat_files
+from tidemark.storage.files import FileFacts, Options, list_folder, stat_files
+
+_SHOWN = 5
+_SINK_LOG = "_spark_metadata"
+
+
+def passed_over(source: SourceFiles, options: Options, places: Sequence[str]) -> SourcePassedOver:
+    """The error for these files, which are listed and were not read."""
+    encoded = [quote(os.fsencode(place)) for place in places]
+    more = "" if len(encoded) <= _SHOWN else f" and {len(encoded) - _SHOWN:,} more"
+    return SourcePassedOver(
+        f"{len(encoded):,} files of the source are listed by the store and were passed over by the "
+        f"engine: {', '.join(encoded[:_SHOWN])}{more} (percent-encoded). What it read is in "
+        f"bronze; nothing was published. {_why(source, options, places)} Then run again."
+    )
+
+
+def _why(source: SourceFiles, options: Options, places: Sequence[str]) -> str:
+    if source.recursive and not has_pattern(source.folder) and _is_of_a_sink(source, options):
+        return (
+            f"A Spark job writes to {source.folder} and keeps a log there, {_SINK_LOG}: of such a "
+            "folder the engine reads the files that this log has, and no other. Move the others "
+            "to a folder of their own: that job has not committed them."
+        )
+    if not all(place.isascii() for place in places):
+        return (
+            "The JVM reads no file whose name it cannot tell: one that is no UTF-8 has to be "
+            "renamed; where the names are UTF-8, run with a locale that is too, such as "
+            "LC_ALL=C.UTF-8."
+        )
+    return "Why is not known. Land them again under other names, and report it."
+
+
+def _is_of_a_sink(source: SourceFiles, options: Options) -> bool:
+    return _SINK_LOG in list_folder(source.folder, options)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidemark.checkpoint.log import Checkpoint
@@ -22,7 +23,7 @@ from tidemark.pipeline.model import FirstMessages, KafkaSource, KafkaTopics, Pip
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.connections import client_options, connection_of
 from tidemark.sources.kafka import losses, planning
-from tidemark.sources.kafka.client import KafkaCluster, TopicState
+from tidemark.sources.kafka.client import KafkaCluster, TopicState, consumer_of
 from tidemark.sources.kafka.offsets import (
     Offset,
     OffsetRange,
@@ -46,11 +47,41 @@ from tidemark.sources.source import (
 )
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
     from tidemark.sources.kafka.slices import KafkaSlice
 
+_SECONDS = 5.0
 Starting = str | dict[str, dict[int, int]]
 # A guess, for `unread_bytes`.
 _BYTES_OF_A_MESSAGE = 500
+
+
+def oldest_message_ms(options: Mapping[str, str], unread: Sequence[OffsetRange]) -> int | None:
+    """The earliest of the partitions' first messages, in milliseconds since 1970, UTC; None where
+    there is none, or none came in five seconds."""
+    from confluent_kafka import TopicPartition
+
+    if not unread:
+        return None
+    heard: list[KafkaError] = []
+    consumer = consumer_of({**options, "queued.min.messages": "1"}, heard.append)
+    waiting = {(one.topic, one.partition) for one in unread}
+    found: list[int] = []
+    try:
+        consumer.assign([TopicPartition(one.topic, one.partition, one.first) for one in unread])
+        began = monotonic()
+        while waiting and monotonic() - began < _SECONDS:
+            message = consumer.poll(0.2)
+            if message is None or (message.topic(), message.partition()) not in waiting:
+                continue
+            waiting.discard((message.topic(), message.partition()))
+            consumer.pause([TopicPartition(message.topic(), message.partition())])
+            if message.error() is None and message.timestamp()[0]:
+                found.append(message.timestamp()[1])
+    finally:
+        consumer.close()
+    return min(found, default=None)
 
 
 @dataclass(frozen=True)
@@ -132,7 +163,6 @@ class KafkaSourceHandle(PlannedSourceHandle[Offset]):
         return sum(one.number for one in ranges(planned)) * _BYTES_OF_A_MESSAGE
 
     def lag(self, ingest: Checkpoint) -> Lag | None:
-        from tidemark.sources.kafka.oldest import oldest_message_ms
 
         position, plan = self._plan(ingest)
         unread = ranges(plan.offset) + planning.pending(position)

@@ -1,10 +1,18 @@
-"""The lines of a batch, judged: few in the driver, many in Spark's tasks."""
+"""The lines of a batch, judged: few in the driver, many in Spark's tasks.
+
+Arrow's JSON reader is native code: a line that makes it crash takes the process along, and would
+do so at every try. So a mark says that a batch is being judged. Where a try finds the mark of its
+own batch, one before it ended without a word (it crashed, or was killed), and the batch is judged
+line by line, which needs no such reader.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -14,13 +22,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tidemark.checkpoint.log import Checkpoint
+from tidemark.commit_point import commit_point
 from tidemark.errors import LedgerUnbalanced
 from tidemark.sources.source import Slice
 from tidemark.storage.delta.history import schema_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.file_place import FilePlace
+from tidemark.storage.files import FileMissing, read_bytes, remove_files, write_bytes
 from tidemark.streaming.ingest.batch import Batch
-from tidemark.streaming.ingest.crash_mark import judging
 from tidemark.streaming.ingest.judged_slices import LINE, BatchRules, JudgedLines, judge_slices
 from tidemark.streaming.ingest.task_files import FilesTo, TaskFiles, judge_in_tasks
 
@@ -30,6 +40,43 @@ FEW_BYTES = 32_000_000
 # What a packed file turns out to hold may be more than was thought.
 _MOST_BYTES = 512_000_000
 _CRASHED = "Python worker exited unexpectedly"
+
+
+@contextmanager
+def judging(checkpoint: Checkpoint, batch: int) -> Iterator[bool]:
+    """Leave the mark while a batch is judged; True where an earlier try has left it.
+
+    The mark lies beside the checkpoint's folder, which is the engine's.
+    """
+    place = f"{checkpoint.uri}.judging.json"
+    mark = json.dumps({"query": str(checkpoint.query_id()), "batch": batch}).encode()
+    try:
+        left = read_bytes(place, checkpoint.options) == mark
+    except FileMissing:
+        left = False
+    _mark(place, mark, checkpoint)
+    try:
+        yield left
+    finally:
+        _unmark(place, checkpoint)
+
+
+@commit_point(
+    "batch being judged",
+    after_a_kill="before: nothing; after: the next try judges the batch line by line, which comes "
+    "to the same",
+)
+def _mark(place: str, mark: bytes, checkpoint: Checkpoint) -> None:
+    write_bytes(place, mark, checkpoint.options)
+
+
+@commit_point(
+    "batch no longer judged",
+    after_a_kill="before: the next try judges the batch line by line; after: as before its rows "
+    "are committed",
+)
+def _unmark(place: str, checkpoint: Checkpoint) -> None:
+    remove_files([place], checkpoint.options)
 
 
 @dataclass(frozen=True)

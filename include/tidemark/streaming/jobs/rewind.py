@@ -56,10 +56,13 @@ from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession, start_session
 from tidemark.upkeep.pipeline_rewind.apply import keep_backup, left_to_begin, prove, take_back
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
-from tidemark.upkeep.pipeline_rewind.changed_by_rewind import changed_by_rewind
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
 from tidemark.upkeep.pipeline_rewind.points import offsets_asked
-from tidemark.upkeep.pipeline_rewind.record import record_rewind, settle_lines
+from tidemark.upkeep.pipeline_rewind.record import (
+    changed_by_rewind,
+    record_rewind,
+    settle_lines,
+)
 from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
 from tidemark.upkeep.pipeline_rewind.result import LeftReader, RewindResult, rewind_lines
 
