@@ -44,7 +44,7 @@ compose-env: ## .env, random passwords and keys for docker-compose.yaml; never o
 test: setup ## all tests but the long ones
 	@$(PYTEST) -m 'not long and not docker' $(PYTEST_ARGS)
 
-test-fast: setup ## what needs no Spark and is quick: under a minute
+test-fast: setup ## what needs no Spark and is quick: about a minute
 	@$(PYTEST) -m 'not engine and not slow and not long and not docker' $(PYTEST_ARGS)
 
 test-all: setup ## all tests but those that need Docker
