@@ -49,8 +49,8 @@ from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.checkpoint.state.stores import Partition, StoreInventory
 from tidemark.cli.checkpoint.doctor_report import print_diagnosis, print_losses
 from tidemark.cli.checkpoint.housekeep import print_plan as print_housekeeping
-from tidemark.cli.checkpoint.inspect_report import print_checkpoint_overview
 from tidemark.cli.checkpoint.overview import OperatorLine, Overview, SourceLine
+from tidemark.cli.checkpoint.show import print_checkpoint_overview
 from tidemark.cli.checkpoint.take_back_report import Act
 from tidemark.cli.checkpoint.take_back_report import print_plan as print_change
 from tidemark.cli.console import ReportTable, facts_table, report_console, report_table

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tidemark.judge.event_time import PatternReader
 from tidemark.judge.instants import FIRST_MICROS, LAST_MICROS
-from tidemark.judge.pattern_times import PatternReader
 from tidemark.pipeline.datetime_patterns import datetime_pattern
 from tidemark.pipeline.event_time_formats import check_format
 

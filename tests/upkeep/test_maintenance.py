@@ -35,14 +35,13 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
 from tidemark.upkeep.maintenance.carry_out import carry_out_maintenance
 from tidemark.upkeep.maintenance.carry_out import keep_rows as keep_rows_of
-from tidemark.upkeep.maintenance.log_files import plan_log
 from tidemark.upkeep.maintenance.maintain import (
     check_no_maintenance_refused,
     maintain_pipeline,
     plan_results,
 )
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Work
-from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_table
+from tidemark.upkeep.maintenance.plan_table import MaintainedTable, plan_log, plan_table
 from tidemark.upkeep.maintenance.readers import TableReader
 
 KEEP = Maintenance()

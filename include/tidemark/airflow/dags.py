@@ -1,5 +1,5 @@
-"""Dags from pipeline files: a stream, a backfill and a maintenance each, parsed without loading any
-engine."""
+"""Dags from pipeline files, five each: stream, backfill, migration, rewind and maintenance. Parsed
+without loading any engine."""
 
 from __future__ import annotations
 

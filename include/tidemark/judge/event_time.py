@@ -2,19 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
-from tidemark.judge.instants import epoch_micros, iso_micros
+from tidemark.judge.instants import (
+    FIRST_MICROS,
+    LAST_MICROS,
+    epoch_micros,
+    in_zone,
+    iso_micros,
+    offset_micros,
+    utc_micros,
+)
 from tidemark.judge.json_text import Number
 from tidemark.judge.numbers import is_quoted_number
-from tidemark.judge.pattern_times import PatternReader
+from tidemark.pipeline.datetime_patterns import MONTHS, datetime_pattern
 from tidemark.pipeline.model import EventTime
 
+_PER_FRACTION = 6
 # By format: how many powers of ten more microseconds there are.
 EPOCH_POWERS = {"epoch_seconds": 6, "epoch_millis": 3, "epoch_micros": 0}
 ISO = "iso8601"
+
+
+class PatternReader:
+    """Reads texts of one pattern; `zone` is that of text that tells none."""
+
+    def __init__(self, pattern: str, zone: ZoneInfo | None) -> None:
+        parsed = datetime_pattern(pattern)
+        self._expression = re.compile(parsed.expression, re.IGNORECASE | re.ASCII)
+        self._fields = parsed.fields
+        self._zone = zone
+        self._zones: dict[str, ZoneInfo | None] = {}
+
+    def micros(self, text: str) -> int | None:
+        """The instant; None where the text is no such time, or tells no zone and none is stated."""
+        found = self._expression.fullmatch(text)
+        if found is None:
+            return None
+        fields: dict[str, str] = {}
+        for name, value in zip(self._fields, found.groups(), strict=True):
+            if value is not None and fields.setdefault(name, value) != value:
+                return None
+        local = _local_micros(fields)
+        if local is None:
+            return None
+        micros = self._instant(local, fields)
+        return micros if micros is not None and FIRST_MICROS <= micros <= LAST_MICROS else None
+
+    def _instant(self, local: int, fields: Mapping[str, str]) -> int | None:
+        if "offset" in fields:
+            offset = offset_micros(fields["offset"])
+            return None if offset is None else local - offset
+        zone = self._zone_of(fields["zone_id"]) if "zone_id" in fields else self._zone
+        try:
+            return None if zone is None else in_zone(local, zone)
+        except OverflowError:
+            return None
+
+    def _zone_of(self, name: str) -> ZoneInfo | None:
+        """Names of zones are read in either case, as all words are."""
+        if name not in self._zones:
+            known = _zones().get(name.lower())
+            self._zones[name] = None if known is None else ZoneInfo(known)
+        return self._zones[name]
+
+
+@cache
+def _zones() -> dict[str, str]:
+    return {name.lower(): name for name in available_timezones()}
+
+
+def _local_micros(fields: Mapping[str, str]) -> int | None:
+    day, hour = _day(fields), _hour(fields)
+    if day is None or hour is None:
+        return None
+    fraction = fields.get("fraction", "")[:_PER_FRACTION].ljust(_PER_FRACTION, "0")
+    clock = hour, int(fields.get("minute", 0)), int(fields.get("second", 0))
+    return utc_micros((day.year, day.month, day.day), clock, int(fraction))
+
+
+def _day(fields: Mapping[str, str]) -> date | None:
+    year = 2000 + int(fields["year_of_2000"]) if "year_of_2000" in fields else None
+    year = int(fields.get("year", 1970)) if year is None else year
+    try:
+        if "day_of_year" not in fields:
+            return date(year, _month(fields), int(fields.get("day", 1)))
+        number = int(fields["day_of_year"])
+        found = date(year, 1, 1) + timedelta(days=number - 1)
+    except (ValueError, OverflowError):
+        return None
+    return found if found.year == year and number > 0 else None
+
+
+def _month(fields: Mapping[str, str]) -> int:
+    name = fields.get("month_name", "").lower()
+    if not name:
+        return int(fields.get("month", 1))
+    return 1 + next(n for n, month in enumerate(MONTHS) if month.startswith(name))
+
+
+def _hour(fields: Mapping[str, str]) -> int | None:
+    """Of 0 to 23, from the one form of hours that the pattern has."""
+    if "hour_1_24" in fields:
+        hour = int(fields["hour_1_24"])
+        return hour % 24 if 1 <= hour <= 24 else None
+    if "hour_1_12" not in fields and "hour_0_11" not in fields:
+        return int(fields.get("hour", 0))
+    lowest = 1 if "hour_1_12" in fields else 0
+    hour = int(fields.get("hour_1_12", fields.get("hour_0_11", 0)))
+    if not lowest <= hour <= lowest + 11:
+        return None
+    return hour % 12 + (12 if fields.get("half_day", "").lower() == "pm" else 0)
 
 
 def stated_zone(event_time: EventTime) -> ZoneInfo | None:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.sources.delta.rows import lines_of
-from tidemark.sources.delta.slices import DeltaSlice
+from tidemark.sources.delta.slices import DeltaSlice, lines_of
 
 EAST = timezone(timedelta(hours=5, minutes=30))
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from tidemark.cli.new.column_types import MOST
 from tidemark.cli.new.columns import (
@@ -19,7 +20,6 @@ from tidemark.cli.new.columns import (
     columns_of,
 )
 from tidemark.cli.new.event_times import TimeFormat, time_format
-from tidemark.cli.new.ids import IdColumn, id_columns
 from tidemark.cli.new.order import Order, order_of
 from tidemark.cli.new.sample import Sample
 from tidemark.errors import SampleUnusable
@@ -27,6 +27,10 @@ from tidemark.pipeline.kafka_columns import KEY
 from tidemark.pipeline.names import COLUMNS_IN_USE, folded
 from tidemark.pipeline.problems import nearest
 
+# In words apart by `_`.
+_ID = re.compile(r"(^|_)(id|uuid|guid)$")
+# Of the rows that have an id, one in so many may share it with a different row: a run rejects it.
+_ONE_IN = 100
 _MOST_KEYS = 2
 _MOST_KEY_VALUES = 50
 _MOST_MEASURES = 6
@@ -50,6 +54,41 @@ _WINDOWS = {
 _Rank = tuple[bool, bool, int, bool]
 # So many windows a sample should fill, so that they show something.
 _FEW_WINDOWS = 2
+
+
+@dataclass(frozen=True)
+class IdColumn:
+    """A column that is named like an id. Of the sample's rows, one that comes twice counted once,
+    `having` have one, `lacking` have none, so that they repeat nothing, and `shared` have that of
+    a different row."""
+
+    column: SampleColumn
+    having: int
+    lacking: int
+    shared: int
+
+    @property
+    def tells_rows_apart(self) -> bool:
+        """Do at least MOST of the rows have one, and hardly any two of them the same?"""
+        is_common = self.having >= MOST * (self.having + self.lacking)
+        return is_common and self.shared <= self.having // _ONE_IN
+
+
+def id_columns(columns: Sequence[SampleColumn], sample: Sample) -> tuple[IdColumn, ...]:
+    """The columns that are named like an id, in their order."""
+    different = list({repr(sorted(row.items())): row for row in sample.rows}.values())
+    return tuple(
+        _counted(column, [row.get(column.name) for row in different])
+        for column in columns
+        if _ID.search(column.words) and column.type in ("string", *INTEGERS)
+    )
+
+
+def _counted(column: SampleColumn, values: Sequence[Any]) -> IdColumn:
+    """What is not of the column's type is rejected, and no id."""
+    asked = str if column.type == "string" else int
+    ids = [one for one in values if isinstance(one, asked) and not isinstance(one, bool)]
+    return IdColumn(column, len(ids), len(values) - len(ids), len(ids) - len(set(ids)))
 
 
 @dataclass(frozen=True)
@@ -156,6 +195,8 @@ _FORMATS = (
     "text of ISO 8601 or like 22/Nov/2026:10:00:00 +0000, 2026/11/22 10:00:00 or "
     "22.11.2026 10:00:00, and seconds, milliseconds or microseconds since 1970"
 )
+
+
 _BY_HAND = (
     "A file written by hand may have any datetime pattern of Spark (README, Describe a pipeline). "
     "Nothing was written."

@@ -4,7 +4,7 @@ Bronze, `changes` and gold are read without Spark too: by delta-rs, Arrow and Du
 neither Spark's intervals nor its variants, and a run that has to compare or repair such a value
 fails long after it wrote the first. Told from the expression's shape, because sqlglot's own types
 are wrong here (to it the difference of two timestamps is a timestamp). What cannot be told is
-found when Spark has typed the columns, before a table is made (`streaming/kept_types.py`).
+found when Spark has typed the columns, before a table is made (`streaming/planned_columns.py`).
 """
 
 from __future__ import annotations

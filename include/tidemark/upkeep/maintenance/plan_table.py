@@ -1,10 +1,17 @@
-"""The plan for one Delta table: what it is made from is read here, and nothing is changed."""
+"""The plan for one Delta table: what it is made from is read here, and nothing is changed.
+
+Which entries of its log go is the protocol's own rule (PROTOCOL.md, Metadata Cleanup): from a
+checkpoint on, the entries before it are not needed to build a version. `cleanup_metadata` of
+delta-rs knows an age only; here the checkpoint must also not be newer than what a reader still has
+to read entry by entry.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
@@ -20,15 +27,87 @@ from tidemark.pipeline.source_files import is_uri
 from tidemark.storage.delta.commits import last_append
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileFacts
-from tidemark.upkeep.maintenance.log_files import LogPlan, plan_log
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.maintenance.readers import TableReader
 
+# Also a checksum that Hadoop writes beside a file on a disk.
+_ENTRY = re.compile(r"^\.?(\d{20})\.")
+_COMMIT = re.compile(r"^(\d{20})\.json$")
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
+# As often as Delta on Spark writes one, by default.
+_MOST_AFTER_A_CHECKPOINT = 10
 _LOG = "_delta_log/"
 _HOUR = timedelta(hours=1)
 _TARGET = 100 * 1024 * 1024
 # A partition of fewer reads as well, and packing it anew each day would write its rows each day.
 _FEWEST = 4
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """The places that may go, the oldest version first, so that what is left has no hole: those
+    below `base`, the version of a checkpoint; and whether one of the newest version is due."""
+
+    base: int | None
+    going: tuple[str, ...]
+    checkpoint: bool
+    part: Part
+
+    def without_going(self, reason: str) -> LogPlan:
+        """All entries stay, for this reason."""
+        part = replace(self.part, going=0, going_size=0, reason=reason)
+        return replace(self, going=(), part=part)
+
+
+def plan_log(
+    files: Mapping[str, FileFacts], needed_from: int, keep: timedelta, now: datetime
+) -> LogPlan:
+    """What may go of a log, by the listing of its folder.
+
+    Versions from `needed_from` on stay, and those of which a file was written in the last `keep`.
+    """
+    entries = {place: (place.rpartition("/")[2], facts) for place, facts in files.items()}
+    commits = _versions(_COMMIT, entries)
+    checkpoints = _versions(_CHECKPOINT, entries)
+    young = [v for v, modified in commits.items() if modified >= now - keep]
+    kept_from = min([needed_from, *young])
+    base = max((version for version in checkpoints if version <= kept_from), default=None)
+    numbered = sorted(
+        (int(found[1]), place)
+        for place, (name, _) in entries.items()
+        if (found := _ENTRY.match(name))
+    )
+    going = tuple(place for version, place in numbered if base is not None and version < base)
+    newest = max(checkpoints, default=-1)
+    due = sum(version > newest for version in commits) >= _MOST_AFTER_A_CHECKPOINT
+    part = Part(
+        Work.LOG,
+        len(numbered),
+        sum(files[place].size for _, place in numbered),
+        len(going),
+        sum(files[place].size for place in going),
+        _reason(base, kept_from, needed_from, keep),
+    )
+    return LogPlan(base, going, due, part)
+
+
+def _reason(base: int | None, kept_from: int, needed_from: int, keep: timedelta) -> str:
+    why = "a reader or a repeated batch needs it"
+    if kept_from < needed_from:
+        why = f"it is of the last {duration_text(keep)}"
+    if base is None:
+        return f"no checkpoint up to version {kept_from}, which stays: {why}"
+    return f"entries below checkpoint {base} may go; version {kept_from} stays: {why}"
+
+
+def _versions(
+    pattern: re.Pattern[str], entries: Mapping[str, tuple[str, FileFacts]]
+) -> dict[int, datetime]:
+    return {
+        int(found[1]): facts.modified
+        for name, facts in entries.values()
+        if (found := pattern.match(name))
+    }
 
 
 @dataclass(frozen=True)
