@@ -224,7 +224,7 @@ def _without_gold(plan: Migration) -> str:
         gone = f"; of those before {instant_text(frozen)} neither bronze nor a history has the rows"
     return (
         f"what was published of {plan.name} is gone: every window has revision 0, closed are those "
-        f"up to {instant_text(plan.state.close_ms)}{gone}"
+        f"up to {instant_text(plan.table.state.close_ms)}{gone}"
     )
 
 
@@ -311,7 +311,7 @@ def _result(
         facts |= {
             "bronze": done.plan.bronze,
             "found": done.found,
-            "former_generation": done.plan.state.generation,
+            "former_generation": done.plan.table.generation,
         }
     if done.published is not None:
         facts |= {

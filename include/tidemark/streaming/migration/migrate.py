@@ -44,7 +44,7 @@ from tidemark.gold.compared import Compared
 from tidemark.gold.failing import failing_when_computed
 from tidemark.gold.migrated import Former, NextGold, compared, migrated_windows, rows_of
 from tidemark.gold.pins import Dependency, Published, TableResult
-from tidemark.gold.plan import CHANGES, GoldState, PublishPlan, noted_of
+from tidemark.gold.plan import CHANGES, PublishPlan, noted_of
 from tidemark.gold.published import published_note
 from tidemark.gold.recomputed import rows_of_changes
 from tidemark.ledger.ledger import check_balance, write_ledger
@@ -65,7 +65,7 @@ from tidemark.runs.generations import next_generation
 from tidemark.runs.migration.change import Change
 from tidemark.runs.migration.gold_before import gold_before, rows_before
 from tidemark.runs.migration.predecessors import Predecessors
-from tidemark.runs.run import Run
+from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.appended import entry_mark
 from tidemark.storage.delta.create import ensure_table
@@ -101,13 +101,11 @@ class Migration:
     `computed` are all windows that gold can show and that are not frozen, `aside` those that the
     query has to leave out, from bronze at version `bronze` and other inputs at those of `others`:
     identity, values and FAILURE. `gold` is None where it is gone, and `gold_is_lost` also where it
-    was never published: then `state` says what other places tell of it.
+    was never published: then the state of `table` is what other places tell of it.
     `schema_json` and `changes_json` are the columns of gold and of `changes`, as Delta writes them.
     """
 
-    run: Run
-    name: str
-    state: GoldState
+    table: TableRun
     gold: DeltaTable | None
     gold_is_lost: bool
     former: Former
@@ -118,6 +116,10 @@ class Migration:
     others: Mapping[str, int]
     schema_json: str
     changes_json: str
+
+    @property
+    def name(self) -> str:
+        return self.table.name
 
     @property
     def operator(self) -> Operator:
@@ -136,15 +138,16 @@ class Migration:
     @property
     def plan(self) -> PublishPlan:
         """The frontier stays where it is; the numbers are those of gold before."""
+        state = self.table.state
         return PublishPlan(
-            gold_version=self.state.version,
-            after_changes=self.state.changes,
-            changes=self.state.changes,
-            after_inputs=self.state.inputs,
+            gold_version=state.version,
+            after_changes=state.changes,
+            changes=state.changes,
+            after_inputs=state.inputs,
             inputs=self.inputs,
-            close_before_ms=self.state.close_ms,
-            close_after_ms=self.state.close_ms,
-            generation=self.state.generation,
+            close_before_ms=state.close_ms,
+            close_after_ms=state.close_ms,
+            generation=state.generation,
         )
 
     def windows(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
@@ -194,9 +197,7 @@ def plan_migration(
     schema = pa.schema(Schema.from_json(schema_json).to_arrow())  # type: ignore[arg-type]
     to = NextGold(schema, operator, state.close_ms, frozen, run.run_id)
     return Migration(
-        run=run,
-        name=name,
-        state=state,
+        table=TableRun(run, name, state),
         gold=found.table,
         gold_is_lost=found.is_lost,
         former=_former(rows_before(run, name, found, change), change.predecessors, schema),
@@ -246,21 +247,21 @@ def _is_number(kind: pa.DataType) -> bool:
 def balanced(plan: Migration) -> Recomputed:
     """What was computed, as the ledger tells it. Raises LedgerUnbalanced where it does not hold
     each assignment of bronze; nothing is written then."""
-    operator, bronze = plan.operator, plan.run.warehouse.bronze.at_version(plan.bronze)
+    operator, bronze = plan.operator, plan.table.bronze.at_version(plan.bronze)
     in_bronze = None
     if operator.counts_rows:
-        rows = range_of(operator, bronze, plan.state.close_ms, plan.to.frozen_before_ms)
+        rows = range_of(operator, bronze, plan.table.state.close_ms, plan.to.frozen_before_ms)
         in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
     found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
     lines = list(recomputed_lines(plan.name, "", {MIGRATION: plan.bronze}, [found]))
-    check_balance(plan.run.pipeline.name, lines, _UNBALANCED)
+    check_balance(plan.table.pipeline.name, lines, _UNBALANCED)
     return found
 
 
 def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote) -> TableResult:
     """Claim a generation, fill its `changes`, and commit gold; what gold rests on from then on."""
-    run, name = plan.run, plan.name
+    run, name = plan.table.run, plan.name
     generation = next_generation(run.warehouse, name)
     contract = _contract(plan)
     run.fence()
@@ -286,7 +287,7 @@ def apply_migration(plan: Migration, recomputed: Recomputed, note: PublishedNote
 
 def _contract(plan: Migration) -> Contract:
     """What the next generation's query is started with."""
-    run = plan.run
+    run = plan.table.run
     contract = contract_of(run.pipeline, plan.name, run.settings)
     return contract.with_types(types_of(plan.schema_json)).model_copy(
         update={"seed": Seed(bronze=plan.bronze, others=dict(plan.others))}
@@ -301,7 +302,7 @@ def _contract(plan: Migration) -> Contract:
 def _begin_query(plan: Migration, generation: int) -> str:
     """The engine takes the id that it finds in a checkpoint (class StreamMetadata)."""
     query = str(uuid4())
-    checkpoint = query_checkpoint(plan.run.warehouse, plan.name, generation)
+    checkpoint = query_checkpoint(plan.table.warehouse, plan.name, generation)
     write_bytes(
         f"{checkpoint.uri}/metadata", json.dumps({"id": query}).encode(), checkpoint.options
     )
@@ -315,7 +316,10 @@ def _begin_query(plan: Migration, generation: int) -> str:
 )
 def _fill(plan: Migration, changes: TablePlace, generation: int, query: str) -> None:
     note = EmittedNote(
-        query=query, batch=_SEED_BATCH, close_ms=plan.state.close_ms, emitted_rows=_in_bronze(plan)
+        query=query,
+        batch=_SEED_BATCH,
+        close_ms=plan.table.state.close_ms,
+        emitted_rows=_in_bronze(plan),
     )
     append(_rows_of_changes(plan, generation), Append(changes, query, _SEED_BATCH, note))
 
@@ -326,8 +330,8 @@ def _in_bronze(plan: Migration) -> int | None:
     operator = plan.operator
     if operator.equation is not Equation.ALL:
         return None
-    bronze = plan.run.warehouse.bronze.at_version(plan.bronze)
-    rows = range_of(operator, bronze, plan.state.close_ms, None)
+    bronze = plan.table.bronze.at_version(plan.bronze)
+    rows = range_of(operator, bronze, plan.table.state.close_ms, None)
     aside = pc.sum(plan.aside.column("rows")).as_py() or 0
     return 0 if rows is None else operator.count_starting(bronze, rows, "true") - aside
 
@@ -341,7 +345,7 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
         ).to_arrow_table()
     rows = pa.concat_tables([plan.computed, conformed(frozen, plan.computed.schema)])
     schema = pa.schema(Schema.from_json(plan.changes_json).to_arrow())  # type: ignore[arg-type]
-    told = (generation, plan.run.run_id, _SEED_BATCH)
+    told = (generation, plan.table.run_id, _SEED_BATCH)
     return pa.concat_tables(
         [
             rows_of_changes(schema, plan.aside, FAILED, *told),
@@ -351,7 +355,7 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
 
 
 def _pins(plan: Migration, generation: int, changes: Dependency, query: str) -> TableResult:
-    run, state = plan.run, plan.state
+    run, state = plan.table.run, plan.table.state
     before = found_of(run.pipeline, run.warehouse, plan.name)
     former = {one.name for one in before.others}
     found = {name: one for name, one in before.rests_on().items() if name not in former}
@@ -374,7 +378,7 @@ def _pins(plan: Migration, generation: int, changes: Dependency, query: str) -> 
 
 
 def _publish(plan: Migration, pinned: TableResult, note: PublishedNote) -> TableResult:
-    place = plan.run.warehouse.gold(plan.name)
+    place = plan.table.gold
     with plan.windows() as connection:
         rows = rows_of(connection, plan.to)
         ((windows, start, end),) = connection.execute(
