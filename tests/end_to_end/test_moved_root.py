@@ -51,7 +51,10 @@ def gold_of(place: FoldPlace) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted_rows(place.gold(name), volatile) for name in place.pipeline.tables}
 
 
-@pytest.mark.parametrize("is_copied", [False, True], ids=["moved", "copied"])
+@pytest.mark.parametrize(
+    "is_copied",
+    [pytest.param(False, id="moved"), pytest.param(True, id="copied", marks=pytest.mark.long)],
+)
 def test_a_root_in_a_new_place_stops_reads_nothing_and_goes_on_once_that_is_accepted(
     spark: SparkSession, tmp_path: Path, is_copied: bool
 ) -> None:
