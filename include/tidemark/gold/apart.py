@@ -30,7 +30,7 @@ def apart_rows(changes: DeltaTable, operator: Operator, generation: int, after_m
     """What is noted as apart in a generation and ends after this, where it was noted: the columns
     of `Operator.located`. Files without such a row are left out by their statistics."""
     names = list(operator.located)
-    if not operator.keeps_apart:
+    if not operator.traits.keeps_apart:
         return schema_of(changes).empty_table().select(names)
     found: Any = dataset_of(changes, f"cause = '{APART}'")
     noted = (ds.field("cause") == APART) & (ds.field("generation") == generation)

@@ -134,7 +134,7 @@ def _is_verdict(operator: Operator, history: str, after_ms: int) -> str:
     has none which says that it is gone; where it can fail again, that it is since. By what is in
     force at a frontier."""
     since = f"{latest_verdict_key(operator, 'h')} > {latest_verdict_key(operator, 'f')}"
-    when = since if operator.fails_again else "true"
+    when = since if operator.traits.fails_again else "true"
     return f"""f.cause <> '{FAILED}' AND {counts_at_close(after_ms, "f")} AND NOT EXISTS (
         FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when}
             AND {counts_at_close(after_ms, "h")})"""

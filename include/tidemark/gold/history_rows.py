@@ -79,7 +79,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
         said = latest_verdict_key(operator, "r")
         values = listed((*operator.values, FAILURE), "r")
         unknown = "count(DISTINCT _value) FILTER (_again AND _last = 1) > 1"
-        if operator.fails_again:
+        if operator.traits.fails_again:
             # From before what was computed told the batch after which it was.
             unknown += " OR count(*) > 1 AND bool_or(_again AND batch IS NULL)"
         else:
@@ -106,7 +106,7 @@ def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Tabl
                 "from a backup; or move that history away too, and these windows are gone."
             )
         order = f"_again, batch NULLS FIRST, {said}"
-        if operator.fails_again:
+        if operator.traits.fails_again:
             order = f"batch NULLS FIRST, _again, {said}"
         rows = connection.sql(
             f"""

@@ -57,7 +57,7 @@ class LeftOut:
         if not known.num_rows:
             return 0
         # Where all is emitted, late rows are too.
-        late_ms = 0 if self.operator.equation is Equation.ALL else batch.late_ms
+        late_ms = 0 if self.operator.traits.equation is Equation.ALL else batch.late_ms
         return self.operator.count_in_batch(
             self.bronze, self.place, batch, known.select(self.located.column_names), late_ms
         )

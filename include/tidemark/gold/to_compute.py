@@ -86,10 +86,10 @@ def to_compute(
     """For a table whose query has read `batches` since its last publish. Only reads."""
     operator, bronze, place = left_out.operator, left_out.bronze, left_out.place
     nothing_new = not batches and changes.version() <= state.changes
-    if operator.checks_emitted and not (nothing_new and at.after_ms <= at.before_ms):
+    if operator.traits.checks_emitted and not (nothing_new and at.after_ms <= at.before_ms):
         touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
         due, apart = touched.closed, None
-        if operator.keeps_apart:
+        if operator.traits.keeps_apart:
             noted = apart_rows(changes, operator, state.generation, at.before_ms)
             due = pa.concat_tables([due, operator.rows_in_bronze(bronze, noted).cast(due.schema)])
             apart = to_note(due, noted, operator, at.open_after_ms)
@@ -153,7 +153,7 @@ def _unlike_bronze(
 def _closing(left_out: LeftOut, at: Frontiers, touched: pa.Table) -> pa.Table:
     """What bronze gives of all that the stream has closed, where it may have emitted none of it."""
     operator, bronze = left_out.operator, left_out.bronze
-    if not operator.checks_closing or at.open_after_ms <= at.before_ms:
+    if not operator.traits.checks_closing or at.open_after_ms <= at.before_ms:
         return touched.slice(0, 0)
     first = instant_of(at.before_ms) + timedelta(microseconds=1)
     found = operator.ending(bronze, first, instant_of(at.open_after_ms))
@@ -182,7 +182,7 @@ def _aside(
     a former run closed, by a seal maybe, was between both. Not so where all that closes is held
     against bronze anyway."""
     operator = left_out.operator
-    if operator.checks_closing:
+    if operator.traits.checks_closing:
         return left_out.ending_in(at.before_ms, at.after_ms)
     ended = left_out.ending_in(0, at.after_ms)
     closes = f"window_end > {time_literal(at.before_ms)}"

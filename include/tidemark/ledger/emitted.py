@@ -25,9 +25,9 @@ def emitted_by_batch(
     gold: DeltaTable, changes: DeltaTable, state: GoldState, operator: Operator, query: str
 ) -> Emitted:
     """The sums of each batch since the last publish; none where a batch has no equation."""
-    if operator.equation is Equation.ALL:
+    if operator.traits.equation is Equation.ALL:
         return of_all(emitted_rows(changes, query, state.changes))
-    if operator.equation is None or changes.version() <= state.changes:
+    if operator.traits.equation is None or changes.version() <= state.changes:
         return {}
     return _of_changed(gold, changes, state, operator)
 

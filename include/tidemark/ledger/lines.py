@@ -85,7 +85,7 @@ def stream_line(
     there may be no equation, and the commit that tells the sum over all of the batch before may
     be out of the log.
     """
-    changed = operator.equation is Equation.CHANGED
+    changed = operator.traits.equation is Equation.CHANGED
     now, before = emitted.get(batch, (0, 0) if changed else (None, None))
     return LedgerLine(
         kind=STREAM,
@@ -102,7 +102,7 @@ def stream_line(
         set_aside=counts.set_aside or None if counts else None,
         emitted=now,
         emitted_before=before,
-        expects_late=operator.equation is not Equation.ALL,
+        expects_late=operator.traits.equation is not Equation.ALL,
     )
 
 

@@ -156,9 +156,9 @@ def _counts(left_out: LeftOut, batch: BatchRead) -> tuple[BatchCounts, ...]:
 
 
 def _emitted(changes: DeltaTable, operator: Operator, generation: int, query: str) -> Emitted:
-    if operator.equation is None:
+    if operator.traits.equation is None:
         return {}
-    if operator.equation is Equation.ALL:
+    if operator.traits.equation is Equation.ALL:
         return of_all(emitted_rows(changes, query, -1))
     sql = f"""
         SELECT batch, sum("rows")::BIGINT, sum(_before)::BIGINT FROM (

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.operators.touched import NEVER_MS
 from tidemark.pipeline.difference import ChangeVerdict, Difference
@@ -60,6 +60,42 @@ class Covered:
 
 
 @dataclass(frozen=True)
+class Traits:
+    """Answers that are settled by the kind and the output mode of an operator.
+
+    `equation`: what the ledger holds each batch to; None: nothing. `emits_without_input`: does a
+    batch that reads nothing emit rows? What others emit then is not appended. `counts_rows`: is an
+    input row in the `rows` of one row for each of its assignments, so that their sum can be held
+    against the inputs? `grows`: what of a row only grows as input rows come: of two of its values
+    the later one has more. Not so where it `fails_again`.
+
+    `checks_emitted`: can what the query emits differ from what bronze gives, though no row was
+    late? Then it is held against bronze before a publish (`Operator.rows_in_bronze`).
+    `checks_closing`: can the query emit nothing of what it closes? Then all that closes is held
+    against bronze (`Operator.ending`), and no open row ever stands in gold. `keeps_apart`, only
+    where `checks_emitted`: is what the query emits of an open row wrong, or lacking, once a late
+    row touched it? Then that is kept apart from what the query emits, until it is closed
+    (`gold/apart.py`).
+
+    `sets_aside`: can what fails its query be left out of it? `fails_queries`: can one row that
+    fails keep others from being computed, so that it has to be computed alone? `fails_again`: can a
+    row that failed and went fail again? Then what is computed from bronze is appended with the last
+    batch of the query, which tells what was said last (`gold/failing.py`).
+    """
+
+    equation: Equation | None
+    emits_without_input: bool
+    counts_rows: bool = True
+    grows: tuple[str, ...] = ("rows",)
+    checks_emitted: bool = False
+    checks_closing: bool = False
+    keeps_apart: bool = False
+    sets_aside: bool = True
+    fails_queries: bool = True
+    fails_again: bool = False
+
+
+@dataclass(frozen=True)
 class InputTable:
     """An input beside the table's own bronze, at a version, and where it lies. Only its rows that
     fulfil the condition count."""
@@ -80,18 +116,6 @@ class Operator(ABC):
     event_time: str
     table: Table
 
-    # Can what the query emits differ from what bronze gives, though no row was late? Then it is
-    # held against bronze before a publish (`rows_in_bronze`).
-    checks_emitted: ClassVar[bool] = False
-    # Can the query emit nothing of what it closes? Then all that closes is held against bronze
-    # (`ending`), and no open row ever stands in gold.
-    checks_closing: ClassVar[bool] = False
-    # What of a row only grows as input rows come: of two of its values the later one has more. Not
-    # so where it `fails_again`.
-    grows: ClassVar[tuple[str, ...]] = ("rows",)
-    # Can what fails its query be left out of it?
-    sets_aside: ClassVar[bool] = True
-
     @classmethod
     def of(cls, pipeline: Pipeline, table: Table) -> Self:
         """The operator of a table of this pipeline."""
@@ -107,6 +131,17 @@ class Operator(ABC):
         """The operator with the inputs that it reads beside its own bronze, by their names.
         Methods that are given `bronze` need them."""
         return self
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits:
+        """What its kind, and its output mode, settle beforehand."""
+
+    @property
+    def emits_only_closed(self) -> bool:
+        """Does its query emit a row once, when it is closed? A batch that reads nothing frees
+        state, and emits what it frees in append mode only."""
+        return self.table.output_mode == "append" and not self.recomputes
 
     @property
     @abstractmethod
@@ -130,41 +165,6 @@ class Operator(ABC):
         """Is all that closes computed from its inputs (`ending`)? Its query emits nothing then, and
         only tells how far they were read, and the watermark."""
         return self.table.recomputes
-
-    @property
-    def counts_rows(self) -> bool:
-        """Is an input row in the `rows` of one row for each of its assignments, so that their sum
-        can be held against the inputs?"""
-        return True
-
-    @property
-    def fails_queries(self) -> bool:
-        """Can one row that fails keep others from being computed, so that it has to be computed
-        alone?"""
-        return True
-
-    @property
-    def keeps_apart(self) -> bool:
-        """Is what the query emits of an open row wrong, or lacking, once a late row touched it?
-        Then that is kept apart from what the query emits, until it is closed (`gold/apart.py`).
-        Only where `checks_emitted`."""
-        return False
-
-    @property
-    def fails_again(self) -> bool:
-        """Can a row that failed and went fail again? Then what is computed from bronze is appended
-        with the last batch of the query, which tells what was said last (`gold/failing.py`)."""
-        return False
-
-    @property
-    @abstractmethod
-    def equation(self) -> Equation | None:
-        """What the ledger holds each batch to; None: nothing."""
-
-    @property
-    @abstractmethod
-    def emits_without_input(self) -> bool:
-        """Does a batch that reads nothing emit rows? What others emit then is not appended."""
 
     @abstractmethod
     def closed_to_ms(self, watermark_ms: int) -> int:
@@ -248,7 +248,8 @@ class Operator(ABC):
         self, bronze: DeltaTable, rows: pa.Table, condition: str = "true"
     ) -> pa.Table:
         """The rows that bronze gives where these are, which the query emitted or gold holds; as
-        `Touched.closed`, and with `window_end` and `rows` where `checks_emitted`. Only bronze's
+        `Touched.closed`, and with `window_end` and `rows` where the traits say
+        `checks_emitted`. Only bronze's
         rows that fulfil the condition count. The same ones where a row's place is fixed."""
         return rows.select(list(self.located))
 

@@ -484,7 +484,7 @@ def _batches_of_query(table: TableInventory, changes: DeltaTable) -> Iterator[Lo
         return
     noted = _noted(table, query) if _is_identified(table) else None
     # A version that noted nothing appended nothing where no row was emitted without input.
-    if noted is None and table.operator.emits_without_input:
+    if noted is None and table.operator.traits.emits_without_input:
         return
     appended = changes.transaction_version(query.id)
     kept = set(query.checkpoint.batches("offsets"))
@@ -493,7 +493,7 @@ def _batches_of_query(table: TableInventory, changes: DeltaTable) -> Iterator[Lo
             return
         if batch and batch - 1 not in kept:
             return
-        if query.checkpoint.has_new_input(batch) or table.operator.emits_without_input:
+        if query.checkpoint.has_new_input(batch) or table.operator.traits.emits_without_input:
             yield _lacks_batch(table, table.changes, query, batch)
             return
 

@@ -26,13 +26,13 @@ def unpublished_batches(table: TableRun) -> tuple[BatchRead, ...]:
 
 def batch_computed_after(table: TableRun) -> int | None:
     """The query's last batch, where it tells what of `changes` was said last; else None."""
-    return table.checkpoint.last_batch("commits") if table.operator.fails_again else None
+    return table.checkpoint.last_batch("commits") if table.operator.traits.fails_again else None
 
 
 def checked_to_of(table: TableRun, bronze: int) -> int:
     """What all that was emitted is held against, as a number that grows with each input; 0 where
     it is held against nothing."""
-    if not table.operator.checks_emitted:
+    if not table.operator.traits.checks_emitted:
         return 0
     return bronze + sum(table.versions_read().values())
 

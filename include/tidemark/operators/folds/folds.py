@@ -27,13 +27,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.operators.folds.folding import VERDICT, FoldSpec
+from tidemark.operators.operator import Traits
 from tidemark.operators.sessions.in_bronze import (
     first_start_of_those_ending,
     outputs_unlike,
     sessions_of,
     times_between,
 )
-from tidemark.operators.sessions.sessions import Sessions
+from tidemark.operators.sessions.sessions import GappedRows
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
@@ -48,7 +49,7 @@ _OTHER = "The state and the table hold what it came to as it was, and the engine
 
 
 @dataclass(frozen=True)
-class Folds(Sessions):
+class Folds(GappedRows):
     """The outputs of one table. `Touched.closed` has whole episodes, with the number 0. `columns`
     are those that the pipeline's file gives a row."""
 
@@ -70,23 +71,19 @@ class Folds(Sessions):
         return ("window_end", *self.table.fold.emits, "rows")
 
     @property
-    def counts_rows(self) -> bool:
-        """No: each output of an episode counts its rows up to there."""
-        return False
-
-    @property
-    def fails_queries(self) -> bool:
-        return False
-
-    @property
-    def keeps_apart(self) -> bool:
-        return not self.recomputes
-
-    @property
-    def fails_again(self) -> bool:
-        """Of an episode that failed, late rows can be what the class lacked, and others too many:
-        its verdict goes and comes by the same number, and over any number of rows."""
-        return True
+    def traits(self) -> Traits:
+        """Each output of an episode counts its rows up to there. Of an episode that failed, late
+        rows can be what the class lacked, and others too many: its verdict goes and comes by the
+        same number, and over any number of rows."""
+        return Traits(
+            None,
+            self.emits_only_closed,
+            checks_emitted=True,
+            counts_rows=False,
+            fails_queries=False,
+            keeps_apart=not self.recomputes,
+            fails_again=True,
+        )
 
     def spec(self, columns: Sequence[str]) -> FoldSpec:
         """What a task needs, for bronze with these columns. A row has also those that bronze gets

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,11 +25,11 @@ from deltalake import DeltaTable
 
 from tidemark.operators.joins.in_bronze import BronzeSide, JoinIn, windows_given, windows_starting
 from tidemark.operators.joins.new_rows import find_touched
-from tidemark.operators.operator import BRONZE, Covered, InputTable
+from tidemark.operators.operator import BRONZE, Covered, InputTable, Traits
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import window_starts
-from tidemark.operators.windows.windows import Windows
+from tidemark.operators.windows.windows import FixedWindows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
@@ -46,7 +46,7 @@ def input_name(pipeline: str) -> str:
 
 
 @dataclass(frozen=True)
-class Joins(Windows):
+class Joins(FixedWindows):
     """Windows over bronze's column `event_time`, joined with another bronze's rows by the time
     `other_event_time`. `others` has that one where it is read (`beside`)."""
 
@@ -54,11 +54,6 @@ class Joins(Windows):
     other_event_time: str = ""
     other_delay: timedelta = timedelta(0)
     others: Mapping[str, InputTable] = field(default_factory=dict, compare=False)
-
-    checks_emitted: ClassVar[bool] = True
-    checks_closing: ClassVar[bool] = True
-    # The first match of a row that matched nothing adds none to `rows`.
-    grows: ClassVar[tuple[str, ...]] = ("rows", MATCHES)
 
     @classmethod
     def of(cls, pipeline: Pipeline, table: Table) -> Self:
@@ -92,10 +87,17 @@ class Joins(Windows):
         return ("window_end", *self.table.measures, MATCHES, "rows")
 
     @property
-    def equation(self) -> None:
-        """None: what a row becomes depends on the rows that it matches, of any batch. All that is
-        emitted is held against bronze, one by one."""
-        return None
+    def traits(self) -> Traits:
+        """No equation: what a row becomes depends on the rows that it matches, of any batch. All
+        that is emitted is held against bronze, one by one."""
+        return Traits(
+            None,
+            self.emits_only_closed,
+            checks_emitted=True,
+            checks_closing=True,
+            # The first match of a row that matched nothing adds none to `rows`.
+            grows=("rows", MATCHES),
+        )
 
     @property
     def reach(self) -> timedelta:
@@ -175,7 +177,7 @@ class Joins(Windows):
 
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, JoinTable)
-        yield from super().definition_changes(query, asked)
+        yield from self.window_changes(query, asked.window)
         before, after = _told(self.table), _told(asked)
         for name, one in before.items():
             if one != after[name]:

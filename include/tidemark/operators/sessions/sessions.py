@@ -12,10 +12,11 @@ longer, or merge; what merged goes.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
 from tidemark.operators.keys import selected
-from tidemark.operators.operator import Covered, Operator
+from tidemark.operators.operator import Covered, Operator, Traits
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.in_bronze import (
     SessionsIn,
@@ -48,45 +49,19 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Sessions(Operator):
-    """Sessions over bronze's column `event_time`. `Touched.closed` has the identity, `window_end`
-    and `rows`, as bronze gives them."""
+class GappedRows(Operator):
+    """What rows that a gap divides have in common. `Touched.closed` has `located` and `rows`, as
+    bronze gives them."""
 
     table: GappedTable
-
-    checks_emitted: ClassVar[bool] = True
 
     @property
     def gap(self) -> timedelta:
         return self.table.gap
 
     @property
-    def identity(self) -> tuple[str, ...]:
-        return ("window_start", *self.table.group_by)
-
-    @property
     def located(self) -> tuple[str, ...]:
         return (*self.identity, "window_end")
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        return ("window_end", *self.table.measures, "rows")
-
-    @property
-    def equation(self) -> None:
-        """None: a batch in append mode emits what other batches read, and in complete mode the
-        engine drops late rows too. All that is emitted is held against bronze, one by one."""
-        return None
-
-    @property
-    def emits_without_input(self) -> bool:
-        return self.table.output_mode == "append" and not self.recomputes
-
-    def closed_to_ms(self, watermark_ms: int) -> int:
-        return max(watermark_ms - self._gap_ms, 0)
-
-    def emitted_to_ms(self, closed_to_ms: int) -> int:
-        return closed_to_ms + self._gap_ms if closed_to_ms else 0
 
     @property
     def _gap_ms(self) -> int:
@@ -102,12 +77,6 @@ class Sessions(Operator):
 
     def most_emitted(self, rows: int) -> int | None:
         return None
-
-    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
-        """Sessions that could still be touched at the frontier count as open."""
-        first = first_start_of_those_ending(self._in(bronze), close_ms)
-        latest = close_ms - self._gap_ms
-        return latest if first is None else min(latest, epoch_ms(first))
 
     def seeded_from(self, close_ms: int, bronze: DeltaTable) -> datetime:
         return instant_of(self.first_needed_ms(close_ms, bronze))
@@ -156,17 +125,6 @@ class Sessions(Operator):
     def starts_in(self, known: str, row: str) -> str:
         return self._in_a_session(f"{known}.window_start", known, row)
 
-    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
-        rows = self._in(bronze)
-        lasts = epoch_us(first_end - self.gap), epoch_us(last_end - self.gap)
-        found = self._located(sessions_of(rows, times_between(rows, *lasts)))
-        ends = found.column("window_end")
-        within = pc.and_(
-            pc.greater_equal(ends, pa.scalar(first_end, ends.type)),
-            pc.less_equal(ends, pa.scalar(last_end, ends.type)),
-        )
-        return found.filter(within)
-
     def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
         if not closed.num_rows:
             return 0
@@ -206,31 +164,19 @@ class Sessions(Operator):
         """They end whenever they do."""
         return RowRange(start, end - _TICK, _NEVER) if start < end else None
 
-    def first_open_start(self, close_ms: int) -> datetime:
-        """From there on all are open; some that start before may be too."""
-        return instant_of(close_ms) - self.gap + _TICK
-
     def first_kept_start(self, frozen_before_ms: int) -> datetime:
         return instant_of(frozen_before_ms)
-
-    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
-        assert isinstance(asked, SessionTable)
-        if asked.gap != self.gap:
-            yield Difference(
-                query,
-                "window.session",
-                duration_text(self.gap),
-                duration_text(asked.gap),
-                ChangeVerdict.NEW_GENERATION,
-                "The state and the table hold the sessions as they were, and the engine does not "
-                "notice",
-            )
 
     def _in(self, bronze: DeltaTable, condition: str = "true") -> SessionsIn:
         return SessionsIn(bronze, self.event_time, self.table, condition)
 
+    @abstractmethod
+    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
+        """Listed always: bronze tells where they end."""
+
+    @abstractmethod
     def _located(self, found: pa.Table) -> pa.Table:
-        return found.select([*self.located, "rows"])
+        """What `Touched.closed` has of sessions that were found."""
 
     def _in_a_session(self, time: str, one: str, session: str) -> str:
         """The condition that a time of the row `one` lies in a session of its key."""
@@ -255,6 +201,69 @@ class Sessions(Operator):
                 """
             ).fetchall()
         return int(number)
+
+
+@dataclass(frozen=True)
+class Sessions(GappedRows):
+    """Sessions over bronze's column `event_time`. `Touched.closed` has the identity, `window_end`
+    and `rows`, as bronze gives them."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return ("window_start", *self.table.group_by)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("window_end", *self.table.measures, "rows")
+
+    @property
+    def traits(self) -> Traits:
+        """No equation: a batch in append mode emits what other batches read, and in complete mode
+        the engine drops late rows too. All that is emitted is held against bronze, one by one."""
+        return Traits(None, self.emits_only_closed, checks_emitted=True)
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        return max(watermark_ms - self._gap_ms, 0)
+
+    def emitted_to_ms(self, closed_to_ms: int) -> int:
+        return closed_to_ms + self._gap_ms if closed_to_ms else 0
+
+    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
+        """Sessions that could still be touched at the frontier count as open."""
+        first = first_start_of_those_ending(self._in(bronze), close_ms)
+        latest = close_ms - self._gap_ms
+        return latest if first is None else min(latest, epoch_ms(first))
+
+    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
+        rows = self._in(bronze)
+        lasts = epoch_us(first_end - self.gap), epoch_us(last_end - self.gap)
+        found = self._located(sessions_of(rows, times_between(rows, *lasts)))
+        ends = found.column("window_end")
+        within = pc.and_(
+            pc.greater_equal(ends, pa.scalar(first_end, ends.type)),
+            pc.less_equal(ends, pa.scalar(last_end, ends.type)),
+        )
+        return found.filter(within)
+
+    def first_open_start(self, close_ms: int) -> datetime:
+        """From there on all are open; some that start before may be too."""
+        return instant_of(close_ms) - self.gap + _TICK
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, SessionTable)
+        if asked.gap != self.gap:
+            yield Difference(
+                query,
+                "window.session",
+                duration_text(self.gap),
+                duration_text(asked.gap),
+                ChangeVerdict.NEW_GENERATION,
+                "The state and the table hold the sessions as they were, and the engine does not "
+                "notice",
+            )
+
+    def _located(self, found: pa.Table) -> pa.Table:
+        return found.select([*self.located, "rows"])
 
 
 # Later than any end; what takes it to another zone stays within the years that there are.

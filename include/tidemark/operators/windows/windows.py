@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.operators.operator import Covered, Equation, Operator
+from tidemark.operators.operator import Covered, Equation, Operator, Traits
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows import counts
@@ -33,8 +33,8 @@ _EQUATIONS = {"update": Equation.CHANGED, "complete": Equation.ALL}
 
 
 @dataclass(frozen=True)
-class Windows(Operator):
-    """Windows over bronze's column `event_time`."""
+class FixedWindows(Operator):
+    """What windows of a fixed length have in common, whatever is measured in them."""
 
     table: WindowTable
 
@@ -42,33 +42,12 @@ class Windows(Operator):
     def identity(self) -> tuple[str, ...]:
         return ("window_start", *self.table.group_by)
 
-    @property
-    def values(self) -> tuple[str, ...]:
-        return ("window_end", *self.table.measures, "rows")
-
-    @property
-    def equation(self) -> Equation | None:
-        return _EQUATIONS.get(self.table.output_mode)
-
-    @property
-    def emits_without_input(self) -> bool:
-        """Such a batch frees state; only in append mode it emits what it frees."""
-        return self.table.output_mode == "append" and not self.recomputes
-
-    def closed_to_ms(self, watermark_ms: int) -> int:
-        return watermark_ms
-
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """A watermark that has moved frees state: complete mode never frees any, and what is
         recomputed has none."""
         if after_ms <= before_ms or self.table.output_mode == "complete" or self.recomputes:
             return None
         return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
-
-    def most_emitted(self, rows: int) -> int | None:
-        """In update mode: no more windows than the rows are in."""
-        window = self.table.window
-        return rows * -(-window.length // window.slide)
 
     def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
         """A window that is open ends after the frontier."""
@@ -79,6 +58,69 @@ class Windows(Operator):
 
     def newest_end_ms(self, bronze: DeltaTable) -> int:
         return counts.newest_window_end_ms(bronze, self.event_time, self.table.window)
+
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        starts: list[Any] = closed.column("window_start").to_pylist()
+        ends = [start + self.table.window.length for start in starts]
+        return pa.array(ends, pa.timestamp("us", "UTC"))
+
+    def count_in_batch(
+        self,
+        bronze: DeltaTable,
+        place: TablePlace,
+        batch: BatchRead,
+        rows: pa.Table,
+        late_ms: int,
+    ) -> int:
+        added = appended_rows(bronze, place, batch.first, batch.last)
+        return counts.count_in_windows(added, self.event_time, self.table, rows, late_ms)
+
+    def first_start_touching(self, event_time: datetime) -> datetime:
+        return event_time - self.table.window.length
+
+    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
+        return starting_in(self.table.window, start, end)
+
+    def first_open_start(self, close_ms: int) -> datetime:
+        return first_open_start(self.table.window, close_ms)
+
+    def first_kept_start(self, frozen_before_ms: int) -> datetime:
+        return first_kept_start(self.table.window, frozen_before_ms)
+
+    def window_changes(self, query: str, asked: Window) -> Iterator[Difference]:
+        """What differs between its window and the one that is asked for."""
+        for name in ("length", "slide"):
+            before, after = getattr(self.table.window, name), getattr(asked, name)
+            if before != after:
+                yield Difference(
+                    query,
+                    f"window.{name}",
+                    duration_text(before),
+                    duration_text(after),
+                    ChangeVerdict.NEW_GENERATION,
+                    "The state and the table hold the windows as they were",
+                )
+
+
+@dataclass(frozen=True)
+class Windows(FixedWindows):
+    """Windows over bronze's column `event_time`."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("window_end", *self.table.measures, "rows")
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(_EQUATIONS.get(self.table.output_mode), self.emits_only_closed)
+
+    def closed_to_ms(self, watermark_ms: int) -> int:
+        return watermark_ms
+
+    def most_emitted(self, rows: int) -> int | None:
+        """In update mode: no more windows than the rows are in."""
+        window = self.table.window
+        return rows * -(-window.length // window.slide)
 
     def touched(
         self,
@@ -107,22 +149,6 @@ class Windows(Operator):
     def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
         return counts.count_of_windows(bronze, self.event_time, self.table, closed, condition)
 
-    def ends(self, closed: pa.Table) -> pa.Array[Any]:
-        starts: list[Any] = closed.column("window_start").to_pylist()
-        ends = [start + self.table.window.length for start in starts]
-        return pa.array(ends, pa.timestamp("us", "UTC"))
-
-    def count_in_batch(
-        self,
-        bronze: DeltaTable,
-        place: TablePlace,
-        batch: BatchRead,
-        rows: pa.Table,
-        late_ms: int,
-    ) -> int:
-        added = appended_rows(bronze, place, batch.first, batch.last)
-        return counts.count_in_windows(added, self.event_time, self.table, rows, late_ms)
-
     def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
         return counts.count_of_range(bronze, self.event_time, self.table, first_end, last_end)
 
@@ -132,31 +158,9 @@ class Windows(Operator):
             bronze, self.event_time, self.table, first_end, rows.last_end, condition
         )
 
-    def first_start_touching(self, event_time: datetime) -> datetime:
-        return event_time - self.table.window.length
-
-    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
-        return starting_in(self.table.window, start, end)
-
-    def first_open_start(self, close_ms: int) -> datetime:
-        return first_open_start(self.table.window, close_ms)
-
-    def first_kept_start(self, frozen_before_ms: int) -> datetime:
-        return first_kept_start(self.table.window, frozen_before_ms)
-
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, WindowTable)
-        for name in ("length", "slide"):
-            before, after = getattr(self.table.window, name), getattr(asked.window, name)
-            if before != after:
-                yield Difference(
-                    query,
-                    f"window.{name}",
-                    duration_text(before),
-                    duration_text(after),
-                    ChangeVerdict.NEW_GENERATION,
-                    "The state and the table hold the windows as they were",
-                )
+        return self.window_changes(query, asked.window)
 
 
 def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:

@@ -221,7 +221,7 @@ def _recomputed(plan: Backfill) -> Recomputed:
     bronze = plan.table.bronze.at_version(plan.bronze.version)
     operator = plan.table.reading(published_others(plan.table))
     in_bronze = None
-    if operator.counts_rows:
+    if operator.traits.counts_rows:
         in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
     found = plan.found
     return Recomputed(

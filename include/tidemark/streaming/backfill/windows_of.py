@@ -63,7 +63,7 @@ def published_others(table: TableRun) -> ReadAt:
 
 def _failed_before(table: TableRun) -> pa.Table:
     found = failing_when_computed(table.changes.existing(), table.operator, table.generation)
-    return found if table.operator.fails_queries else found.slice(0, 0)
+    return found if table.operator.traits.fails_queries else found.slice(0, 0)
 
 
 def _apart(

@@ -249,7 +249,7 @@ def balanced(plan: Migration) -> Recomputed:
     each assignment of bronze; nothing is written then."""
     operator, bronze = plan.operator, plan.table.bronze.at_version(plan.bronze)
     in_bronze = None
-    if operator.counts_rows:
+    if operator.traits.counts_rows:
         rows = range_of(operator, bronze, plan.table.state.close_ms, plan.to.frozen_before_ms)
         in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
@@ -328,7 +328,7 @@ def _in_bronze(plan: Migration) -> int | None:
     """What a batch that emits all of bronze would sum up, frozen windows among it; but not what it
     leaves out."""
     operator = plan.operator
-    if operator.equation is not Equation.ALL:
+    if operator.traits.equation is not Equation.ALL:
         return None
     bronze = plan.table.bronze.at_version(plan.bronze)
     rows = range_of(operator, bronze, plan.table.state.close_ms, None)

@@ -156,7 +156,9 @@ def _append_nothing(plan: Aggregate, batch: int) -> None:
 
 
 def _may_emit(plan: Aggregate, batch: int) -> bool:
-    return plan.table.operator.emits_without_input or plan.table.checkpoint.has_new_input(batch)
+    return plan.table.operator.traits.emits_without_input or plan.table.checkpoint.has_new_input(
+        batch
+    )
 
 
 def _append_emitted(plan: Aggregate, windows: DataFrame, batch: int) -> None:

@@ -111,7 +111,7 @@ def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Tabl
     operator, bronze = plan.operator, plan.bronze()
     windows = _computed(spark, plan, late, due, plan.at.reached_ms)
     closed = pa.concat_tables([late, due.cast(late.schema)])
-    in_bronze = operator.count_touched(bronze, closed) if operator.counts_rows else None
+    in_bronze = operator.count_touched(bronze, closed) if operator.traits.counts_rows else None
     return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
 
 
@@ -134,7 +134,7 @@ def _repair_ending(
             windows = pa.concat_tables(
                 [windows, _computed(spark, plan, aside.slice(0, 0), aside, up_to_ms)]
             )
-    in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.counts_rows else None
+    in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.traits.counts_rows else None
     return _append_differing(plan, windows, covered, cause, in_bronze)
 
 

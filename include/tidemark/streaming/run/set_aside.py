@@ -91,6 +91,6 @@ def _failed_batch(plan: Aggregate) -> tuple[BatchRead, int] | None:
     now = read_to(checkpoint, batch, others)
     read = {one.name: (before.other_ends[one.name], now.other_ends[one.name] - 1) for one in others}
     first, last = before.bronze_end, now.bronze_end - 1
-    if first > last and not plan.table.operator.checks_closing:
+    if first > last and not plan.table.operator.traits.checks_closing:
         return None
     return BatchRead(batch, first, last, 0, now.watermark_ms, read), before.watermark_ms

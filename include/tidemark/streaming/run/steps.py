@@ -131,7 +131,7 @@ def _mended(
     """Can the query go on, without the windows that it failed on?"""
     if isinstance(failure, StackExhausted):
         raise with_measure(spark, plan, failure) from failure
-    if not isinstance(failure, ExpressionFailed) or not plan.table.operator.sets_aside:
+    if not isinstance(failure, ExpressionFailed) or not plan.table.operator.traits.sets_aside:
         return False
     try:
         windows = set_failing_aside(spark, plan)
@@ -156,7 +156,7 @@ def _since(table: TableRun) -> datetime | None:
     others' windows. What comes later and is older is late. Complete mode emits all that it holds,
     so it has to hold all.
     """
-    if table.operator.equation is Equation.ALL:
+    if table.operator.traits.equation is Equation.ALL:
         return None
     return table.operator.seeded_from(table.state.close_ms, table.bronze.existing())
 
