@@ -20,7 +20,7 @@ from tests.end_to_end.random_cases import Case, random_case
 from tests.kit.running import Place, succeed
 from tidemark.pipeline.settings.maintenance import Maintenance
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.upkeep.maintenance import log_files, plan_table, readers
+from tidemark.upkeep.maintenance import plan_table, readers
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 from tidemark.upkeep.maintenance.plan import MaintenancePlan
 
@@ -43,7 +43,7 @@ LATER = Maintenance(ops_retention=YEARS)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two files are packed, and each maintenance leaves a checkpoint."""
     monkeypatch.setattr(plan_table, "_FEWEST", 2)
-    monkeypatch.setattr(log_files, "_MOST_AFTER_A_CHECKPOINT", 1)
+    monkeypatch.setattr(plan_table, "_MOST_AFTER_A_CHECKPOINT", 1)
 
 
 def maintain(place: Place, keep: Maintenance = AT_ONCE) -> dict[str, MaintenancePlan]:

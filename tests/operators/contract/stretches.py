@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidemark.gold.row_values import dates_predicate
 from tidemark.operators.kinds import KINDS
-from tidemark.operators.operator import Covered, Equation
+from tidemark.operators.operator import Covered
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.windows import Windows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
@@ -45,10 +45,6 @@ class Stretches(Windows):
     @property
     def values(self) -> tuple[str, ...]:
         return ("window_end", "last", "rows")
-
-    @property
-    def equation(self) -> Equation | None:
-        return None
 
     def most_emitted(self, rows: int) -> int | None:
         return rows

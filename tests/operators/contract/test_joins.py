@@ -74,7 +74,7 @@ def a_place(tmp_path: Path, table: JoinTable | None = None) -> KindPlace:
 
 
 def watermark(place: KindPlace) -> int:
-    return place.run("look").watermark_ms(TABLE, 1)
+    return place.run("look").table(TABLE).watermark_ms()
 
 
 def expected_watermark(rows: Sequence[Row]) -> int:
