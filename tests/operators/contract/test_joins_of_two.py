@@ -75,7 +75,7 @@ def test_two_tables_may_stand_for_different_versions_of_the_other_bronze(
     came = [of(4), of(32), of(60)]
 
     def one_after_the_other(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
-        if plan.table_name == SECOND:
+        if plan.name == SECOND:
             partner.append(came)
         running = start(spark, plan, progress)
         running.query.awaitTermination()
