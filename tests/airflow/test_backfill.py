@@ -6,6 +6,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +18,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.airflow.test_stream_operator import SUBMIT
 from tidemark.airflow import pipeline_dags
 from tidemark.airflow.assets import asset_of, gold_asset
-from tidemark.airflow.backfill import BackfillOperator
 from tidemark.airflow.job import job_file
+from tidemark.airflow.recompute import BackfillOperator
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.places import Places
+from tidemark.quality.acceptance import CheckOverride
+from tidemark.runs.requests import BackfillRequest
 
 Write = Callable[..., Path]
 RUN = "manual__2026-11-21T10:00:00+00:00"
@@ -149,9 +152,9 @@ class Backfill:
                 asset.name: context["outlet_events"][asset].extra for asset in operator.outlets
             }
 
-    def arguments(self) -> list[str]:
+    def request(self) -> BackfillRequest:
         seen: list[str] = json.loads((self.folder / "seen.json").read_text())
-        return seen[seen.index(job_file(BackfillOperator.job)) + 1 :]
+        return BackfillRequest.read(seen[seen.index(job_file(BackfillRequest.job)) + 1 :])
 
 
 @pytest.fixture
@@ -176,17 +179,19 @@ def test_the_job_is_told_table_and_range_under_a_run_id_that_no_stream_has(task:
         "gold": 5,
         "data_docs": None,
     }
-    assert task.arguments() == [
-        *("--pipeline", str(task.pipeline)),
-        *("--run-id", f"backfill__{RUN}", "--result", result),
-        *("--table", "page_1h", "--from=2026-07-01T00:00:00+00:00"),
-        "--to=2026-07-02T00:00:00+00:00",
-    ]
+    assert task.request() == BackfillRequest(
+        pipeline=str(task.pipeline),
+        run_id=f"backfill__{RUN}",
+        result=result,
+        table="page_1h",
+        start=datetime(2026, 7, 1, tzinfo=UTC),
+        end=datetime(2026, 7, 2, tzinfo=UTC),
+    )
 
 
 def test_a_dry_run_is_one_for_the_job_as_well(task: Backfill) -> None:
     task.run({**RESULT, "dry_run": True}, dry_run=True)
-    assert task.arguments()[-1] == "--dry-run"
+    assert task.request().dry_run
 
 
 PUBLISHED = {"windows": 2, "start_ms": 1782864000000, "end_ms": 1782871200000}
@@ -211,11 +216,11 @@ def test_a_backfill_that_changed_nothing_makes_no_event(task: Backfill) -> None:
 
 def test_whoever_starts_it_can_accept_failed_checks_with_a_reason(task: Backfill) -> None:
     task.run(RESULT, accept="a refund, known")
-    assert task.arguments()[-3:] == ["--accept", "--reason=a refund, known", "--by=ada, by Airflow"]
+    assert task.request().accepted == CheckOverride("a refund, known", "ada, by Airflow")
 
 
 def test_a_time_without_a_zone_is_refused_before_anything_starts(task: Backfill) -> None:
-    with pytest.raises(AirflowFailException, match="`from` is no time that can be used"):
+    with pytest.raises(AirflowFailException, match=r"The parameter from: .* has no zone"):
         task.run(RESULT, **{"from": "2026-07-01T00:00:00"})
     assert not (task.folder / "seen.json").exists()
 

@@ -95,7 +95,7 @@ def test_what_is_due_is_submitted_under_a_run_id_of_its_own(
     figures = {"snapshots": 2, "chain_before": 4, "chain_after": 0, "seconds": 1.5}
     assert pushed["tables"] == {"page_1h": figures}
     submitted = json.loads((tmp_path / "seen.json").read_text())
-    assert job_file(CompactStateOperator.job) in submitted
+    assert job_file(CompactStateOperator.request_type.job) in submitted
     assert submitted[submitted.index("--run-id") + 1] == f"compaction__{RUN}"
     assert pushed["result"].endswith("compaction__scheduled__1--try1.json")
 

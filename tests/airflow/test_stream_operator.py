@@ -26,6 +26,7 @@ from tidemark.airflow.job import job_file
 from tidemark.airflow.stream import StreamOperator
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import StreamRequest
 from tidemark.storage.processes import mark_of
 
 RUN = "manual__2026-11-21T10:00:00+00:00"
@@ -187,13 +188,16 @@ def test_a_run_that_succeeded_pushes_a_small_summary(submit: Submit) -> None:
 def test_the_job_is_submitted_held_with_its_run_and_result(submit: Submit) -> None:
     submit.plan(SUCCEEDED)
     submit.run()
-    job = submit.arguments.index(job_file(StreamOperator.job))
+    job = submit.arguments.index(job_file(StreamRequest.job))
     assert submit.arguments[:2] == ["--master", "local[2]"]
-    assert submit.arguments[job + 1 :] == [
-        *("--pipeline", str(submit.pipeline)),
-        *("--run-id", RUN, "--result", str(submit.result_file), "--hold"),
-        *("--scheduled-time", "2026-11-21T10:00:00+00:00", "--trigger", "scheduled"),
-    ]
+    assert StreamRequest.read(submit.arguments[job + 1 :]) == StreamRequest(
+        pipeline=str(submit.pipeline),
+        run_id=RUN,
+        result=str(submit.result_file),
+        hold=True,
+        scheduled_time=datetime(2026, 11, 21, 10, tzinfo=UTC),
+        trigger="scheduled",
+    )
 
 
 @pytest.mark.parametrize(
@@ -461,9 +465,13 @@ def _driver(pid_file: Path) -> psutil.Process:
 
 
 def test_the_job_that_is_submitted_exists_and_pyspark_is_not_loaded_to_find_it() -> None:
-    assert Path(job_file(StreamOperator.job)).is_file()
-    assert Path(job_file(StreamOperator.job)).parts[-3:] == ("streaming", "jobs", "stream.py")
-    assert os.access(job_file(StreamOperator.job), os.R_OK)
+    assert Path(job_file(StreamRequest.job)).is_file()
+    assert Path(job_file(StreamRequest.job)).parts[-3:] == (
+        "streaming",
+        "jobs",
+        "stream.py",
+    )
+    assert os.access(job_file(StreamRequest.job), os.R_OK)
 
 
 @pytest.mark.parametrize(

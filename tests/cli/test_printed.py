@@ -27,6 +27,7 @@ from tidemark.cli.main import app
 from tidemark.cli.report import print_result
 from tidemark.cli.trial.report import print_trial
 from tidemark.printed import printing_text, shown
+from tidemark.runs.requests import StreamRequest
 from tidemark.storage.result_file import RunError
 
 # What a terminal obeys: it clears, names windows, colours, answers; and what turns lines around.
@@ -177,9 +178,9 @@ def test_a_jobs_errors_and_progress_are_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tidemark.storage.result_file import Facts
-    from tidemark.streaming.jobs.entry import Job, JobOutcome, job_main, job_parser, reported
+    from tidemark.streaming.jobs.entry import Job, JobOutcome, job_main, reported
 
-    def work(job: Job) -> JobOutcome:
+    def work(job: Job[StreamRequest]) -> JobOutcome:
         job.progress.say(HOSTILE)
         try:
             raise ZeroDivisionError(HOSTILE)
@@ -192,8 +193,7 @@ def test_a_jobs_errors_and_progress_are_text(
     for name, value in place.variables.items():
         monkeypatch.setenv(name, value)
     for pipeline in ("clicks", HOSTILE):
-        asked = job_parser("any.py", "Any job.").parse_args(["--pipeline", pipeline])
-        job_main(asked, "manual", work, Facts)
+        job_main(StreamRequest(pipeline=pipeline), work, Facts)
     told = capsys.readouterr()
     assert f"clicks: {shown(HOSTILE)}\n" in told.err
     assert told.err.count("Traceback") == 1

@@ -15,6 +15,7 @@ from tests.kit.running import Place
 from tidemark.runs.backfill.audit_result import AuditResult, TableAudit
 from tidemark.runs.backfill.backfill_result import BackfillResult
 from tidemark.runs.migration.result import MigrationResult
+from tidemark.runs.requests import StreamRequest
 from tidemark.storage.result_file import Facts
 from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
@@ -78,9 +79,9 @@ def test_a_job_prints_its_report_where_nobody_reads_its_result(
     capsys: pytest.CaptureFixture[str],
     asked_for: bool,
 ) -> None:
-    from tidemark.streaming.jobs.entry import Job, JobOutcome, job_main, job_parser
+    from tidemark.streaming.jobs.entry import Job, JobOutcome, job_main
 
-    def work(job: Job) -> JobOutcome:
+    def work(job: Job[StreamRequest]) -> JobOutcome:
         return JobOutcome(MIGRATED, job.target, 0, ["what it came to"])
 
     place, result = Place(tmp_path), tmp_path / "result.json"
@@ -88,9 +89,9 @@ def test_a_job_prints_its_report_where_nobody_reads_its_result(
     for name, value in place.variables.items():
         monkeypatch.setenv(name, value)
     named = ["--result", str(result)] if asked_for else []
-    arguments = job_parser("any.py", "").parse_args(["--pipeline", "clicks", *named])
+    request = StreamRequest.read(["--pipeline", "clicks", *named])
     failed: Callable[..., Any] = MigrationResult
-    assert job_main(arguments, "manual", work, failed) == 0
+    assert job_main(request, work, failed) == 0
     assert capsys.readouterr().out == ("" if asked_for else "what it came to\n")
     if asked_for:
         assert json.loads(result.read_text())["changes"] == ["a new measure"]

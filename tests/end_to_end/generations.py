@@ -16,6 +16,7 @@ from tidemark.ledger.ledger import check_balance
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.migration.result import MigrationResult
+from tidemark.runs.requests import MigrationRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,11 +59,11 @@ def migrate(
     rebuild: bool = False,
     progress: Progress | None = None,
 ) -> MigrationResult:
-    from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
+    from tidemark.streaming.jobs.migrate import migrate_once
 
     return migrate_once(
         place.run(run_id, trigger="migration"),
-        MigrationRequest("per_10m", dry_run, rebuild),
+        MigrationRequest(pipeline=place.name, table="per_10m", dry_run=dry_run, rebuild=rebuild),
         progress or quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,

@@ -28,6 +28,7 @@ from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.losses import find_losses
 from tidemark.runs.migration.result import MigrationResult
 from tidemark.runs.migration.rollback import plan_rollback, roll_back
+from tidemark.runs.requests import MigrationRequest
 from tidemark.storage.generation import generation_in_use
 
 if TYPE_CHECKING:
@@ -158,11 +159,11 @@ def migrate(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> MigrationResult:
-    from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
+    from tidemark.streaming.jobs.migrate import migrate_once
 
     return migrate_once(
         place.run("migrate", trigger="migration"),
-        MigrationRequest(TABLE, dry_run, rebuild),
+        MigrationRequest(pipeline=place.name, table=TABLE, dry_run=dry_run, rebuild=rebuild),
         progress or quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,

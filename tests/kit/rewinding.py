@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tests.kit.running import Place, quiet
-from tidemark.upkeep.pipeline_rewind.request import RewindRequest
+from tidemark.runs.requests import RewindRequest
 from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def rewind_warm(
 
     return rewind_once(
         place.run("rewinding"),
-        RewindRequest(to_run, undo),
-        dry_run,
+        RewindRequest(pipeline=place.name, to_run=to_run, undo=undo, dry_run=dry_run),
         quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.quality.acceptance import CheckOverride
-    from tidemark.runs.backfill.audit_result import AuditResult
-    from tidemark.runs.backfill.backfill_result import BackfillResult
+from tidemark.runs.backfill.audit_result import AuditResult
+from tidemark.runs.backfill.backfill_result import BackfillResult
+from tidemark.runs.requests import AuditRequest, BackfillRequest
 
 
 def event(hour: int, minute: int, key: str | None = "a", amount: int = 1) -> dict[str, Any]:
@@ -33,13 +34,11 @@ def audit(
     end: datetime | None = None,
 ) -> AuditResult:
     """An audit that could tell."""
-    from tidemark.streaming.backfill.audit import AuditRequest
     from tidemark.streaming.jobs.audit import audit_once
 
     result = audit_once(
         place.run("audit", trigger="audit"),
-        list(place.pipeline.tables),
-        AuditRequest(start, end),
+        AuditRequest(pipeline=place.name, start=start, end=end),
         quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,
@@ -64,11 +63,20 @@ def backfill_warm(
     accepted: CheckOverride | None = None,
 ) -> BackfillResult:
     """A backfill, whatever comes of it."""
-    from tidemark.streaming.jobs.backfill import BackfillRequest, backfill_once
+    from tidemark.streaming.jobs.backfill import backfill_once
 
     return backfill_once(
         place.run(run_id, trigger="backfill"),
-        BackfillRequest(table, start, end, dry_run, accepted),
+        BackfillRequest(
+            pipeline=place.name,
+            table=table,
+            start=start,
+            end=end,
+            dry_run=dry_run,
+            accept=accepted is not None,
+            reason=accepted and accepted.reason,
+            by=accepted and accepted.by,
+        ),
         quiet(),
         datetime.now(UTC),
         session=lambda *_: spark,

@@ -2,29 +2,130 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidemark.streaming.jobs.entry import add_range, job_parser
+from tidemark.runs.requests import (
+    AuditRequest,
+    BackfillRequest,
+    CompactionRequest,
+    MigrationRequest,
+    PipelineRequest,
+    RewindRequest,
+    StateRequest,
+    StreamRequest,
+)
+
+RANGE = ["--pipeline", "x", "--table", "t", "--to", "2016-06-02"]
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+TIME = st.datetimes(timezones=st.just(UTC)) | st.datetimes(
+    datetime(2000, 1, 1), timezones=st.just(timezone(timedelta(hours=5, minutes=30)))
+)
+COMMON = {
+    "pipeline": TEXT,
+    "settings": st.none() | st.just(Path("a folder/settings.yaml")),
+    "root": st.none() | TEXT,
+    "run_id": st.none() | TEXT,
+    "result": st.none() | TEXT,
+}
+# Whoever accepts says why.
+ACCEPTED = st.fixed_dictionaries(
+    {"accept": st.just(True), "reason": TEXT.filter(str.strip)}, optional={"by": TEXT}
+) | st.just({})
+
+
+def requests(kind: type[PipelineRequest], **own: st.SearchStrategy) -> st.SearchStrategy:
+    return st.fixed_dictionaries(COMMON | own).map(lambda fields: kind(**fields))
+
+
+REQUESTS = st.one_of(
+    requests(StreamRequest, scheduled_time=st.none() | TIME, trigger=TEXT, hold=st.booleans()),
+    st.builds(
+        lambda fields, accepted: BackfillRequest(**fields, **accepted),
+        st.fixed_dictionaries(
+            COMMON | {"table": TEXT, "start": TIME, "end": TIME, "dry_run": st.booleans()}
+        ),
+        ACCEPTED,
+    ),
+    st.builds(
+        lambda fields, accepted: MigrationRequest(**fields, **accepted),
+        st.fixed_dictionaries(COMMON | {"table": TEXT, "rebuild": st.booleans()}),
+        ACCEPTED,
+    ),
+    requests(RewindRequest, to_run=TEXT, dry_run=st.booleans()),
+    requests(
+        RewindRequest,
+        to_offsets=st.lists(
+            st.builds("{}/{}:{}".format, TEXT, st.integers(0, 9), st.integers(0, 99))
+        ).map(tuple),
+    ),
+    requests(AuditRequest, table=st.none() | TEXT, start=st.none() | TIME, end=st.none() | TIME),
+    requests(CompactionRequest, every=st.booleans()),
+    requests(
+        StateRequest,
+        table=TEXT,
+        batch=st.none() | st.integers(0),
+        where=st.none() | TEXT,
+        side=st.none() | st.sampled_from(["left", "right"]),
+        limit=st.integers(1),
+    ),
+)
+
+
+@given(REQUESTS)
+def test_a_job_is_asked_what_its_arguments_were_made_of(request: PipelineRequest) -> None:
+    assert type(request).read(request.arguments()) == request
 
 
 def test_a_range_may_be_given_in_dates() -> None:
-    parser = job_parser("backfill.py", "Backfill.")
-    add_range(parser, required=True)
-    asked = parser.parse_args(["--pipeline", "x", "--from", "2016-06-01", "--to", "2016-06-02"])
+    asked = BackfillRequest.read([*RANGE, "--from", "2016-06-01"])
     assert asked.start == datetime(2016, 6, 1, tzinfo=UTC)
     assert asked.end == datetime(2016, 6, 2, tzinfo=UTC)
 
 
-def test_a_bound_without_a_zone_is_told_with_what_to_write(
+@pytest.mark.parametrize(
+    ("kind", "arguments", "told"),
+    [
+        (
+            BackfillRequest,
+            [*RANGE, "--from", "2016-06-01T12:00"],
+            "argument --from: '2016-06-01T12:00' has no zone; write it as in "
+            "2026-07-01T12:00:00Z, or a date alone for its midnight in UTC",
+        ),
+        (
+            MigrationRequest,
+            ["--pipeline", "x", "--table", "t", "--accept"],
+            '--accept and --reason go together: --accept --reason "…"',
+        ),
+        (
+            RewindRequest,
+            ["--pipeline", "x", "--to-offset", "clicks:3"],
+            "'clicks:3' is no TOPIC/PARTITION:OFFSET",
+        ),
+        (
+            RewindRequest,
+            ["--pipeline", "x", "--to-run", "a", "--undo", "b"],
+            "--to-run, --to-offset and --undo exclude each other",
+        ),
+        (MigrationRequest, ["--pipeline", "x"], "the following arguments are required: --table"),
+        (
+            StateRequest,
+            ["--pipeline", "x", "--table", "t", "--batch", "-1"],
+            "argument --batch: Input should be greater than or equal to 0",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_told_with_what_is_wrong(
+    kind: type[PipelineRequest],
+    arguments: list[str],
+    told: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    parser = job_parser("backfill.py", "Backfill.")
-    add_range(parser, required=True)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--pipeline", "x", "--from", "2016-06-01T12:00"])
-    assert capsys.readouterr().err.endswith(
-        "error: argument --from: '2016-06-01T12:00' has no zone; write it as in "
-        "2026-07-01T12:00:00Z, or a date alone for its midnight in UTC\n"
-    )
+    with pytest.raises(SystemExit) as ended:
+        kind.read(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {told}\n")

@@ -4,7 +4,6 @@ same; and what a person reads of the state."""
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.checkpoint.damaged import remove
 from tests.kit.running import SCHEDULED, Place, clicks, quiet, sorted_rows, succeed
 from tests.streaming.kept_state import files_of, last_batch
 from tidemark.runs.pipeline_lease import pipeline_lease
+from tidemark.runs.requests import StateRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.runs.results.state_rows import StateRows
 from tidemark.streaming.jobs.compact_state import compact_once
@@ -47,12 +47,8 @@ def compact(spark: SparkSession, place: Place, every: bool = False) -> Compactio
 
 
 def read(spark: SparkSession, place: Place, **asked: Any) -> StateRows:
-    told = dict.fromkeys(("batch", "since", "where", "side", "delta")) | {
-        "table": "per_10m",
-        "limit": 100,
-    }
-    session = lambda *_: spark  # noqa: E731
-    return read_once(place.pipeline, place.settings, Namespace(**told | asked), quiet(), session)
+    request = StateRequest(**{"pipeline": place.name, "table": "per_10m", "limit": 100} | asked)
+    return read_once(place.pipeline, place.settings, request, quiet(), lambda *_: spark)
 
 
 def checkpoint(place: Place) -> Path:

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.airflow.job import JobOperator
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 
 
@@ -20,22 +21,18 @@ class CompactStateOperator(JobOperator):
     succeeds. What was compacted goes to XCom, by table.
     """
 
-    job = "tidemark.streaming.jobs.compact_state"
+    request_type = CompactionRequest
     doing = "The compaction"
     result_type = CompactionResult
-    lease_purpose = "compaction"
+    begins_with_lease = True
     template_fields = (*JobOperator.template_fields, "checked")
 
     def __init__(self, *, checked: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.checked = checked
 
-    def job_run_id(self, context: Context) -> str:
-        """Never that of a run of the stream: the lease takes over from an earlier try by it."""
-        return f"compaction__{context['run_id']}"
-
-    def job_arguments(self, context: Context) -> list[str]:
-        return []
+    def asked(self, context: Context) -> dict[str, Any]:
+        return {}
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> None:
         # The readers of checkpoints, which parsing a Dag does without.

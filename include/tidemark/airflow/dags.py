@@ -12,12 +12,10 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 from tidemark.airflow.alerts import Alert, Callback, as_callbacks
-from tidemark.airflow.backfill import backfill_dag
 from tidemark.airflow.describe import describe
 from tidemark.airflow.invalid import existing_folder, raise_invalid_pipelines
 from tidemark.airflow.maintenance import maintenance_dag
-from tidemark.airflow.migrate import migrate_dag
-from tidemark.airflow.rewind import rewind_dag
+from tidemark.airflow.recompute import recompute_dags
 from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.airflow.tasks import pipeline_tasks, settings_of, task_defaults
 from tidemark.airflow.watcher import WATCHER, WatcherOperator
@@ -116,9 +114,7 @@ def _dags_of(
     places = Places(settings.root, pipeline.name)
     return (
         _stream_dag(pipeline, places, arguments, task, alerts),
-        backfill_dag(pipeline, places, arguments, task),
-        migrate_dag(pipeline, places, arguments, task),
-        rewind_dag(pipeline, places, arguments, task),
+        *recompute_dags(pipeline, places, arguments, task),
         maintenance_dag(pipeline, settings.maintenance, arguments, files),
     )
 

@@ -25,6 +25,7 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from pydantic import ValidationError
 
 from tidemark.airflow.outcome import RETRY, as_task_failure, failure, without_result
 from tidemark.airflow.pipeline_operator import PipelineOperator
@@ -32,6 +33,7 @@ from tidemark.errors import ResultUnreadable
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master, without_loopback
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import PipelineRequest, fault_of
 from tidemark.storage.processes import end_processes, mark_of, session_members
 from tidemark.storage.result_file import Facts, read_result
 from tidemark.storage.root import check_root
@@ -53,12 +55,12 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
     Further arguments are the provider's (`conf`, `driver_memory`, `spark_binary` …).
     """
 
-    # The job's module, what a failure calls it, and the result that it writes.
-    job: ClassVar[str]
+    # What the job is asked, what a failure calls it, and the result that it writes.
+    request_type: ClassVar[type[PipelineRequest]]
     doing: ClassVar[str]
     result_type: ClassVar[type[Facts]]
-    # For which it begins by taking the lease: where it cannot, none is started.
-    lease_purpose: ClassVar[str | None] = None
+    # Does it begin by taking the lease? Where it cannot be had, none is started.
+    begins_with_lease: ClassVar[bool] = False
 
     # A first run over much history may take long.
     timeout = timedelta(hours=6)
@@ -74,13 +76,15 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         )
         self._was_killed = False
 
-    @abstractmethod
     def job_run_id(self, context: Context) -> str:
-        """The run id that the job works under."""
+        """The run id that the job works under; never that of a run of the stream, as the lease
+        takes over from an earlier try by it."""
+        return f"{self.request_type.kind}__{context['run_id']}"
 
-    @abstractmethod
-    def job_arguments(self, context: Context) -> list[str]:
-        """What the job is told besides pipeline, settings, run id and result."""
+    def asked(self, context: Context) -> dict[str, Any]:
+        """What the job is asked besides pipeline, settings, run id and result: by the Dag's
+        parameters, without those that say nothing."""
+        return {name: of for name, of in context["params"].items() if of not in (None, "", [])}
 
     @abstractmethod
     def log_lines(self, result: Any) -> list[str]:
@@ -100,11 +104,11 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         uri = Places(settings.root, pipeline).result(run_id, context["ti"].try_number)
         if (done := self.done_without_job(context, settings, uri)) is not None:
             return self._decide(context, done, uri, None)
-        arguments = self.job_arguments(context)
-        if self.lease_purpose and "--dry-run" not in arguments:
-            self._check_lease(settings, run_id, self.lease_purpose)
-        self.application = job_file(self.job)
-        self.application_args = [*self._arguments(run_id, uri), *arguments]
+        request = self._request(context, run_id, uri)
+        if self.begins_with_lease and not getattr(request, "dry_run", False):
+            self._check_lease(settings, run_id, self.request_type.kind)
+        self.application = job_file(self.request_type.job)
+        self.application_args = request.arguments()
         self.env_vars = {**(self.env_vars or {}), **self.job_variables(settings)}
         before = self._earlier_result(uri, settings)
         submit_error = self._submit(context)
@@ -154,11 +158,22 @@ class JobOperator(PipelineOperator, SparkSubmitOperator):
         unknown = f", or there is no connection {self._conn_id}" if master == "yarn" else ""
         return master, f"of the connection {self._conn_id}{unknown}"
 
-    def _arguments(self, run_id: str, result: str) -> list[str]:
-        settings = ["--settings", self.settings_file] if self.settings_file else []
-        root = ["--root", self.root] if self.root else []
-        pipeline = ["--pipeline", self.pipeline_file]
-        return [*pipeline, *settings, *root, "--run-id", run_id, "--result", result]
+    def _request(self, context: Context, run_id: str, result: str) -> PipelineRequest:
+        asked = {
+            "pipeline": self.pipeline_file,
+            "settings": self.settings_file,
+            "root": self.root,
+            "run_id": run_id,
+            "result": result,
+            **self.asked(context),
+        }
+        try:
+            return self.request_type.model_validate(asked)
+        except ValidationError as error:
+            raise AirflowFailException(
+                f"{self.doing} was not started: its parameters are none that can be used. "
+                f"{fault_of(error).replace('argument --', 'The parameter ')}."
+            ) from error
 
     def _submit(self, context: Context) -> AirflowException | None:
         """Run spark-submit; its failure is returned, because the result file says more."""

@@ -18,6 +18,7 @@ from tidemark.errors import TidemarkError
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.lag import NotAsked, source_lag
 from tidemark.sources.new_input import new_input_bytes
@@ -26,16 +27,16 @@ from tidemark.sources.new_input import new_input_bytes
 class StreamOperator(JobOperator):
     """Submits a pipeline's run where Spark is needed, and decides from its result file."""
 
-    job = "tidemark.streaming.jobs.stream"
+    request_type = StreamRequest
     doing = "The run"
     result_type = RunResult
 
     def job_run_id(self, context: Context) -> str:
         return str(context["run_id"])
 
-    def job_arguments(self, context: Context) -> list[str]:
+    def asked(self, context: Context) -> dict[str, Any]:
         stands_for, trigger = _schedule(context)
-        return ["--hold", "--scheduled-time", stands_for.isoformat(), "--trigger", trigger]
+        return {"hold": True, "scheduled_time": stands_for, "trigger": trigger}
 
     def done_without_job(self, context: Context, settings: Settings, uri: str) -> RunResult | None:
         # delta-rs, Arrow and DuckDB, which parsing a Dag must not load.

@@ -21,12 +21,11 @@ from tidemark.errors import FAILED, RETRY, PipelineInvalid, TidemarkError
 from tidemark.pipeline.load import load_pipeline, pipeline_files
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.runs.requests import EngineRequest
 from tidemark.runs.results.engine_result import EngineResult
 from tidemark.storage.bucket import make_bucket
 from tidemark.storage.root import why_missing
 from tidemark.storage.store_check import StoreFinding, check_store
-
-_JOB = "tidemark.streaming.jobs.doctor"
 
 
 def doctor(
@@ -134,8 +133,8 @@ def _connection(name: str) -> StoreFinding:
 def _engine(settings: Settings, file: Path | None, master: str) -> Iterator[StoreFinding]:
     with tempfile.TemporaryDirectory() as folder:
         result = f"{folder}/doctor.json"
-        arguments = ["--result", result, *(["--settings", str(file)] if file else [])]
-        ended = run_job(EngineResult, _JOB, result, settings, master, arguments)
+        request = EngineRequest(settings=file, result=result)
+        ended = run_job(EngineResult, request, settings, master)
     for line in ended.found:
         yield StoreFinding("spark", line)
     if ended.error is None:

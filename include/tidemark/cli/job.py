@@ -16,6 +16,7 @@ from tidemark.cli.submit import job_environment, submit, submit_command
 from tidemark.errors import FAILED, RETRY, ResultUnreadable, StorageUnavailable
 from tidemark.pipeline.settings.masters import without_loopback
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import JobRequest
 from tidemark.storage.result_file import Result, read_result
 
 # Of Spark's log, where a job ends without a result.
@@ -25,20 +26,20 @@ _STATE = "What was committed stays and is not done again; the next run goes on f
 
 def run_job(
     kind: type[Result],
-    job: str,
-    uri: str,
+    request: JobRequest,
     settings: Settings,
     master: str,
-    arguments: Sequence[str],
     variables: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda found: {},
     log: Path | None = None,
 ) -> Result:
-    """The result that the job wrote to `uri`; typer.Exit, which is told, where it wrote none.
+    """The result that the job wrote where the request says; typer.Exit, which is told, where it
+    wrote none.
 
     `variables` are what changes of the environment that it would have. Spark's own log goes to
     the file `log`, by default one beside the result, unless somebody has told Spark where.
     """
-    environment = job_environment(os.environ)
+    assert request.result is not None
+    uri, environment = request.result, job_environment(os.environ)
     environment |= variables(environment)
     environment = without_loopback(environment, master)
     own = has_own_configuration(environment)
@@ -47,7 +48,7 @@ def run_job(
         environment |= logging_to(log, environment)
         print(f"Spark's own log: {log}", file=sys.stderr)
     before = _result(kind, uri, settings)
-    command = submit_command(environment, master, arguments, job)
+    command = submit_command(environment, master, request.arguments(), request.job)
     status = submit(command, environment) if own else _logged(command, environment, log)
     outcome = _result(kind, uri, settings)
     if outcome is None or outcome == before:

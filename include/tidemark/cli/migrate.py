@@ -17,8 +17,7 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
-
-_JOB = "tidemark.streaming.jobs.migrate"
+from tidemark.runs.requests import MigrationRequest
 
 
 def migrate(
@@ -36,13 +35,13 @@ def migrate(
         typer.Option(metavar="TABLE", help="Begin a generation of a table that has not changed."),
     ] = None,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Publish in spite of checks that fail.")
+        bool, typer.Option("--accept", help=MigrationRequest.about("accept"))
     ] = False,
     reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; kept in ops/quality.")
+        str | None, typer.Option(metavar="TEXT", help=MigrationRequest.about("reason"))
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who accepts. Default: this user.")
+        str | None, typer.Option(metavar="NAME", help=MigrationRequest.about("by"))
     ] = None,
     rollback: Annotated[
         str | None,
@@ -74,13 +73,19 @@ def migrate(
         print(f"{found.name}: nothing to migrate: no table's query has changed")
     for name in tables:
         run_id = manual_run_id(datetime.now(UTC))
-        uri = f"{Places(loaded.root, found.name).result(run_id)}"
-        arguments = ["--pipeline", pipeline, "--table", name, "--run-id", run_id, "--result", uri]
-        arguments += ["--settings", str(settings)] if settings else []
-        arguments += ["--dry-run"] * dry_run + ["--rebuild"] * (name == rebuild)
-        if accept and reason:
-            arguments += ["--accept", "--reason", reason, *(["--by", by] if by else [])]
-        outcome = run_job(MigrationResult, _JOB, uri, loaded, master, arguments)
+        request = MigrationRequest(
+            pipeline=pipeline,
+            table=name,
+            settings=settings,
+            run_id=run_id,
+            result=Places(loaded.root, found.name).result(run_id),
+            dry_run=dry_run,
+            rebuild=name == rebuild,
+            accept=accept,
+            reason=reason,
+            by=by if accept else None,
+        )
+        outcome = run_job(MigrationResult, request, loaded, master)
         if outcome.error:
             raise typer.Exit(failure_exit_code(outcome.error))
         print_lines(migration_lines(outcome))

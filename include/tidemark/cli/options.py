@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from pydantic import ValidationError
 
 from tidemark.pipeline.instants import utc_instant
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.source_files import is_uri
+from tidemark.runs.requests import Instant, PipelineRequest, fault_of, flags
 
 PipelineName = Annotated[
     str, typer.Argument(metavar="PIPELINE", help="Its name, or the path of its file.")
@@ -47,3 +52,63 @@ def instant(text: str) -> datetime:
         return utc_instant(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def asks(
+    kind: type[PipelineRequest], *left_out: str, arguments: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of a pipeline whose options are what a job's request asks, but `left_out`, which
+    the command fills itself; `arguments` of them have no option's name.
+
+    The command takes the request first; its other parameters are options and arguments of its own.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(signature(command, eval_str=True).parameters.values())[1:]
+        asked = list(_options(kind, (*left_out, *_SET_BY_COMMANDS), arguments))
+
+        @wraps(command)
+        def called(**given: Any) -> None:
+            mine = {one.name: given.pop(one.name) for one in own}
+            try:
+                request = kind(**{name: of for name, of in given.items() if of is not None})
+            except ValidationError as error:
+                raise typer.BadParameter(fault_of(error)) from error
+            command(request, **mine)
+
+        named = Parameter("pipeline", Parameter.KEYWORD_ONLY, annotation=PipelineName)
+        file = Parameter("settings", Parameter.KEYWORD_ONLY, annotation=SettingsFile, default=None)
+        mine = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own]
+        called.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
+            parameters=[named, *asked, *mine, file]
+        )
+        return called
+
+    return decorated
+
+
+# Of a request, what a command does not ask by an option that is made of it.
+_SET_BY_COMMANDS = ("pipeline", "settings", "root", "run_id", "result")
+
+
+def _options(
+    kind: type[PipelineRequest], left_out: Sequence[str], arguments: Sequence[str]
+) -> Iterator[Parameter]:
+    types = get_type_hints(kind, include_extras=True)
+    for name, flag, field in flags(kind):
+        if name in left_out:
+            continue
+        told: dict[str, Any] = {"help": field.description, "show_default": False}
+        of, default = types[name], field.get_default()
+        if of in (Instant, Instant | None):
+            told |= {"parser": instant, "metavar": "TIME"}
+            of = datetime if field.is_required() else datetime | None
+        elif default == ():
+            of, default = list[str] | None, None
+        option = typer.Argument(**told) if name in arguments else typer.Option(flag, **told)
+        yield Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            annotation=Annotated[of, option],
+            default=Parameter.empty if field.is_required() else default,
+        )

@@ -11,7 +11,7 @@ import typer
 from tidemark.cli.console import print_documents, print_lines, report_console, report_table
 from tidemark.cli.exit_codes import failure_exit_code
 from tidemark.cli.job import run_job
-from tidemark.cli.options import Master, PipelineName, SettingsFile
+from tidemark.cli.options import Master, asks
 from tidemark.errors import FAILED
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
@@ -19,34 +19,18 @@ from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.runs.requests import RewindRequest
 
 if TYPE_CHECKING:
     from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
-    from tidemark.upkeep.pipeline_rewind.request import RewindRequest
     from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
-_JOB = "tidemark.streaming.jobs.rewind"
 
-
+@asks(RewindRequest, "dry_run")
 def rewind(
-    pipeline: PipelineName,
-    to_run: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="The run to whose end it goes back, as in ops/runs."),
-    ] = None,
-    to_offset: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC/PARTITION:OFFSET",
-            help="Of Kafka: to the newest run that had not read it. Can be given several times.",
-        ),
-    ] = None,
-    undo: Annotated[
-        str | None, typer.Option(metavar="ID", help="Take back the rewind of this id.")
-    ] = None,
+    request: RewindRequest,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only say what.")] = False,
     in_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
-    settings: SettingsFile = None,
     master: Master = "local[*]",
 ) -> None:
     """Take a pipeline back to the end of a former run; what came since is read again.
@@ -57,35 +41,21 @@ def rewind(
     changes without `--apply`. Exits with 0 when all went well, 1 when it is
     refused or something must be mended first, 75 when running again can help.
     """
-    # delta-rs, which the other commands do without.
-    from tidemark.upkeep.pipeline_rewind.points import offsets_asked
-    from tidemark.upkeep.pipeline_rewind.request import RewindRequest
-    from tidemark.upkeep.pipeline_rewind.result import RewindResult
-
-    if sum(map(bool, (to_run, to_offset, undo))) > 1:
-        raise typer.BadParameter("--to-run, --to-offset and --undo exclude each other")
-    try:
-        offsets = offsets_asked(tuple(to_offset or ()))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--to-offset") from error
-    asked = RewindRequest(to_run, undo, offsets)
-    loaded = load_settings(settings)
-    found = find_pipeline(pipeline, loaded)
+    loaded = load_settings(request.settings)
+    found = find_pipeline(request.pipeline, loaded)
     if not apply:
-        _plan(found, loaded, asked, in_json)
+        _plan(found, loaded, request, in_json)
         return
+    # delta-rs, which the other commands do without.
     from tidemark.runs.pipeline_lease import check_lease
+    from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
     check_lease(found, loaded, run_id, "rewind")
     uri = Places(loaded.root, found.name).result(run_id)
-    arguments = ["--pipeline", pipeline, "--run-id", run_id, "--result", uri]
-    arguments += ["--settings", str(settings)] if settings else []
-    arguments += ["--to-run", to_run] if to_run else []
-    arguments += [word for one in to_offset or () for word in ("--to-offset", one)]
-    arguments += ["--undo", undo] if undo else []
-    outcome = run_job(RewindResult, _JOB, uri, loaded, master, arguments)
+    request = request.model_copy(update={"run_id": run_id, "result": uri})
+    outcome = run_job(RewindResult, request, loaded, master)
     _tell(outcome, in_json)
     if outcome.error:
         raise typer.Exit(failure_exit_code(outcome.error))
@@ -93,10 +63,10 @@ def rewind(
 
 def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
-    from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
+    from tidemark.upkeep.pipeline_rewind.request import planned
     from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
-    if asked == RewindRequest():
+    if asked.finishes:
         _list_runs(pipeline, settings, in_json)
         return
     now = datetime.now(UTC)

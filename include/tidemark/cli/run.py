@@ -14,7 +14,7 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -30,14 +30,10 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.jvm import jvm_variables
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.sources.new_input import new_input_bytes
 from tidemark.storage.root import check_root
-
-if TYPE_CHECKING:
-    from tidemark.runs.run import Run
-
-_JOB = "tidemark.streaming.jobs.stream"
 
 
 def run(
@@ -96,10 +92,16 @@ def run(
     outcome = run_without_spark(asked, started, uri)
     if isinstance(outcome, SparkNeeded):
         print(f"{found.name}: Spark is started: {outcome.because}", file=sys.stderr)
-        arguments = ["--pipeline", *named, "--run-id", run_id, "--hold"]
-        if scheduled_time:
-            arguments += ["--scheduled-time", scheduled_time.isoformat()]
-        outcome = _run_job(asked, uri, master, arguments)
+        request = StreamRequest(
+            pipeline=pipeline,
+            settings=settings,
+            run_id=run_id,
+            result=uri,
+            hold=True,
+            scheduled_time=scheduled_time,
+        )
+        variables = partial(jvm_variables, input_bytes=new_input_bytes(found, loaded))
+        outcome = run_job(RunResult, request, loaded, master, variables)
     if outcome.error is None and not hold:
         outcome = validated(found, outcome, uri, loaded)
     if outcome.error is None and not hold:
@@ -109,11 +111,3 @@ def run(
         raise typer.Exit(failure_exit_code(outcome.error))
     if hold:
         print(f"To publish it:\n  {shlex.join(['tidemark', 'publish', *named])}")
-
-
-def _run_job(asked: Run, uri: str, master: str, arguments: list[str]) -> RunResult:
-    """The result that the job wrote; typer.Exit, which is told, where it wrote none."""
-    pipeline, settings = asked.pipeline, asked.settings
-    new_bytes = new_input_bytes(pipeline, settings)
-    variables = partial(jvm_variables, input_bytes=new_bytes)
-    return run_job(RunResult, _JOB, uri, settings, master, arguments, variables)

@@ -15,7 +15,8 @@ from tests.sources.contract.worlds import WORLDS, Topics, World
 from tidemark.errors import RewindRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.runs.contract.recorded import seeds_of
-from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
+from tidemark.runs.requests import RewindRequest
+from tidemark.upkeep.pipeline_rewind.request import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,12 +69,16 @@ def check_points(world: Topics) -> None:
     told = partial(planned, world.place.pipeline, world.place.settings)
     now = datetime.now(UTC)
     for offsets, to_run in (({"1": 0}, "run-0"), ({"0": 3}, "again"), ({"0": 3, "2": 2}, "run-0")):
-        asked = RewindRequest(to_offsets={f"{world.topic}/{n}": at for n, at in offsets.items()})
+        asked = to_offsets(*(f"{world.topic}/{n}:{at}" for n, at in offsets.items()))
         assert told(asked, now).change.to_run == to_run
     with pytest.raises(RewindRefused, match="No run is known at whose end"):
-        told(RewindRequest(to_offsets={f"{world.topic}/0": 2}), now)
+        told(to_offsets(f"{world.topic}/0:2"), now)
     with pytest.raises(RewindRefused, match="it is none of the partitions"):
-        told(RewindRequest(to_offsets={"others/0": 2}), now)
+        told(to_offsets("others/0:2"), now)
+
+
+def to_offsets(*offsets: str) -> RewindRequest:
+    return RewindRequest(pipeline="any", to_offsets=offsets)
 
 
 def row(key: str, minute: int) -> dict[str, Any]:

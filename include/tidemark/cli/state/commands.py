@@ -7,22 +7,14 @@ and 75 as everywhere: it could not be told. The other commands exit as jobs do.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tidemark.cli.checkpoint.commands import Json, Place
 from tidemark.cli.help import Group
-from tidemark.cli.options import Master, PipelineName, SettingsFile
-
-
-class Side(StrEnum):
-    """A side of a join."""
-
-    LEFT = "left"
-    RIGHT = "right"
-
+from tidemark.cli.options import Master, SettingsFile, asks
+from tidemark.runs.requests import CompactionRequest, StateRequest
 
 state = typer.Typer(
     cls=Group,
@@ -46,16 +38,13 @@ def show_state(place: Place, json: Json = False, settings: SettingsFile = None) 
 
 
 @state.command()
+@asks(CompactionRequest)
 def compact(
-    pipeline: PipelineName,
+    request: CompactionRequest,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write the snapshots; else nothing is changed.")
     ] = False,
-    every: Annotated[
-        bool, typer.Option("--all", help="Also of state that is not due for it.")
-    ] = False,
     json: Json = False,
-    settings: SettingsFile = None,
     master: Master = "local[*]",
 ) -> None:
     """Show which state is due for compaction, and with --apply write new snapshots of it.
@@ -65,60 +54,13 @@ def compact(
     """
     from tidemark.cli.state.compact import compact_pipeline
 
-    raise typer.Exit(compact_pipeline(pipeline, apply, every, json, settings, master))
+    raise typer.Exit(compact_pipeline(request, apply, json, master))
 
 
 @state.command("read")
-def read_state_rows(
-    pipeline: PipelineName,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table of the pipeline.")],
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, show_default=False, help="After this batch. Default: the last one."
-        ),
-    ] = None,
-    since: Annotated[
-        int | None,
-        typer.Option(
-            metavar="M",
-            min=0,
-            show_default=False,
-            help="Only keys that came, went or changed after batch M, with both values.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            show_default=False,
-            help="Spark SQL on the key's columns, as in `spotId = 111`; the window is `window`.",
-        ),
-    ] = None,
-    side: Annotated[
-        Side | None,
-        typer.Option(
-            show_default=False,
-            help="Of a join: the rows of this side that may match yet, not its windows.",
-        ),
-    ] = None,
-    delta: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PLACE",
-            show_default=False,
-            help="Write all rows to a new Delta table here, a path or URI.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="ROWS", min=1, help="Of more rows, the first by their keys.")
-    ] = 20,
-    json: Json = False,
-    settings: SettingsFile = None,
-    master: Master = "local[*]",
-) -> None:
+@asks(StateRequest, arguments=("table",))
+def read_state_rows(request: StateRequest, json: Json = False, master: Master = "local[*]") -> None:
     """Show what a table's query remembers, key by key. Starts Spark, and changes nothing."""
-    from tidemark.cli.state.read import StateRequest, read_state
+    from tidemark.cli.state.read import read_state
 
-    request = StateRequest(pipeline, table, batch, since, where, side, delta, limit)
-    raise typer.Exit(read_state(request, json, settings, master))
+    raise typer.Exit(read_state(request, json, master))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tidemark.checkpoint.state.plan_compaction import CompactionPlan
 from tidemark.cli.console import (
@@ -22,6 +21,7 @@ from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.masters import check_master
 from tidemark.pipeline.settings.settings import load_settings
 from tidemark.runs.pipeline_lease import check_lease
+from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import CompactionResult, compaction_lines
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_compaction import (
@@ -30,28 +30,24 @@ from tidemark.upkeep.pipeline_compaction import (
     plan_compactions,
 )
 
-_JOB = "tidemark.streaming.jobs.compact_state"
 
-
-def compact_pipeline(
-    name: str, apply: bool, every: bool, in_json: bool, file: Path | None, master: str
-) -> int:
+def compact_pipeline(request: CompactionRequest, apply: bool, in_json: bool, master: str) -> int:
     """Print the plans; with `apply`, have them carried out and print the result. The exit code."""
-    settings = load_settings(file)
-    pipeline = find_pipeline(name, settings)
+    settings = load_settings(request.settings)
+    pipeline = find_pipeline(request.pipeline, settings)
     check_master(settings, master, "--master")
     now = datetime.now(UTC)
-    planned = plan_compactions(pipeline, Warehouse.of(pipeline.name, settings), now, every)
+    warehouse = Warehouse.of(pipeline.name, settings)
+    planned = plan_compactions(pipeline, warehouse, now, request.every)
     if not apply or not any(one.plan and one.plan.stores for one in planned):
         _show(planned, in_json)
         check_no_compaction_refused(pipeline.name, planned)
         return SUCCESS
-    run_id = manual_run_id(now, "compaction")
+    run_id = manual_run_id(now, request.kind)
     check_lease(pipeline, settings, run_id, "compaction")
     uri = Places(settings.root, pipeline.name).result(run_id)
-    arguments = ["--pipeline", name, "--run-id", run_id, "--result", uri]
-    arguments += [*(["--settings", str(file)] if file else []), *(["--all"] if every else [])]
-    result = run_job(CompactionResult, _JOB, uri, settings, master, arguments)
+    request = request.model_copy(update={"run_id": run_id, "result": uri})
+    result = run_job(CompactionResult, request, settings, master)
     _print_result(result, in_json)
     return failure_exit_code(result.error) if result.error else SUCCESS
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,45 +15,22 @@ from tidemark.cli.spark_log import temporary_log
 from tidemark.errors import SUCCESS
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.masters import check_master
-from tidemark.pipeline.settings.settings import Settings, load_settings
+from tidemark.pipeline.settings.settings import load_settings
+from tidemark.runs.requests import StateRequest
 from tidemark.runs.results.state_rows import StateRows
 
-_JOB = "tidemark.streaming.jobs.read_state"
 
-
-@dataclass(frozen=True)
-class StateRequest:
-    """Which rows of the state of which table, as the command line says it."""
-
-    pipeline: str
-    table: str
-    batch: int | None
-    since: int | None
-    where: str | None
-    side: str | None
-    delta: str | None
-    limit: int
-
-    @property
-    def arguments(self) -> list[str]:
-        """For the job."""
-        words = ["--pipeline", self.pipeline, "--table", self.table, f"--limit={self.limit}"]
-        given = {
-            "batch": self.batch,
-            "since": self.since,
-            "where": self.where,
-            "side": self.side,
-            "delta": self.delta and absolute(self.delta),
-        }
-        return words + [f"--{name}={value}" for name, value in given.items() if value is not None]
-
-
-def read_state(request: StateRequest, in_json: bool, file: Path | None, master: str) -> int:
+def read_state(request: StateRequest, in_json: bool, master: str) -> int:
     """Print the rows; the exit code is the job's."""
-    settings = load_settings(file)
+    settings = load_settings(request.settings)
     find_pipeline(request.pipeline, settings)
     check_master(settings, master, "--master")
-    result = _read(request, settings, file, master)
+    # The result's file is for this command only: rows of state stay nowhere else.
+    with TemporaryDirectory(prefix="tidemark-") as folder:
+        place = {"result": str(Path(folder, "rows.json"))}
+        place |= {"delta": absolute(request.delta)} if request.delta else {}
+        asked = request.model_copy(update=place)
+        result = run_job(StateRows, asked, settings, master, log=temporary_log())
     if result.error:
         print(f"{result.error.type}: {result.error.message}", file=sys.stderr)
         return failure_exit_code(result.error)
@@ -63,16 +39,6 @@ def read_state(request: StateRequest, in_json: bool, file: Path | None, master: 
     else:
         print_rows(result)
     return SUCCESS
-
-
-def _read(request: StateRequest, settings: Settings, file: Path | None, master: str) -> StateRows:
-    """Its file is for this command only: rows of state stay nowhere else."""
-    with TemporaryDirectory(prefix="tidemark-") as folder:
-        uri = str(Path(folder, "rows.json"))
-        given = ["--settings", str(file)] if file else []
-        arguments = [*request.arguments, *given, "--result", uri]
-        log = temporary_log()
-        return run_job(StateRows, _JOB, uri, settings, master, arguments, log=log)
 
 
 def print_rows(result: StateRows) -> None:

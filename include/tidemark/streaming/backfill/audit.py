@@ -10,7 +10,6 @@ The life of a table's audit:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date, datetime
 
 import pyarrow.dataset as ds
@@ -34,23 +33,18 @@ from tidemark.streaming.backfill.windows_of import (
 )
 
 
-@dataclass(frozen=True)
-class AuditRequest:
-    """Windows whose start is in [start, end); None: from the first one, up to the last one."""
-
-    start: datetime | None = None
-    end: datetime | None = None
-
-
-def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest) -> TableAudit:
-    """Compare one table with bronze. TableMismatch where the tables are not the pipeline's."""
+def audit_table(
+    spark: SparkSession, run: Run, name: str, start: datetime | None, end: datetime | None
+) -> TableAudit:
+    """Compare the windows of one table that start in [start, end) with bronze; None: from the first
+    one, up to the last one. TableMismatch where the tables are not the pipeline's."""
     table = run.table(name)
     state, gold, bronze = table.state, table.gold.existing(), table.bronze.existing()
     published = published_bronze(bronze, state.bronze)
     check_pipeline_columns(spark, table)
     frozen = table.frozen_before_ms()
     windows = audited_range(
-        table.operator, request.start, request.end, _dates(gold, bronze), state.close_ms, frozen
+        table.operator, start, end, _dates(gold, bronze), state.close_ms, frozen
     )
     return TableAudit(
         gold=state.version,
@@ -60,7 +54,7 @@ def audit_table(spark: SparkSession, run: Run, name: str, request: AuditRequest)
         closed_only=run.pipeline.tables[name].output_mode == "append",
         windows_from=windows.first_start if windows else None,
         windows_to=windows.last_start if windows else None,
-        frozen=_frozen(gold, request, frozen),
+        frozen=_frozen(gold, start, end, frozen),
         found=_found(spark, table, published, windows),
     )
 
@@ -83,14 +77,16 @@ def _dates(gold: DeltaTable, bronze: DeltaTable) -> Iterable[date]:
             yield date.fromisoformat(partition[column])
 
 
-def _frozen(gold: DeltaTable, request: AuditRequest, frozen_before_ms: int | None) -> int:
+def _frozen(
+    gold: DeltaTable, start: datetime | None, end: datetime | None, frozen_before_ms: int | None
+) -> int:
     """How many windows of gold in the range are frozen."""
     if frozen_before_ms is None:
         return 0
-    start = ds.field("window_start")
-    frozen = start < instant_of(frozen_before_ms)
-    if request.start:
-        frozen = frozen & (start >= request.start)
-    if request.end:
-        frozen = frozen & (start < request.end)
+    starts = ds.field("window_start")
+    frozen = starts < instant_of(frozen_before_ms)
+    if start:
+        frozen = frozen & (starts >= start)
+    if end:
+        frozen = frozen & (starts < end)
     return int(dataset_of(gold).count_rows(filter=frozen))

@@ -6,7 +6,6 @@ Exit codes as in `entry.py`. The result file says what differed, what was publis
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +19,6 @@ from tidemark.gold.plan import plan_publish
 from tidemark.gold.published import publish_note
 from tidemark.gold.recomputed import rows_of_changes
 from tidemark.operators.repaired import BACKFILL
-from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.planned_rows import TablePublish
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
@@ -28,6 +26,7 @@ from tidemark.runs.contract.check import admit
 from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.runs.requests import BackfillRequest
 from tidemark.runs.run import Run
 from tidemark.storage.delta.history import VERSION, schema_of
 from tidemark.storage.lease.halt import halt
@@ -43,14 +42,12 @@ from tidemark.streaming.gate import judge_publish, record_judged
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
-    add_range,
     job_exit_code,
     job_main,
-    job_parser,
     reported,
     takeover_text,
 )
-from tidemark.streaming.jobs.recomputation import check_lines, parsed, record_recomputation
+from tidemark.streaming.jobs.recomputation import check_lines, record_recomputation
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession, start_session
 
@@ -59,20 +56,6 @@ _ADVICE = (
     'backfill, or publish it as it is: the same command with --accept --reason "…" (in Airflow, '
     "the parameter `accept`)."
 )
-
-
-@dataclass(frozen=True)
-class BackfillRequest:
-    """A backfill as it was asked for: the windows of one table that start in [start, end).
-
-    `accepted` publishes them in spite of checks that fail.
-    """
-
-    table: str
-    start: datetime
-    end: datetime
-    dry_run: bool
-    accepted: CheckOverride | None = None
 
 
 @dataclass
@@ -88,17 +71,7 @@ class BackfillSoFar:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Backfill a range; the exit code. Never raises for an error that it can report."""
-    arguments = _arguments(argv)
-    request = BackfillRequest(
-        arguments.table, arguments.start, arguments.end, arguments.dry_run, arguments.accepted
-    )
-
-    def work(job: Job) -> JobOutcome:
-        result = backfill_once(job.run(BACKFILL), request, job.progress, job.started)
-        target = arguments.result if request.dry_run else job.target
-        told = [] if result.error else list(backfill_lines(result))
-        return JobOutcome(result, target, job_exit_code(result.error), told)
-
+    request = BackfillRequest.read(argv)
     failed = partial(
         BackfillResult,
         table=request.table,
@@ -106,13 +79,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         window_from=request.start,
         window_to=request.end,
     )
-    return job_main(arguments, "backfill", work, failed, request.table)
+    return job_main(request, _backfill, failed)
 
 
-def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = job_parser("backfill.py", "Compute closed windows of a range again from bronze.")
-    add_range(parser, required=True)
-    return parsed(parser, argv)
+def _backfill(job: Job[BackfillRequest]) -> JobOutcome:
+    request = job.request
+    result = backfill_once(job.run(BACKFILL), request, job.progress, job.started)
+    target = request.result if request.dry_run else job.target
+    told = [] if result.error else list(backfill_lines(result))
+    return JobOutcome(result, target, job_exit_code(result.error), told)
 
 
 def backfill_once(

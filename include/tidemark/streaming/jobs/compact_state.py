@@ -13,7 +13,6 @@ Killed anywhere, all of it can be repeated.
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
+from tidemark.runs.requests import CompactionRequest
 from tidemark.runs.results.compaction_result import (
     CompactionResult,
     QueryCompaction,
@@ -34,7 +34,6 @@ from tidemark.streaming.jobs.entry import (
     JobOutcome,
     job_exit_code,
     job_main,
-    job_parser,
     reported,
     takeover_text,
 )
@@ -62,22 +61,14 @@ class CompactionSoFar:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compact what is due; the exit code. Never raises for an error that it can report."""
-    return job_main(_arguments(argv), "compaction", _compaction, CompactionResult)
+    return job_main(CompactionRequest.read(argv), _compaction, CompactionResult)
 
 
-def _compaction(job: Job) -> JobOutcome:
-    run, every = job.run("compaction"), job.arguments.all
+def _compaction(job: Job[CompactionRequest]) -> JobOutcome:
+    run, every = job.run("compaction"), job.request.every
     result = compact_once(run, every, job.progress, job.started)
     told = list(compaction_lines(result))
     return JobOutcome(result, job.target, job_exit_code(result.error), told)
-
-
-def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = job_parser("compact_state.py", "Write new snapshots of state that is due for it.")
-    parser.add_argument(
-        "--all", action="store_true", help="also of state that is not due, where there is something"
-    )
-    return parser.parse_args(argv)
 
 
 def compact_once(

@@ -7,11 +7,9 @@ Exit codes as in `entry.py`. The result file says the same.
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +21,7 @@ from tidemark.errors import EngineMissing
 from tidemark.pipeline.settings.masters import is_local_master
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.pipeline.settings.storage_options import delta_options, spark_uri
+from tidemark.runs.requests import EngineRequest
 from tidemark.runs.results.engine_result import EngineResult
 from tidemark.storage.files import remove_folder
 from tidemark.storage.result_file import RunError, write_result
@@ -35,13 +34,10 @@ _ROWS = 10
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Look at the engine; the exit code. Never raises for an error that it can report."""
-    parser = ArgumentParser(prog="doctor.py", description="Look at Spark and its cluster.")
-    parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
-    parser.add_argument("--result", required=True, help="where the result goes: a path or URI")
-    arguments = parser.parse_args(argv)
-    settings = load_settings(arguments.settings)
+    request = EngineRequest.read(argv)
+    settings = load_settings(request.settings)
     result = look_at_engine(settings, Progress("doctor"))
-    write_result(arguments.result, result, settings.storage_options)
+    write_result(request.result, result, settings.storage_options)
     return job_exit_code(result.error)
 
 

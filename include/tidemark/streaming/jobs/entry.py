@@ -1,4 +1,4 @@
-"""What the jobs that spark-submit starts have in common: arguments, errors, results, exit codes.
+"""What the jobs that spark-submit starts have in common: errors, results, exit codes.
 
 Exit codes: 0 success; 1 failed, and a retry will not help; 75 failed, and a retry can help.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 import traceback
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Generic, TypeVar
 
 from tidemark.errors import (
     FAILED,
@@ -22,23 +21,26 @@ from tidemark.errors import (
     PipelineNotFound,
     TidemarkError,
 )
-from tidemark.pipeline.instants import epoch_ms, manual_run_id, utc_instant
+from tidemark.pipeline.instants import epoch_ms, manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.printed import printing_text
+from tidemark.runs.requests import PipelineRequest
 from tidemark.runs.run import Run
 from tidemark.storage.lease.files import PreviousHolder
 from tidemark.storage.result_file import Facts, RunError, write_result
 from tidemark.streaming.progress import Progress
 
+Asked = TypeVar("Asked", bound=PipelineRequest)
+
 
 @dataclass(frozen=True)
-class Job:
+class Job(Generic[Asked]):
     """A job that begins: what it was asked, for which pipeline, and under which run id."""
 
-    arguments: Namespace
+    request: Asked
     run_id: str
     started: datetime
     pipeline: Pipeline
@@ -54,7 +56,7 @@ class Job:
     def target(self) -> str:
         """Where the result goes: as it was asked, or with the pipeline's tables."""
         own = Places(self.settings.root, self.pipeline.name).result(self.run_id)
-        return self.arguments.result or own
+        return self.request.result or own
 
 
 @dataclass(frozen=True)
@@ -71,27 +73,24 @@ class JobOutcome:
 
 @printing_text()
 def job_main(
-    arguments: Namespace,
-    kind: str,
-    work: Callable[[Job], JobOutcome],
+    request: Asked,
+    work: Callable[[Job[Asked]], JobOutcome],
     failed: Callable[..., Facts],
-    table: str | None = None,
 ) -> int:
-    """A job from its arguments to its exit code; never raises for an error that it can report.
+    """A job from its request to its exit code; never raises for an error that it can report.
 
-    `kind` begins the run id that it gives itself. `work` is the job, whose pipeline has `table`
-    where one is named. `failed` makes the result of a job that failed before its pipeline was
-    known, from what all results have.
+    `work` is the job; its pipeline has the table that is asked for. `failed` makes the result of a
+    job that failed before its pipeline was known, from what all results have.
     """
     started = datetime.now(UTC)
-    run_id = arguments.run_id or manual_run_id(started, kind)
+    run_id = request.run_id or manual_run_id(started, request.kind)
     try:
-        pipeline, settings = _loaded(arguments, table)
+        pipeline, settings = _loaded(request)
     except TidemarkError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        if arguments.result:
+        if request.result:
             result = failed(
-                pipeline=arguments.pipeline,
+                pipeline=request.pipeline,
                 run_id=run_id,
                 outcome="failed",
                 started_at=started,
@@ -100,50 +99,15 @@ def job_main(
             )
             # Without settings no storage options are known: a place that needs some gets no file.
             with suppress(TidemarkError):
-                write_result(arguments.result, result, {})
+                write_result(request.result, result, {})
         return FAILED
     progress = Progress(pipeline.name)
-    ended = work(Job(arguments, run_id, started, pipeline, settings, progress))
-    if not arguments.result:
+    ended = work(Job(request, run_id, started, pipeline, settings, progress))
+    if not request.result:
         print("\n".join(ended.told), flush=True)
     if ended.target and not _is_written(ended, settings, progress):
         return RETRY
     return ended.code
-
-
-def job_parser(prog: str, description: str) -> ArgumentParser:
-    """The arguments that every job takes."""
-    parser = ArgumentParser(prog=prog, description=description)
-    parser.add_argument("--pipeline", required=True, help="its name, or the path of its file")
-    parser.add_argument("--settings", type=Path, help="default: include/settings.yaml")
-    parser.add_argument("--root", help="goes before the settings' root")
-    parser.add_argument("--run-id", help="default: what is run, and the time")
-    parser.add_argument(
-        "--result",
-        help="where the result file goes, a path or URI; only without it the result is printed",
-    )
-    return parser
-
-
-def add_range(parser: ArgumentParser, required: bool) -> None:
-    """`--from` and `--to`, as `start` and `end`: windows with start <= window's start < end."""
-    form = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
-    for name, which in (("from", "windows that start here or later"), ("to", "and before this")):
-        parser.add_argument(
-            f"--{name}",
-            dest={"from": "start", "to": "end"}[name],
-            type=instant_argument,
-            required=required,
-            help=f"{which}; {form}",
-        )
-
-
-def instant_argument(text: str) -> datetime:
-    """`utc_instant` as an argument's type: argparse would name the function, and not the reason."""
-    try:
-        return utc_instant(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
 
 
 def reported(failure: Exception, progress: Progress) -> RunError:
@@ -183,10 +147,11 @@ def job_exit_code(error: RunError | None) -> int:
     return RETRY if error.retry_can_help else FAILED
 
 
-def _loaded(arguments: Namespace, table: str | None) -> tuple[Pipeline, Settings]:
-    """What `--pipeline` and `--settings` name; the pipeline has `table`, where one is given."""
-    settings = load_settings(arguments.settings, root=arguments.root)
-    pipeline = find_pipeline(arguments.pipeline, settings)
+def _loaded(request: PipelineRequest) -> tuple[Pipeline, Settings]:
+    """The pipeline and the settings that are named; the pipeline has the table, where one is."""
+    settings = load_settings(request.settings, root=request.root)
+    pipeline = find_pipeline(request.pipeline, settings)
+    table = getattr(request, "table", None)
     if table is not None and table not in pipeline.tables:
         raise PipelineNotFound(
             f"The pipeline {pipeline.name} has no table {table}; it has "

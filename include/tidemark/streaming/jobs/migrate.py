@@ -6,7 +6,6 @@ Exit codes as in `entry.py`. The result file says what changes, what is publishe
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ from tidemark.gold.pins import TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import instant_text
-from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.validate import Judged, check_none_failed
 from tidemark.runs.losses import check_losses
 from tidemark.runs.migration.change import Change, change_of
@@ -37,6 +35,7 @@ from tidemark.runs.migration.result import MigrationResult, migration_lines
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run
+from tidemark.runs.requests import MigrationRequest
 from tidemark.runs.run import Run
 from tidemark.storage.lease.halt import halt
 from tidemark.storage.lease.lease import Lease, is_held
@@ -47,11 +46,10 @@ from tidemark.streaming.jobs.entry import (
     JobOutcome,
     job_exit_code,
     job_main,
-    job_parser,
     reported,
     takeover_text,
 )
-from tidemark.streaming.jobs.recomputation import check_lines, parsed, record_recomputation
+from tidemark.streaming.jobs.recomputation import check_lines, record_recomputation
 from tidemark.streaming.migration.computed import Computed
 from tidemark.streaming.migration.migrate import (
     Migration,
@@ -72,19 +70,6 @@ _MOST_WAITED = timedelta(hours=1)
 _LOOKED_AGAIN = timedelta(seconds=5)
 
 
-@dataclass(frozen=True)
-class MigrationRequest:
-    """A migration as it was asked for. `rebuild`: also where the file has not changed.
-
-    `accepted` publishes it in spite of checks that fail.
-    """
-
-    table: str
-    dry_run: bool
-    rebuild: bool = False
-    accepted: CheckOverride | None = None
-
-
 @dataclass
 class MigrationSoFar:
     """What a migration has done so far: filled as it goes, so that a failed one tells it too."""
@@ -101,27 +86,17 @@ class MigrationSoFar:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Migrate a table; the exit code. Never raises for an error that it can report."""
-    arguments = _arguments(argv)
-    request = MigrationRequest(
-        arguments.table, arguments.dry_run, arguments.rebuild, arguments.accepted
-    )
-
-    def work(job: Job) -> JobOutcome:
-        result = migrate_once(job.run(MIGRATION), request, job.progress, job.started)
-        target = arguments.result if request.dry_run else job.target
-        told = [] if result.error else list(migration_lines(result))
-        return JobOutcome(result, target, job_exit_code(result.error), told)
-
+    request = MigrationRequest.read(argv)
     failed = partial(MigrationResult, table=request.table, dry_run=request.dry_run)
-    return job_main(arguments, "migrate", work, failed, request.table)
+    return job_main(request, _migrate, failed)
 
 
-def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = job_parser("migrate.py", "Begin a table's next generation, computed from bronze.")
-    parser.add_argument(
-        "--rebuild", action="store_true", help="begin one also where the file has not changed"
-    )
-    return parsed(parser, argv)
+def _migrate(job: Job[MigrationRequest]) -> JobOutcome:
+    request = job.request
+    result = migrate_once(job.run(MIGRATION), request, job.progress, job.started)
+    target = request.result if request.dry_run else job.target
+    told = [] if result.error else list(migration_lines(result))
+    return JobOutcome(result, target, job_exit_code(result.error), told)
 
 
 def migrate_once(

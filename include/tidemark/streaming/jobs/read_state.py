@@ -8,7 +8,6 @@ Delta table of their own.
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +21,7 @@ from tidemark.operators.kinds import operator_of
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.pipeline.settings.storage_options import spark_uri
+from tidemark.runs.requests import StateRequest
 from tidemark.runs.results.state_rows import StateRows
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.result_file import RunError
@@ -31,7 +31,6 @@ from tidemark.streaming.jobs.entry import (
     JobOutcome,
     job_exit_code,
     job_main,
-    job_parser,
     reported,
 )
 from tidemark.streaming.operators.kinds import STREAMED
@@ -44,38 +43,26 @@ from tidemark.upkeep.checkpoints_in_use import checkpoints_in_use
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read a table's state; the exit code. Never raises for an error that it can report."""
-    arguments = _arguments(argv)
+    request = StateRequest.read(argv)
 
     def failed(pipeline: str, error: RunError, **_: object) -> StateRows:
-        return StateRows(pipeline=pipeline, table=arguments.table, error=error)
+        return StateRows(pipeline=pipeline, table=request.table, error=error)
 
-    return job_main(arguments, "state", _rows, failed, arguments.table)
+    return job_main(request, _rows, failed)
 
 
-def _rows(job: Job) -> JobOutcome:
-    asked = job.arguments
+def _rows(job: Job[StateRequest]) -> JobOutcome:
+    asked = job.request
     result = read_once(job.pipeline, job.settings, asked, job.progress)
     if not asked.result:
         print("\n".join(result.rows), flush=True)
     return JobOutcome(result, asked.result, job_exit_code(result.error))
 
 
-def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = job_parser("read_state.py", "Show what a table's query remembers, key by key.")
-    parser.add_argument("--table", required=True, help="the table of the pipeline")
-    parser.add_argument("--batch", type=int, help="after this batch; default: the last one")
-    parser.add_argument("--since", type=int, help="only what differs from after this batch")
-    parser.add_argument("--where", help="Spark SQL on the key's columns; the window is `window`")
-    parser.add_argument("--side", choices=("left", "right"), help="of a join: rows of this side")
-    parser.add_argument("--delta", help="write all rows to a new Delta table here: a path or URI")
-    parser.add_argument("--limit", type=int, default=100, help="of more rows, the first by key")
-    return parser.parse_args(argv)
-
-
 def read_once(
     pipeline: Pipeline,
     settings: Settings,
-    asked: Namespace,
+    asked: StateRequest,
     progress: Progress,
     session: Callable[[Pipeline, Settings], SparkSession] = start_session,
 ) -> StateRows:
@@ -90,7 +77,7 @@ def read_once(
 def _read(
     pipeline: Pipeline,
     settings: Settings,
-    asked: Namespace,
+    asked: StateRequest,
     progress: Progress,
     session: Callable[[Pipeline, Settings], SparkSession],
 ) -> StateRows:

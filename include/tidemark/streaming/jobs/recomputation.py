@@ -3,12 +3,10 @@ themselves, unless they only look."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.instants import instant_of
-from tidemark.quality.acceptance import acceptance
 from tidemark.quality.validate import Judged
 from tidemark.quality.verdicts import failures, verdict_line, warnings
 from tidemark.runs.backfill.backfill_result import BackfillResult
@@ -17,26 +15,6 @@ from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.streaming.progress import Progress
-
-
-def parsed(parser: ArgumentParser, argv: Sequence[str] | None) -> Namespace:
-    """The arguments, with those that both jobs have: `table`, `dry_run`, and `accepted`, an
-    CheckOverride or None."""
-    parser.add_argument("--table", required=True, help="the table of the pipeline")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, write nothing"
-    )
-    parser.add_argument(
-        "--accept", action="store_true", help="publish in spite of checks that fail"
-    )
-    parser.add_argument("--reason", metavar="TEXT", help="why; kept in ops/quality")
-    parser.add_argument("--by", metavar="NAME", help="who accepts; default: this user")
-    arguments = parser.parse_args(argv)
-    try:
-        arguments.accepted = acceptance(arguments.accept, arguments.reason, arguments.by)
-    except ValueError as error:
-        parser.error(str(error))
-    return arguments
 
 
 def check_lines(judged: Judged | None, published: TableResult | None) -> Iterator[str]:

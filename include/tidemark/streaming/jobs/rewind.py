@@ -8,7 +8,6 @@ finishes the rewind that was begun. Spark computes the tables' new generations; 
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from tidemark.errors import FAILED, RewindRefused, TidemarkError
+from tidemark.errors import RewindRefused, TidemarkError
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.published import publish_note
@@ -26,6 +25,7 @@ from tidemark.runs.migration.change import change_of
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
+from tidemark.runs.requests import RewindRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Run
 from tidemark.runs.unfinished_rewind import (
@@ -41,7 +41,6 @@ from tidemark.streaming.jobs.entry import (
     JobOutcome,
     job_exit_code,
     job_main,
-    job_parser,
     reported,
     takeover_text,
 )
@@ -57,13 +56,12 @@ from tidemark.streaming.session import StartSession, start_session
 from tidemark.upkeep.pipeline_rewind.apply import keep_backup, left_to_begin, prove, take_back
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
 from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
-from tidemark.upkeep.pipeline_rewind.points import offsets_asked
 from tidemark.upkeep.pipeline_rewind.record import (
     changed_by_rewind,
     record_rewind,
     settle_lines,
 )
-from tidemark.upkeep.pipeline_rewind.request import RewindRequest, planned
+from tidemark.upkeep.pipeline_rewind.request import is_of, planned
 from tidemark.upkeep.pipeline_rewind.result import LeftReader, RewindResult, rewind_lines
 
 
@@ -84,45 +82,20 @@ class RewindSoFar:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Rewind a pipeline; the exit code. Never raises for an error that it can report."""
-    arguments = _arguments(argv)
-    try:
-        offsets = offsets_asked(tuple(arguments.to_offset))
-    except ValueError as error:
-        print(f"rewind.py: {error}", file=sys.stderr)
-        return FAILED
-    asked = RewindRequest(arguments.to_run, arguments.undo, offsets)
-
-    def work(job: Job) -> JobOutcome:
-        run = job.run(REWIND)
-        result = rewind_once(run, asked, arguments.dry_run, job.progress, job.started)
-        target = arguments.result if arguments.dry_run else job.target
-        told = list(rewind_lines(result))
-        return JobOutcome(result, target, job_exit_code(result.error), told)
-
-    failed = partial(RewindResult, dry_run=arguments.dry_run)
-    return job_main(arguments, REWIND, work, failed)
+    request = RewindRequest.read(argv)
+    return job_main(request, _rewind, partial(RewindResult, dry_run=request.dry_run))
 
 
-def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = job_parser("rewind.py", "Take a pipeline back to the end of a former run.")
-    to = parser.add_mutually_exclusive_group()
-    to.add_argument("--to-run", metavar="RUN", help="the run to whose end it goes back")
-    to.add_argument(
-        "--to-offset",
-        metavar="TOPIC/PARTITION:OFFSET",
-        action="append",
-        default=[],
-        help="to the newest run that had not read it; can be given several times",
-    )
-    to.add_argument("--undo", metavar="ID", help="the rewind that is taken back")
-    parser.add_argument("--dry-run", action="store_true", help="plan, and change nothing")
-    return parser.parse_args(argv)
+def _rewind(job: Job[RewindRequest]) -> JobOutcome:
+    request = job.request
+    result = rewind_once(job.run(REWIND), request, job.progress, job.started)
+    target = request.result if request.dry_run else job.target
+    return JobOutcome(result, target, job_exit_code(result.error), list(rewind_lines(result)))
 
 
 def rewind_once(
     run: Run,
     asked: RewindRequest,
-    dry_run: bool,
     progress: Progress,
     started: datetime,
     session: StartSession = start_session,
@@ -134,13 +107,13 @@ def rewind_once(
     """
     done, error = RewindSoFar(), None
     try:
-        if dry_run:
+        if asked.dry_run:
             _keep_plan(done, planned(run.pipeline, run.settings, asked, started))
         else:
             _work(run, asked, progress, started, done, session, on_lapse)
     except Exception as failure:  # noqa: BLE001  whatever it is, the result file says it
         error = reported(failure, progress)
-    result = _result(run, dry_run, progress, started, done, error)
+    result = _result(run, asked.dry_run, progress, started, done, error)
     if done.backup is not None:
         _record_run(run, result, progress)
     return result
@@ -185,7 +158,7 @@ def _begun(run: Run, asked: RewindRequest, now: datetime, done: RewindSoFar) -> 
     unfinished = unfinished_rewind(run.warehouse)
     if unfinished is not None:
         change = read_change(rewind_folder(run.warehouse, unfinished))
-        if asked.is_of(change):
+        if is_of(change, asked):
             done.change = change
             return change
         if asked.undo is None:

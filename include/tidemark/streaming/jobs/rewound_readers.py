@@ -15,9 +15,10 @@ from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline
 from tidemark.runs.pipeline_lease import OnLapse
+from tidemark.runs.requests import MigrationRequest
 from tidemark.runs.run import Run
 from tidemark.storage.delta.notes import RewoundNote, note_of
-from tidemark.streaming.jobs.migrate import MigrationRequest, migrate_once
+from tidemark.streaming.jobs.migrate import migrate_once
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange, Reader
@@ -74,7 +75,7 @@ def _begin(
     if _reads_from(other, reader.table, run) >= back_at:
         return None
     progress.say(f"{reader.table} of {reader.pipeline} joins with it, and begins a generation")
-    request = MigrationRequest(reader.table, dry_run=False, rebuild=True)
+    request = MigrationRequest(pipeline=pipeline.name, table=reader.table, rebuild=True)
     done = migrate_once(other, request, Progress(pipeline.name), now, session, on_lapse)
     return None if done.error is None else done.error.message
 

@@ -7,7 +7,6 @@ The result file says the same, with rows, versions and the error.
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,16 +25,15 @@ from tidemark.runs.losses import check_losses
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.recorded_runs import try_to_record_run
 from tidemark.runs.repair_ops import repair_ops_tables
+from tidemark.runs.requests import StreamRequest
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.run import Outcome, Run, run_result
 from tidemark.storage.lease.halt import halt
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
-    instant_argument,
     job_exit_code,
     job_main,
-    job_parser,
     reported,
     takeover_text,
 )
@@ -45,26 +43,14 @@ from tidemark.streaming.session import start_session
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a pipeline once; the exit code. Never raises for an error that it can report."""
-    return job_main(_arguments(argv), "manual", _run, partial(RunResult, held=True))
+    return job_main(StreamRequest.read(argv), _run, partial(RunResult, held=True))
 
 
-def _run(job: Job) -> JobOutcome:
-    asked = job.arguments
+def _run(job: Job[StreamRequest]) -> JobOutcome:
+    asked = job.request
     run = job.run(asked.trigger, asked.scheduled_time)
     result = run_once(run, job.progress, job.started, asked.hold)
     return JobOutcome(result, job.target, job_exit_code(result.error))
-
-
-def _arguments(argv: Sequence[str] | None) -> Namespace:
-    parser = job_parser("stream.py", "Run a pipeline once.")
-    parser.add_argument(
-        "--scheduled-time",
-        type=instant_argument,
-        help="the time that the run stands for, ISO 8601 with a zone; default: now",
-    )
-    parser.add_argument("--trigger", default="manual", help="what started the run")
-    parser.add_argument("--hold", action="store_true", help="leave publishing to a later step")
-    return parser.parse_args(argv)
 
 
 def run_once(

@@ -16,18 +16,6 @@ from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch
 
 
-def offsets_asked(texts: tuple[str, ...]) -> dict[str, int]:
-    """Of `TOPIC/PARTITION:OFFSET`. ValueError where one is none."""
-    found = {}
-    for text in texts:
-        part, _, offset = text.rpartition(":")
-        topic, _, partition = part.rpartition("/")
-        if not topic or not partition.isdecimal() or not offset.isdecimal():
-            raise ValueError(f"{text!r} is no TOPIC/PARTITION:OFFSET")
-        found[part] = int(offset)
-    return found
-
-
 def run_before_offsets(
     pipeline: Pipeline, settings: Settings, runs: PastRuns, offsets: Mapping[str, int]
 ) -> PastRun:

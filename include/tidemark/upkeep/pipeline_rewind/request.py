@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.runs.requests import RewindRequest
 from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
 from tidemark.storage.warehouse import Warehouse
 from tidemark.upkeep.pipeline_rewind.change import PipelineChange
@@ -17,22 +16,13 @@ from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan, plan_to_run
 from tidemark.upkeep.pipeline_rewind.points import run_before_offsets
 
 
-@dataclass(frozen=True)
-class RewindRequest:
-    """To the end of a run, or of the newest one that had not read these offsets (by part of the
-    source); or the rewind of this id is taken back. None of these: what was begun is finished."""
-
-    to_run: str | None = None
-    undo: str | None = None
-    to_offsets: Mapping[str, int] = field(default_factory=dict)
-
-    def is_of(self, change: PipelineChange) -> bool:
-        """Is it the change that was begun?"""
-        if self.undo is not None:
-            return change.ingest.restored_from == self.undo
-        if self.to_offsets:
-            return False
-        return self.to_run is None or change.to_run == self.to_run
+def is_of(change: PipelineChange, asked: RewindRequest) -> bool:
+    """Is the change that was begun what is asked for?"""
+    if asked.undo is not None:
+        return change.ingest.restored_from == asked.undo
+    if asked.to_offsets:
+        return False
+    return asked.to_run is None or change.to_run == asked.to_run
 
 
 def planned(
@@ -47,7 +37,7 @@ def planned(
     check_no_unfinished_rewind(warehouse)
     runs = past_runs(pipeline, warehouse)
     if asked.to_offsets:
-        to = run_before_offsets(pipeline, settings, runs, asked.to_offsets)
+        to = run_before_offsets(pipeline, settings, runs, asked.offsets)
     elif asked.to_run is not None:
         to = runs.named(asked.to_run)
     else:

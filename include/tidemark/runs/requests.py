@@ -1,0 +1,295 @@
+"""What each job is asked, described once.
+
+spark-submit's arguments, the parameters of Airflow's Dags and the texts of the command's options
+are made of these models. Imports no engine.
+"""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from tidemark.pipeline.instants import utc_instant
+from tidemark.quality.acceptance import CheckOverride, acceptance
+
+_FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
+# An instant with its zone: without one it would be guessed.
+Instant = Annotated[
+    datetime, BeforeValidator(lambda told: utc_instant(told) if isinstance(told, str) else told)
+]
+
+
+class JobRequest(BaseModel):
+    """What any job is asked; a subclass says which job, and what it is asked beside this.
+
+    The first sentence of its docstring is what `--help` says of the job.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    # The job's module.
+    job: ClassVar[str]
+
+    settings: Path | None = Field(default=None, description="Default: include/settings.yaml.")
+    result: str | None = Field(
+        default=None,
+        description="Where the result file goes, a path or URI. Only without it the result is "
+        "printed.",
+    )
+
+    def arguments(self) -> list[str]:
+        """The arguments of the job by which `read` gives this request again."""
+        told: list[str] = []
+        for name, flag, field in flags(type(self)):
+            value = getattr(self, name)
+            if value == field.get_default():
+                continue
+            if value is True:
+                told.append(flag)
+                continue
+            for one in value if isinstance(value, tuple) else (value,):
+                text = one.isoformat() if isinstance(one, datetime) else str(one)
+                # argparse would take it for an option.
+                told += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+        return told
+
+    @classmethod
+    def read(cls, argv: Sequence[str] | None) -> Self:
+        """Of arguments, those of this process where they are None; what does not fit ends it as
+        argparse does."""
+        program = f"{cls.job.rpartition('.')[2]}.py"
+        parser = ArgumentParser(
+            prog=program,
+            description=(cls.__doc__ or "").partition("\n")[0],
+            argument_default=SUPPRESS,
+        )
+        for name, flag, field in flags(cls):
+            of_kind: dict[str, Any] = {}
+            if field.annotation is bool:
+                of_kind = {"action": "store_true"}
+            elif field.get_default() == ():
+                of_kind = {"action": "append"}
+            parser.add_argument(
+                flag,
+                dest=str(field.validation_alias or name),
+                required=field.is_required(),
+                help=(field.description or "").replace("%", "%%"),
+                **of_kind,
+            )
+        told = vars(parser.parse_args(argv))
+        try:
+            return cls.model_validate(told)
+        except ValidationError as error:
+            parser.error(fault_of(error))
+
+    @classmethod
+    def about(cls, name: str) -> str:
+        """What a field asks for, as help."""
+        return cls.model_fields[name].description or ""
+
+
+def fault_of(error: ValidationError) -> str:
+    """The first fault of a request, for people: which field, and what is wrong with it."""
+    first = error.errors()[0]
+    where = "/".join(str(part) for part in first["loc"][:1])
+    message = first["msg"].removeprefix("Value error, ")
+    return f"argument --{where.replace('_', '-')}: {message}" if where else message
+
+
+def flags(kind: type[JobRequest]) -> Iterator[tuple[str, str, FieldInfo]]:
+    """Each field with its option; of a field with several values that is one of them."""
+    for name, field in kind.model_fields.items():
+        one = (
+            name.removesuffix("s") if field.get_default() == () else field.validation_alias or name
+        )
+        yield name, f"--{str(one).replace('_', '-')}", field
+
+
+class EngineRequest(JobRequest):
+    """Look at Spark and its cluster."""
+
+    job = "tidemark.streaming.jobs.doctor"
+
+    result: str = Field(description="Where the result goes: a path or URI.")
+
+
+class PipelineRequest(JobRequest):
+    """What a job of a pipeline is asked."""
+
+    # What begins the run id that it gives itself.
+    kind: ClassVar[str]
+
+    pipeline: str = Field(description="Its name, or the path of its file.")
+    root: str | None = Field(default=None, description="Goes before the settings' root.")
+    run_id: str | None = Field(default=None, description="Default: what is run, and the time.")
+
+
+class StreamRequest(PipelineRequest):
+    """Run a pipeline once."""
+
+    job = "tidemark.streaming.jobs.stream"
+    kind = "manual"
+
+    scheduled_time: Instant | None = Field(
+        default=None, description=f"The time that the run stands for: {_FORM}. Default: now."
+    )
+    trigger: str = Field(default="manual", description="What started the run.")
+    hold: bool = Field(default=False, description="Leave publishing to a later step.")
+
+
+class _RecomputeRequest(PipelineRequest):
+    """What a backfill and a migration are both asked: they publish by themselves."""
+
+    table: str = Field(description="The table of the pipeline.")
+    dry_run: bool = Field(default=False, description="Only show what would change; write nothing.")
+    accept: bool = Field(default=False, description="Publish in spite of checks that fail.")
+    reason: str | None = Field(default=None, description="Why; kept in ops/quality.")
+    by: str | None = Field(default=None, description="Who accepts. Default: this user.")
+
+    @model_validator(mode="after")
+    def _accepted(self) -> Self:
+        acceptance(self.accept, self.reason, self.by)
+        return self
+
+    @property
+    def accepted(self) -> CheckOverride | None:
+        """Who publishes in spite of checks, and why."""
+        return acceptance(self.accept, self.reason, self.by)
+
+
+class BackfillRequest(_RecomputeRequest):
+    """Compute the closed windows of a range again from bronze."""
+
+    job = "tidemark.streaming.jobs.backfill"
+    kind = "backfill"
+
+    start: Instant = Field(
+        validation_alias="from", description=f"Windows that start here or later: {_FORM}."
+    )
+    end: Instant = Field(validation_alias="to", description="And before this.")
+
+
+class MigrationRequest(_RecomputeRequest):
+    """Begin a table's next generation, computed from bronze."""
+
+    job = "tidemark.streaming.jobs.migrate"
+    kind = "migrate"
+
+    rebuild: bool = Field(
+        default=False, description="Also where the pipeline's file has not changed."
+    )
+
+
+class RewindRequest(PipelineRequest):
+    """Take a pipeline back to the end of a former run.
+
+    To the end of a run, or of the newest one that had not read these offsets; or the rewind of this
+    id is taken back. None of these: what was begun is finished.
+    """
+
+    job = "tidemark.streaming.jobs.rewind"
+    kind = "rewind"
+
+    to_run: str | None = Field(
+        default=None, description="The run to whose end it goes back, as in ops/runs."
+    )
+    to_offsets: tuple[str, ...] = Field(
+        default=(),
+        description="Of Kafka: to the newest run that had not read TOPIC/PARTITION:OFFSET. Can be "
+        "given several times.",
+    )
+    undo: str | None = Field(default=None, description="Take back the rewind of this id.")
+    dry_run: bool = Field(
+        default=False, description="Only show what would be done; change nothing."
+    )
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        if sum(map(bool, (self.to_run, self.to_offsets, self.undo))) > 1:
+            raise ValueError("--to-run, --to-offset and --undo exclude each other")
+        _ = self.offsets
+        return self
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """The offsets by TOPIC/PARTITION."""
+        found = {}
+        for text in self.to_offsets:
+            part, _, offset = text.rpartition(":")
+            topic, _, partition = part.rpartition("/")
+            if not topic or not partition.isdecimal() or not offset.isdecimal():
+                raise ValueError(f"{text!r} is no TOPIC/PARTITION:OFFSET")
+            found[part] = int(offset)
+        return found
+
+    @property
+    def finishes(self) -> bool:
+        """Is only what was begun to be finished?"""
+        return not (self.to_run or self.to_offsets or self.undo)
+
+
+class AuditRequest(PipelineRequest):
+    """Compare gold with the batch aggregate of bronze."""
+
+    job = "tidemark.streaming.jobs.audit"
+    kind = "audit"
+
+    table: str | None = Field(default=None, description="The table. Default: all of the pipeline.")
+    start: Instant | None = Field(
+        default=None,
+        validation_alias="from",
+        description=f"Windows that start here or later: {_FORM}. Default: from the first on.",
+    )
+    end: Instant | None = Field(
+        default=None,
+        validation_alias="to",
+        description="And before this. Default: up to the last one.",
+    )
+
+
+class CompactionRequest(PipelineRequest):
+    """Write new snapshots of state that is due for it."""
+
+    job = "tidemark.streaming.jobs.compact_state"
+    kind = "compaction"
+
+    every: bool = Field(
+        default=False,
+        validation_alias="all",
+        description="Also of state that is not due, where there is something.",
+    )
+
+
+class StateRequest(PipelineRequest):
+    """Show what a table's query remembers, key by key."""
+
+    job = "tidemark.streaming.jobs.read_state"
+    kind = "state"
+
+    table: str = Field(description="The table of the pipeline.")
+    batch: int | None = Field(
+        default=None, ge=0, description="After this batch. Default: the last one."
+    )
+    since: int | None = Field(
+        default=None,
+        ge=0,
+        description="Only keys that came, went or changed after this batch, with both values.",
+    )
+    where: str | None = Field(
+        default=None,
+        description="Spark SQL on the key's columns, as in `spotId = 111`; the window is `window`.",
+    )
+    side: Literal["left", "right"] | None = Field(
+        default=None,
+        description="Of a join: the rows of this side that may match yet, not its windows.",
+    )
+    delta: str | None = Field(
+        default=None, description="Write all rows to a new Delta table here: a path or URI."
+    )
+    limit: int = Field(default=20, ge=1, description="Of more rows, the first by their keys.")
