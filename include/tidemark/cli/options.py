@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic import ValidationError
@@ -98,8 +98,11 @@ def _options(
     for name, flag, field in flags(kind):
         if name in left_out:
             continue
-        told: dict[str, Any] = {"help": field.description, "show_default": False}
         of, default = types[name], field.get_default()
+        told: dict[str, Any] = {"help": field.description, "show_default": bool(default)}
+        # A choice is shown by its values.
+        if of is not bool and Literal not in map(get_origin, get_args(of)):
+            told["metavar"] = flag.removeprefix("--").upper()
         if of in (Instant, Instant | None):
             told |= {"parser": instant, "metavar": "TIME"}
             of = datetime if field.is_required() else datetime | None
