@@ -23,7 +23,7 @@ from tidemark.airflow.recompute import BackfillOperator
 from tidemark.errors import PipelineInvalid
 from tidemark.pipeline.load import load_pipeline
 from tidemark.pipeline.places import Places
-from tidemark.quality.acceptance import CheckOverride
+from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.requests import BackfillRequest
 
 Write = Callable[..., Path]

@@ -12,12 +12,12 @@ import pytest
 
 from tests.cli.test_run import tidemark
 from tests.kit.running import Place
-from tidemark.runs.backfill.audit_result import AuditResult, TableAudit
-from tidemark.runs.backfill.backfill_result import BackfillResult
-from tidemark.runs.migration.result import MigrationResult
+from tidemark.recompute.audit_result import AuditResult, TableAudit
+from tidemark.recompute.backfill_result import BackfillResult
+from tidemark.recompute.migration_result import MigrationResult
+from tidemark.recompute.rewind.result import RewindResult
 from tidemark.runs.requests import StreamRequest
 from tidemark.storage.result_file import Facts
-from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ENDED = {"pipeline": "clicks", "run_id": "r", "started_at": NOW, "ended_at": NOW}

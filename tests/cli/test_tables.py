@@ -69,6 +69,7 @@ from tidemark.cli.status_report import print_pipeline, print_status_overview
 from tidemark.cli.trial.report import rows_table
 from tidemark.gold.pins import TableResult
 from tidemark.pipeline.model import StateLimits
+from tidemark.recompute.rewind.past_runs import PastRun
 from tidemark.runs.losses import Loss
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.results.state_rows import StateRows
@@ -80,7 +81,6 @@ from tidemark.storage.delta.rows import Rows
 from tidemark.storage.store_check import StoreFinding as SetUp
 from tidemark.upkeep.maintenance.plan import MaintenancePlan, Part, Work
 from tidemark.upkeep.pipeline_compaction import Planned
-from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
 
 ROOT = Path(__file__).parents[2]
 NAMES = st.text("abcxyzÄ中😀_-.:+0123456789", min_size=1, max_size=200)

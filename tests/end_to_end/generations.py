@@ -14,8 +14,8 @@ from tests.kit.running import Place, clicks, quiet, succeed
 from tests.streaming.audits import audit, event
 from tidemark.ledger.ledger import check_balance
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.recompute.migration_result import MigrationResult
 from tidemark.runs.contract.recorded import seeds_of
-from tidemark.runs.migration.result import MigrationResult
 from tidemark.runs.requests import MigrationRequest
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def goes_on(spark: SparkSession, place: Place) -> None:
 
 
 def rolled_back(place: Place, run_id: str = "back") -> int:
-    from tidemark.runs.migration.rollback import plan_rollback, roll_back
+    from tidemark.recompute.rollback import plan_rollback, roll_back
 
     plan = plan_rollback(place.pipeline, place.warehouse, "per_10m")
     return roll_back(plan, place.warehouse, run_id, datetime.now(UTC))

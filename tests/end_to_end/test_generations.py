@@ -41,9 +41,9 @@ from tidemark.cli.main import app
 from tidemark.errors import MigrationRefused
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.model import WindowTable
+from tidemark.recompute.migration_result import migration_lines
 from tidemark.runs.generations import abandoned
 from tidemark.runs.losses import find_losses
-from tidemark.runs.migration.result import migration_lines
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from tidemark.gold.state import gold_state
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.model import Join, Pipeline, Table, WindowTable
+from tidemark.recompute.migration_result import MigrationResult
+from tidemark.recompute.rollback import plan_rollback, roll_back
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.losses import find_losses
-from tidemark.runs.migration.result import MigrationResult
-from tidemark.runs.migration.rollback import plan_rollback, roll_back
 from tidemark.runs.requests import MigrationRequest
 from tidemark.storage.generation import generation_in_use
 

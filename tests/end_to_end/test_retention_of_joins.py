@@ -21,9 +21,9 @@ from tidemark.gold.other_readers import OtherReader, note_reader, other_readers
 from tidemark.gold.retention import given_up_ms, table_frozen_before_ms
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.model import Pipeline
-from tidemark.runs.migration.change import change_of
-from tidemark.runs.migration.gold_before import gold_before
-from tidemark.runs.migration.rollback import plan_rollback
+from tidemark.recompute.gold_before import gold_before
+from tidemark.recompute.rollback import plan_rollback
+from tidemark.recompute.table_change import change_of
 from tidemark.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tests.kit.running import Place, quiet
+from tidemark.recompute.rewind.result import RewindResult
 from tidemark.runs.requests import RewindRequest
-from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from tidemark.errors import BackfillRefused
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.windows.windows import Windows, first_open_start, starting_in
 from tidemark.pipeline.model import Window, WindowTable
-from tidemark.runs.backfill.audit_range import audited_range
-from tidemark.runs.backfill.backfill_plan import backfill_range
+from tidemark.recompute.audit_range import audited_range
+from tidemark.recompute.backfill_range import backfill_range
 
 MINUTE = timedelta(minutes=1)
 TUMBLING = Window(length=10 * MINUTE)

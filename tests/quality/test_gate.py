@@ -10,8 +10,8 @@ import pytest
 from tests.kit.windows import at, window
 from tests.quality.held import NOW, Held, bad_and_good, verdict_of
 from tidemark.errors import NotPublishable
-from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.gate import accept
+from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.results.result import RunResult
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState

@@ -11,7 +11,7 @@ from tidemark.errors import PipelineInvalid
 from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.load import pipeline_from_mapping
-from tidemark.runs.migration.predecessors import Predecessors, predecessors
+from tidemark.recompute.predecessors import Predecessors, predecessors
 
 TABLE: dict[str, Any] = {
     "window": {"length": "10 minutes"},

@@ -23,6 +23,7 @@ from tidemark.errors import ClockWrong
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.retention import frozen_before_ms
 from tidemark.pipeline.instants import epoch_ms
+from tidemark.recompute.rewind.input import notes_up_to
 from tidemark.runs.pipeline_lease import pipeline_lease
 from tidemark.runs.preflight import SparkNeeded
 from tidemark.runs.results.result import RunResult
@@ -36,7 +37,6 @@ from tidemark.storage.files import Options
 from tidemark.storage.lease.held import Clocks
 from tidemark.storage.lease.lease import hold_lease
 from tidemark.upkeep.maintenance.maintain import maintain_pipeline
-from tidemark.upkeep.pipeline_rewind.input import notes_up_to
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 FAR = timedelta(minutes=5)

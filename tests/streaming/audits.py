@@ -17,9 +17,9 @@ from tidemark.upkeep.accept_changes import accept_changes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.quality.acceptance import CheckOverride
-from tidemark.runs.backfill.audit_result import AuditResult
-from tidemark.runs.backfill.backfill_result import BackfillResult
+    from tidemark.runs.acceptance import CheckOverride
+from tidemark.recompute.audit_result import AuditResult
+from tidemark.recompute.backfill_result import BackfillResult
 from tidemark.runs.requests import AuditRequest, BackfillRequest
 
 

@@ -16,7 +16,7 @@ from tests.kit.running import Place, accept_changed_file, clicks, succeed
 from tests.kit.windows import at
 from tests.streaming.audits import audit, event, gold_of, nothing_written
 from tidemark.operators.kinds import operator_of
-from tidemark.runs.backfill.audit_result import audit_lines
+from tidemark.recompute.audit_result import audit_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ def test_a_table_that_never_published_equals_bronze(spark: SparkSession, tmp_pat
 def test_doubles_are_equal_within_a_relative_billionth(
     spark: SparkSession, gold: Any, bronze: Any, same: bool
 ) -> None:
-    from tidemark.streaming.backfill.compare import compare_windows, window_differences
+    from tidemark.streaming.recompute.compare import compare_windows, window_differences
 
     place = replace(Place(Path("/unused")), content=clicks(tables={"t": MEANS}))
     operator = operator_of(place.pipeline, "t")

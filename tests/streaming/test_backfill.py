@@ -27,8 +27,8 @@ from tidemark.gold.plan import GoldState
 from tidemark.gold.published import publish_note
 from tidemark.gold.state import gold_state
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.quality.acceptance import CheckOverride
-from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
+from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
+from tidemark.runs.acceptance import CheckOverride
 from tidemark.storage.delta.notes import as_metadata
 
 if TYPE_CHECKING:

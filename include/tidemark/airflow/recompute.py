@@ -13,10 +13,10 @@ from tidemark.airflow.task_docs import TASK_DOCS
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.names import BACKFILL_SUFFIX, MIGRATE_SUFFIX, REWIND_SUFFIX
 from tidemark.pipeline.places import Places
-from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
-from tidemark.runs.migration.result import MigrationResult, migration_lines
+from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
+from tidemark.recompute.migration_result import MigrationResult, migration_lines
+from tidemark.recompute.rewind.result import RewindResult, rewind_lines
 from tidemark.runs.requests import BackfillRequest, MigrationRequest, PipelineRequest, RewindRequest
-from tidemark.upkeep.pipeline_rewind.result import RewindResult, rewind_lines
 
 # Started by a person, or by another Dag; an Airflow backfill of it would repeat one range.
 RUN_TYPES = ("manual", "operator_triggered")

@@ -13,7 +13,7 @@ from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.instants import manual_run_id
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.quality.acceptance import acceptance
+from tidemark.runs.acceptance import acceptance
 
 
 def accept(

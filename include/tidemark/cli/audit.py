@@ -26,7 +26,7 @@ def audit(request: AuditRequest, master: Master = "local[*]") -> None:
     Reads only, takes no lease, and may work beside a run. Exits with 0 when gold equals bronze, 1
     when it does not or something must be mended first, 75 when running again can help.
     """
-    from tidemark.runs.backfill.audit_result import AuditResult, audit_lines
+    from tidemark.recompute.audit_result import AuditResult, audit_lines
     from tidemark.runs.has_run import check_has_run
 
     loaded = load_settings(request.settings)

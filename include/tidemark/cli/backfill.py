@@ -25,7 +25,7 @@ def backfill(request: BackfillRequest, master: Master = "local[*]") -> None:
     Exits with 0 when all went well, 1 when something must be mended first, 75 when running again
     can help: gold is then as it was.
     """
-    from tidemark.runs.backfill.backfill_result import BackfillResult, backfill_lines
+    from tidemark.recompute.backfill_result import BackfillResult, backfill_lines
     from tidemark.runs.has_run import check_has_run
     from tidemark.runs.pipeline_lease import check_lease
 

@@ -55,8 +55,8 @@ def migrate(
     there. Exits with 0 when all went well, 1 when something must be mended first, 75 when running
     again can help: gold is then as it was.
     """
-    from tidemark.runs.migration.change import changed_tables
-    from tidemark.runs.migration.result import MigrationResult, migration_lines
+    from tidemark.recompute.migration_result import MigrationResult, migration_lines
+    from tidemark.recompute.table_change import changed_tables
 
     loaded = load_settings(settings)
     found = find_pipeline(pipeline, loaded)
@@ -93,8 +93,8 @@ def migrate(
 
 def _roll_back(pipeline: Pipeline, settings: Settings, table: str, dry_run: bool) -> None:
     """No Spark: gold's files of before are still there."""
+    from tidemark.recompute.rollback import plan_rollback, record_rollback, roll_back
     from tidemark.runs.generations import ROLLBACK
-    from tidemark.runs.migration.rollback import plan_rollback, record_rollback, roll_back
     from tidemark.runs.pipeline_lease import pipeline_lease
     from tidemark.storage.warehouse import Warehouse
 

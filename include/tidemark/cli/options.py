@@ -101,7 +101,7 @@ def _options(
         of, default = types[name], field.get_default()
         told: dict[str, Any] = {"help": field.description, "show_default": bool(default)}
         # A choice is shown by its values.
-        if of is not bool and Literal not in map(get_origin, get_args(of)):
+        if of is not bool and not any(get_origin(one) is Literal for one in get_args(of)):
             told["metavar"] = flag.removeprefix("--").upper()
         if of in (Instant, Instant | None):
             told |= {"parser": instant, "metavar": "TIME"}

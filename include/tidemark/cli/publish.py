@@ -13,8 +13,8 @@ from tidemark.cli.options import PipelineName, SettingsFile, absolute
 from tidemark.cli.report import print_result
 from tidemark.pipeline.load import find_pipeline
 from tidemark.pipeline.settings.settings import load_settings
-from tidemark.quality.acceptance import acceptance
 from tidemark.quality.verdicts import verdict_line
+from tidemark.runs.acceptance import acceptance
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.result_file import read_result
 

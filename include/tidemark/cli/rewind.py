@@ -22,8 +22,8 @@ from tidemark.pipeline.settings.settings import Settings, load_settings
 from tidemark.runs.requests import RewindRequest
 
 if TYPE_CHECKING:
-    from tidemark.upkeep.pipeline_rewind.past_runs import PastRun
-    from tidemark.upkeep.pipeline_rewind.result import RewindResult
+    from tidemark.recompute.rewind.past_runs import PastRun
+    from tidemark.recompute.rewind.result import RewindResult
 
 
 @asks(RewindRequest, "dry_run")
@@ -47,8 +47,8 @@ def rewind(
         _plan(found, loaded, request, in_json)
         return
     # delta-rs, which the other commands do without.
+    from tidemark.recompute.rewind.result import RewindResult
     from tidemark.runs.pipeline_lease import check_lease
-    from tidemark.upkeep.pipeline_rewind.result import RewindResult
 
     check_master(loaded, master, "--master")
     run_id = manual_run_id(datetime.now(UTC))
@@ -63,8 +63,8 @@ def rewind(
 
 def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json: bool) -> None:
     """Without Spark: nothing is computed by a plan."""
-    from tidemark.upkeep.pipeline_rewind.request import planned
-    from tidemark.upkeep.pipeline_rewind.result import RewindResult
+    from tidemark.recompute.rewind.request import planned
+    from tidemark.recompute.rewind.result import RewindResult
 
     if asked.finishes:
         _list_runs(pipeline, settings, in_json)
@@ -88,7 +88,7 @@ def _plan(pipeline: Pipeline, settings: Settings, asked: RewindRequest, in_json:
 
 
 def _tell(result: RewindResult, in_json: bool) -> None:
-    from tidemark.upkeep.pipeline_rewind.result import rewind_lines
+    from tidemark.recompute.rewind.result import rewind_lines
 
     if in_json:
         print_documents([result.model_dump(mode="json", by_alias=True)])
@@ -98,9 +98,9 @@ def _tell(result: RewindResult, in_json: bool) -> None:
 
 def _list_runs(pipeline: Pipeline, settings: Settings, in_json: bool) -> None:
     """The newest first."""
+    from tidemark.recompute.rewind.past_runs import past_runs
     from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
     from tidemark.storage.warehouse import Warehouse
-    from tidemark.upkeep.pipeline_rewind.past_runs import past_runs
 
     warehouse = Warehouse.of(pipeline.name, settings)
     check_no_unfinished_rewind(warehouse)

@@ -9,10 +9,10 @@ from datetime import datetime
 from tidemark.errors import NotPublishable
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.record import last_failures, record_verdicts
 from tidemark.quality.validate import Validated, check_none_failed, validate_result
 from tidemark.quality.verdicts import CheckVerdict, ValidationResult
+from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.publish_held import check_publishable, end_step
 from tidemark.runs.results.result import RunResult
 from tidemark.storage.warehouse import Warehouse

@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
 from tidemark.commit_point import commit_point
-from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.verdicts import CheckVerdict
+from tidemark.runs.acceptance import CheckOverride
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.ops import COUNT, TEXT, TIME, ensure_ops_table, ops_columns, ops_rows
 from tidemark.storage.delta.place import TablePlace

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from tidemark.pipeline.instants import utc_instant
-from tidemark.quality.acceptance import CheckOverride, acceptance
+from tidemark.runs.acceptance import CheckOverride, acceptance
 
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 # An instant with its zone: without one it would be guessed.
@@ -143,7 +143,7 @@ class StreamRequest(PipelineRequest):
     hold: bool = Field(default=False, description="Leave publishing to a later step.")
 
 
-class _RecomputeRequest(PipelineRequest):
+class RecomputeRequest(PipelineRequest):
     """What a backfill and a migration are both asked: they publish by themselves."""
 
     table: str = Field(description="The table of the pipeline.")
@@ -163,7 +163,7 @@ class _RecomputeRequest(PipelineRequest):
         return acceptance(self.accept, self.reason, self.by)
 
 
-class BackfillRequest(_RecomputeRequest):
+class BackfillRequest(RecomputeRequest):
     """Compute the closed windows of a range again from bronze."""
 
     job = "tidemark.streaming.jobs.backfill"
@@ -175,7 +175,7 @@ class BackfillRequest(_RecomputeRequest):
     end: Instant = Field(validation_alias="to", description="And before this.")
 
 
-class MigrationRequest(_RecomputeRequest):
+class MigrationRequest(RecomputeRequest):
     """Begin a table's next generation, computed from bronze."""
 
     job = "tidemark.streaming.jobs.migrate"

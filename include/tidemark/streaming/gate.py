@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tidemark.quality.acceptance import CheckOverride
 from tidemark.quality.planned_rows import WholePublish
 from tidemark.quality.record import JudgedRun, record_verdicts
 from tidemark.quality.validate import Judged, judge_tables, record_validation
 from tidemark.quality.verdicts import failures
+from tidemark.runs.acceptance import CheckOverride
 from tidemark.runs.run import Run
 
 

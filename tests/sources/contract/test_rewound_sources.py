@@ -14,9 +14,9 @@ from tests.kit.running import sorted_rows, succeed
 from tests.sources.contract.worlds import WORLDS, Topics, World
 from tidemark.errors import RewindRefused
 from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
+from tidemark.recompute.rewind.request import planned
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.requests import RewindRequest
-from tidemark.upkeep.pipeline_rewind.request import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,11 +15,10 @@ from pyspark.sql import SparkSession
 from tidemark.errors import FAILED
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.backfill.audit_result import AuditResult, TableAudit, audit_lines
+from tidemark.recompute.audit_result import AuditResult, TableAudit, audit_lines
 from tidemark.runs.requests import AuditRequest
 from tidemark.runs.run import Run
 from tidemark.storage.result_file import RunError
-from tidemark.streaming.backfill.audit import audit_table
 from tidemark.streaming.jobs.entry import (
     Job,
     JobOutcome,
@@ -28,6 +27,7 @@ from tidemark.streaming.jobs.entry import (
     reported,
 )
 from tidemark.streaming.progress import Progress
+from tidemark.streaming.recompute.audit import audit_table
 from tidemark.streaming.session import start_session
 
 

@@ -2,7 +2,7 @@
 
 Exit codes as in `entry.py`. With `--dry-run` it only plans. Without `--to-run` and `--undo` it
 finishes the rewind that was begun. Spark computes the tables' new generations; all before that is
-`upkeep/pipeline_rewind`.
+`recompute/rewind`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,18 @@ from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
 from tidemark.gold.published import publish_note
 from tidemark.operators.repaired import MIGRATION
+from tidemark.recompute.rewind.apply import keep_backup, left_to_begin, prove, take_back
+from tidemark.recompute.rewind.change import PipelineChange, read_change
+from tidemark.recompute.rewind.plan import PipelineRewindPlan
+from tidemark.recompute.rewind.record import (
+    changed_by_rewind,
+    record_rewind,
+    settle_lines,
+)
+from tidemark.recompute.rewind.request import is_of, planned
+from tidemark.recompute.rewind.result import LeftReader, RewindResult, rewind_lines
+from tidemark.recompute.table_change import change_of
 from tidemark.runs.generations import REWIND
-from tidemark.runs.migration.change import change_of
 from tidemark.runs.pipeline_lease import OnLapse, pipeline_lease
 from tidemark.runs.reads_others import forget_former, note_as_reader
 from tidemark.runs.recorded_runs import record_interrupted_run, try_to_record_run
@@ -45,24 +55,14 @@ from tidemark.streaming.jobs.entry import (
     takeover_text,
 )
 from tidemark.streaming.jobs.rewound_readers import begin_readers
-from tidemark.streaming.migration.migrate import (
+from tidemark.streaming.progress import Progress
+from tidemark.streaming.recompute.migration import (
     apply_migration,
     balanced,
     compute_table,
     plan_migration,
 )
-from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession, start_session
-from tidemark.upkeep.pipeline_rewind.apply import keep_backup, left_to_begin, prove, take_back
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange, read_change
-from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan
-from tidemark.upkeep.pipeline_rewind.record import (
-    changed_by_rewind,
-    record_rewind,
-    settle_lines,
-)
-from tidemark.upkeep.pipeline_rewind.request import is_of, planned
-from tidemark.upkeep.pipeline_rewind.result import LeftReader, RewindResult, rewind_lines
 
 
 @dataclass

@@ -14,6 +14,8 @@ from tidemark.operators.operator import BRONZE
 from tidemark.operators.repaired import MIGRATION
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.load import find_pipeline
+from tidemark.recompute.rewind.change import PipelineChange, Reader
+from tidemark.recompute.rewind.result import LeftReader
 from tidemark.runs.pipeline_lease import OnLapse
 from tidemark.runs.requests import MigrationRequest
 from tidemark.runs.run import Run
@@ -21,8 +23,6 @@ from tidemark.storage.delta.notes import RewoundNote, note_of
 from tidemark.streaming.jobs.migrate import migrate_once
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.session import StartSession
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange, Reader
-from tidemark.upkeep.pipeline_rewind.result import LeftReader
 
 
 def begin_readers(

@@ -10,10 +10,10 @@ from tidemark.errors import RewindRefused
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.recompute.rewind.past_runs import PastRun, PastRuns, last_batch
 from tidemark.sources.kinds import source_handle
 from tidemark.sources.source import SourceHandle
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch
 
 
 def run_before_offsets(

@@ -11,10 +11,10 @@ from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.recompute.former import former_generation
+from tidemark.recompute.predecessors import Predecessors, predecessors
 from tidemark.runs.contract.check import compare_contracts, contract_differences
 from tidemark.runs.contract.contract import Contract, contract_of, read_contract
-from tidemark.runs.migration.former import former_generation
-from tidemark.runs.migration.predecessors import Predecessors, predecessors
 from tidemark.storage.warehouse import Warehouse
 
 # What only a new generation takes, and what takes effect with one.

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from tidemark.gold.row_values import same
 from tidemark.operators.operator import Operator
-from tidemark.runs.backfill.differences import (
+from tidemark.recompute.differences import (
     DIFFERENT,
     DIFFERING,
     DUPLICATED,

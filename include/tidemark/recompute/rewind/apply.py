@@ -33,6 +33,14 @@ from tidemark.gold.plan import noted_name
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.recompute.rewind.change import (
+    CHANGE,
+    GoldBack,
+    IngestBack,
+    PipelineChange,
+    TableBack,
+)
+from tidemark.recompute.rewind.input import copied_checkpoint
 from tidemark.runs.found import REJECTS
 from tidemark.runs.generations import REWIND
 from tidemark.runs.losses import find_losses
@@ -51,14 +59,6 @@ from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import FileMissing, write_bytes
 from tidemark.storage.generation import generation_in_use
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.pipeline_rewind.change import (
-    CHANGE,
-    GoldBack,
-    IngestBack,
-    PipelineChange,
-    TableBack,
-)
-from tidemark.upkeep.pipeline_rewind.input import copied_checkpoint
 
 # What was planned is one certain version: another commit before it has to be looked at.
 _NO_RETRIES = 0

@@ -3,7 +3,7 @@
 The life of a table's audit:
 1. read gold's version and its transactions, then bronze's: later rows are known as such by
    their batch (`gold/published_bronze.py`), so that a run may work beside it;
-2. decide which windows can be compared (`runs/backfill/audit_range.py`, pure);
+2. decide which windows can be compared (`recompute/audit_range.py`, pure);
 3. compare both ways in Spark, and collect counts and a few examples.
 """
 
@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from tidemark.gold.published_bronze import PublishedBronze, published_bronze
 from tidemark.operators.row_range import RowRange
 from tidemark.pipeline.instants import instant_of
-from tidemark.runs.backfill.audit_range import audited_range
-from tidemark.runs.backfill.audit_result import TableAudit
-from tidemark.runs.backfill.differences import Differences
+from tidemark.recompute.audit_range import audited_range
+from tidemark.recompute.audit_result import TableAudit
+from tidemark.recompute.differences import Differences
 from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.dataset import dataset_of
-from tidemark.streaming.backfill.compare import compare_windows, wide_session, window_differences
-from tidemark.streaming.backfill.windows_of import (
+from tidemark.streaming.recompute.compare import compare_windows, wide_session, window_differences
+from tidemark.streaming.recompute.windows_of import (
     check_pipeline_columns,
     published_others,
     windows_by_bronze,

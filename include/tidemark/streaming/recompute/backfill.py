@@ -37,26 +37,26 @@ from tidemark.ledger.lines import recomputed_lines
 from tidemark.operators.operator import Operator
 from tidemark.operators.repaired import BACKFILL, Recomputed
 from tidemark.operators.row_range import RowRange
-from tidemark.runs.backfill.backfill_plan import (
+from tidemark.recompute.backfill_range import (
     backfill_range,
     check_pending,
     last_pending,
     pending_changes,
 )
-from tidemark.runs.backfill.differences import Differences
+from tidemark.recompute.differences import Differences
 from tidemark.runs.repair_facts import batch_computed_after
 from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, VERSION
 from tidemark.storage.delta.notes import PublishedNote
 from tidemark.streaming.arrow_rows import frame_of
-from tidemark.streaming.backfill.compare import (
+from tidemark.streaming.recompute.compare import (
     compare_windows,
     differing_values,
     wide_session,
     window_differences,
 )
-from tidemark.streaming.backfill.windows_of import (
+from tidemark.streaming.recompute.windows_of import (
     check_pipeline_columns,
     published_others,
     windows_by_bronze,

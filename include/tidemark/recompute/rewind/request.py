@@ -7,13 +7,13 @@ from datetime import datetime
 from tidemark.errors import RewindRefused
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.settings.settings import Settings
+from tidemark.recompute.rewind.change import PipelineChange
+from tidemark.recompute.rewind.past_runs import past_runs
+from tidemark.recompute.rewind.plan import PipelineRewindPlan, plan_to_run, plan_undo
+from tidemark.recompute.rewind.points import run_before_offsets
 from tidemark.runs.requests import RewindRequest
 from tidemark.runs.unfinished_rewind import check_no_unfinished_rewind
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange
-from tidemark.upkeep.pipeline_rewind.past_runs import past_runs
-from tidemark.upkeep.pipeline_rewind.plan import PipelineRewindPlan, plan_to_run, plan_undo
-from tidemark.upkeep.pipeline_rewind.points import run_before_offsets
 
 
 def is_of(change: PipelineChange, asked: RewindRequest) -> bool:

@@ -10,12 +10,12 @@ from deltalake import DeltaTable
 
 from tidemark.checkpoint.doctor.findings import shown
 from tidemark.checkpoint.rewind.table_commits import gone_files
+from tidemark.recompute.rewind.change import TableBack
 from tidemark.storage.delta.by_hand import commits_by_hand
 from tidemark.storage.delta.fence import PROPERTY
 from tidemark.storage.delta.notes import AcceptedNote, IngestNote, PublishedNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.delta.surviving_commits import surviving_commits
-from tidemark.upkeep.pipeline_rewind.change import TableBack
 
 _CONSTRAINT = "delta.constraints."
 

@@ -25,9 +25,9 @@ from tidemark.gold.retention import (
 from tidemark.gold.state import gold_state, is_published
 from tidemark.operators.operator import Operator
 from tidemark.pipeline.instants import instant_text
+from tidemark.recompute.former import former_generation
+from tidemark.recompute.table_change import Change
 from tidemark.runs.generations import generations
-from tidemark.runs.migration.change import Change
-from tidemark.runs.migration.former import former_generation
 from tidemark.runs.run import Run, closed_by_stream_ms
 from tidemark.storage.delta.dataset import dataset_of
 

@@ -21,17 +21,17 @@ from tidemark.operators.operator import BRONZE, Operator, listed, same_row
 from tidemark.operators.other_inputs import ReadAt, other_places, reading
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import NEVER_MS, BatchRead
-from tidemark.runs.backfill.audit_range import audited_range
+from tidemark.recompute.audit_range import audited_range
 from tidemark.runs.run import Run
 from tidemark.storage.delta.appended import commit_actions
 from tidemark.storage.delta.notes import RetentionNote, note_of
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
-from tidemark.streaming.backfill.compare import wide_session
-from tidemark.streaming.backfill.windows_of import with_all_columns
 from tidemark.streaming.expression_errors import said_of_expression
 from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
+from tidemark.streaming.recompute.compare import wide_session
+from tidemark.streaming.recompute.windows_of import with_all_columns
 from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
 
 

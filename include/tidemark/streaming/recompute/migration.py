@@ -53,6 +53,9 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import BRONZE, Equation, Operator, listed
 from tidemark.operators.other_inputs import check_others_are_there, other_places
 from tidemark.operators.repaired import FAILED, MIGRATION, Recomputed
+from tidemark.recompute.gold_before import gold_before, rows_before
+from tidemark.recompute.predecessors import Predecessors
+from tidemark.recompute.table_change import Change
 from tidemark.runs.contract.contract import (
     Contract,
     Seed,
@@ -62,9 +65,6 @@ from tidemark.runs.contract.contract import (
 from tidemark.runs.contract.recorded import types_of
 from tidemark.runs.found import QUERY, found_of
 from tidemark.runs.generations import next_generation
-from tidemark.runs.migration.change import Change
-from tidemark.runs.migration.gold_before import gold_before, rows_before
-from tidemark.runs.migration.predecessors import Predecessors
 from tidemark.runs.run import Run, TableRun
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.appended import entry_mark
@@ -73,7 +73,8 @@ from tidemark.storage.delta.history import FAILURE
 from tidemark.storage.delta.notes import EmittedNote, PublishedNote, as_metadata
 from tidemark.storage.delta.place import TablePlace
 from tidemark.storage.files import write_bytes
-from tidemark.streaming.migration.computed import (
+from tidemark.streaming.planned_columns import plan_columns
+from tidemark.streaming.recompute.computed import (
     Computed,
     caught_up,
     compute,
@@ -81,7 +82,6 @@ from tidemark.streaming.migration.computed import (
     reading_at,
     shown,
 )
-from tidemark.streaming.planned_columns import plan_columns
 from tidemark.streaming.run.append import Append, append
 from tidemark.streaming.run.ensure_tables import changes_spec, gold_spec
 from tidemark.streaming.schemas import changes_schema, gold_schema

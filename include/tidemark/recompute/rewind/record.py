@@ -16,12 +16,12 @@ from tidemark.operators.kinds import operator_of
 from tidemark.operators.operator import listed
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
+from tidemark.recompute.rewind.change import PipelineChange
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.runs.unfinished_rewind import rewind_folder
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange
 from tidemark.upkeep.record import REWIND, append_upkeep
 
 # Of a row of gold, what says only which run wrote it.

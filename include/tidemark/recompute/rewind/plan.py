@@ -24,20 +24,14 @@ from tidemark.pipeline.instants import instant_text
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.runs.found import QUERY, TableInventory, found_tables, started_operator
-from tidemark.runs.generations import ABANDONED, abandoned, generations
-from tidemark.runs.migration.change import change_of
-from tidemark.runs.unfinished_rewind import rewind_folder, unfinished_rewind
-from tidemark.storage.generation import GENERATION, generation_of
-from tidemark.storage.warehouse import Warehouse
-from tidemark.upkeep.pipeline_rewind.change import (
+from tidemark.recompute.rewind.change import (
     GoldBack,
     IngestBack,
     PipelineChange,
     Reader,
     read_change,
 )
-from tidemark.upkeep.pipeline_rewind.input import (
+from tidemark.recompute.rewind.input import (
     accepted_since,
     copied_checkpoint,
     gone_since,
@@ -45,14 +39,20 @@ from tidemark.upkeep.pipeline_rewind.input import (
     notes_text,
     notes_up_to,
 )
-from tidemark.upkeep.pipeline_rewind.past_runs import PastRun, PastRuns, last_batch, query_of
-from tidemark.upkeep.pipeline_rewind.tables import (
+from tidemark.recompute.rewind.past_runs import PastRun, PastRuns, last_batch, query_of
+from tidemark.recompute.rewind.tables import (
     PlannedBack,
     newest_published,
     newest_with,
     plan_back,
     published_by,
 )
+from tidemark.recompute.table_change import change_of
+from tidemark.runs.found import QUERY, TableInventory, found_tables, started_operator
+from tidemark.runs.generations import ABANDONED, abandoned, generations
+from tidemark.runs.unfinished_rewind import rewind_folder, unfinished_rewind
+from tidemark.storage.generation import GENERATION, generation_of
+from tidemark.storage.warehouse import Warehouse
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 

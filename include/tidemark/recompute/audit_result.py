@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from tidemark.pipeline.instants import instant_text
-from tidemark.runs.backfill.differences import Differences, difference_lines
+from tidemark.recompute.differences import Differences, difference_lines
 from tidemark.storage.result_file import Facts, RunError
 
 _TITLES = {

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tidemark.gold.pins import Published
-from tidemark.runs.backfill.differences import Differences, difference_lines
+from tidemark.recompute.differences import Differences, difference_lines
 from tidemark.storage.result_file import Facts, RunError
 
 _TITLES = {

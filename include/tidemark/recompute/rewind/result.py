@@ -8,8 +8,8 @@ from typing import Literal
 
 from tidemark.gold.compared import Compared
 from tidemark.gold.pins import Published, TableResult
+from tidemark.recompute.rewind.change import PipelineChange, Reader, TableBack
 from tidemark.storage.result_file import Facts, RunError
-from tidemark.upkeep.pipeline_rewind.change import PipelineChange, Reader, TableBack
 
 
 class LeftReader(Reader):

@@ -1,1 +1,0 @@
-"""What audits and backfills compare, decide and tell."""

@@ -1,1 +1,0 @@
-"""Generations: what a changed table takes over from the one before, and how a migration is told."""

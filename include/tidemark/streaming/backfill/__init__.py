@@ -1,1 +1,0 @@
-"""Audits and backfills: windows of gold beside the same windows computed from bronze."""

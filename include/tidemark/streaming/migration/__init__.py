@@ -1,1 +1,0 @@
-"""Migrations: a table's next generation, computed from bronze."""

@@ -1,0 +1,1 @@
+"""What Spark computes again from bronze, compares with gold, and appends or publishes."""
