@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 
 from deltalake import DeltaTable
 
@@ -85,6 +86,115 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.what} {self.at_most} {self.way_out}"
+
+
+class _Verdict(StrEnum):
+    """How what is there does not fit what somebody claims to have published or read of it."""
+
+    GONE = "gone"
+    ANOTHER = "another"
+    BEHIND = "behind"
+
+
+# What is wrong and what is lost at most, by who claims it and how it does not fit. Filled with the
+# place, id and position of what is there (`uri`, `id`, `at`, `next`), with what is claimed (`to`),
+# with the table and places that claim it.
+_TEXTS: Mapping[tuple[str, _Verdict], tuple[str, str]] = {
+    ("needed", _Verdict.GONE): (
+        "{uri} is not there, and {needs}.",
+        "Lost at most: all that it held.",
+    ),
+    ("table published from", _Verdict.ANOTHER): (
+        "{uri} is another table (its id is {id}) than the one that gold of {table} was published "
+        "from ({gold}).",
+        "Lost at most: all of the former {name}.",
+    ),
+    ("table published from", _Verdict.BEHIND): (
+        "{uri} is at version {at}, and gold of {table} was published from its version {to} "
+        "({gold}).",
+        "Lost at most: what the versions {next} to {to} and any later one held.",
+    ),
+    ("query published from", _Verdict.ANOTHER): (
+        "{uri} is the checkpoint of another query ({id}) than the one that gold of {table} was "
+        "published from ({gold}).",
+        "Lost at most: the state of the former query, and which of its input it has read.",
+    ),
+    ("query published from", _Verdict.BEHIND): (
+        "The last committed batch of {uri} is {at}, and gold of {table} was published from its "
+        "batch {to} ({gold}).",
+        "Lost at most: what it knew of the batches {next} to {to} and any later one; they would "
+        "run again over other input.",
+    ),
+    ("batch held", _Verdict.BEHIND): (
+        "The last planned batch of {uri} is {at}, and {holder} holds its batch {to}.",
+        "Lost at most: what it knew of the batches {next} to {to}; other input would get their "
+        "numbers, and be left out as known.",
+    ),
+    ("bronze read", _Verdict.ANOTHER): (
+        "{uri} is another table (its id is {id}) than the one that the query of {table} has read "
+        "(id {read_id}; {query}).",
+        "Lost at most: all of the former bronze.",
+    ),
+    ("other read", _Verdict.ANOTHER): (
+        "{uri} is another table (its id is {id}) than the ones that the query of {table} has read "
+        "({query}).",
+        "Lost at most: all of the former one.",
+    ),
+    **dict.fromkeys(
+        (("bronze read", _Verdict.BEHIND), ("other read", _Verdict.BEHIND)),
+        (
+            "{uri} is at version {at}, and the query of {table} has read it up to version {to} "
+            "({query}).",
+            "Lost at most: what the versions {next} to {to} held.",
+        ),
+    ),
+    ("clock read", _Verdict.ANOTHER): (
+        "{uri} is another or an older table than the one that the query of {table} has read "
+        "({query}).",
+        "Lost at most: clock rows, which say nothing that bronze does not.",
+    ),
+    ("pinned", _Verdict.BEHIND): (
+        "{uri} {found}, and the run that is to be published found the id {pinned_id} at {to}.",
+        "Lost at most: what that run and those since the last publish wrote.",
+    ),
+    ("batch committed", _Verdict.BEHIND): (
+        "{uri} (version {at}) does not hold batch {to}, which {holder} {known}.",
+        "Lost at most: that batch and any before it that is not published.",
+    ),
+}
+
+
+def _loss(
+    table: TableInventory,
+    one: FoundTable | FoundQuery,
+    claim: str,
+    verdict: _Verdict,
+    at: int | None = None,
+    to: int | None = None,
+    **words: object,
+) -> Loss:
+    """A claim on `one` that does not hold, in words; `at` is how far it is, `to` how far it was."""
+    there = one.at if at is None else at
+    what, at_most = (
+        text.format(
+            uri=one.uri,
+            id=one.id,
+            name=one.name,
+            at=there,
+            next=there + 1,
+            to=to,
+            table=table.name,
+            gold=table.gold.uri,
+            query=table.query.uri,
+            **words,
+        )
+        for text in _TEXTS[claim, verdict]
+    )
+    return Loss(one.name, one.uri, what, at_most, _way_out(table, one))
+
+
+def _gone(table: TableInventory, one: FoundTable | FoundQuery, needs: str) -> Loss:
+    return _loss(table, one, "needed", _Verdict.GONE, needs=needs)
 
 
 def check_losses(
@@ -299,38 +409,48 @@ def _against_gold(table: TableInventory, one: FoundTable) -> Iterator[Loss]:
     gold = table.gold.table
     if gold is None or one.table is None:
         return
-    noted = _noted(table, one)
+    noted, claim = _noted(table, one), "table published from"
     if noted is None and _is_identified(table):
-        yield Loss(
-            one.name,
-            one.uri,
-            f"{one.uri} is another table (its id is {one.id}) than the one that gold of "
-            f"{table.name} was published from ({table.gold.uri}).",
-            f"Lost at most: all of the former {one.name}.",
-            _way_out(table, one),
-        )
+        yield _loss(table, one, claim, _Verdict.ANOTHER)
         return
     published = noted if noted is not None else gold.transaction_version(one.name)
     if published is not None and published > one.at:
+        yield _loss(table, one, claim, _Verdict.BEHIND, to=published)
+    elif noted is not None:
+        yield from _changed_since(table, one, one.table, noted)
+
+
+def _changed_since(
+    table: TableInventory, one: FoundTable, there: DeltaTable, noted: int
+) -> Iterator[Loss]:
+    """A table that has come as far as gold says, but not by itself."""
+    of = f"gold of {table.name} was published from it"
+    if _has_another_history(table, one, noted):
         yield Loss(
             one.name,
             one.uri,
-            f"{one.uri} is at version {one.at}, and gold of {table.name} was published from its "
-            f"version {published} ({table.gold.uri}).",
-            f"Lost at most: what the versions {one.at + 1} to {published} and any later one held.",
+            f"Version {noted} of {one.uri} is not the one that gold of {table.name} was published "
+            f"from ({table.gold.uri}): it was put back to an older version, and written to since.",
+            "Lost at most: what it held before; and what came since, up to that version, is not in "
+            "gold.",
             _way_out(table, one),
         )
-    elif noted is not None:
-        if _has_another_history(table, one, noted):
-            yield _another_history(table, one, noted)
-        # What the other pipeline has accepted is its own: who joins with it has to audit too.
-        is_other = one in table.others
-        if (rewound := _rewound_since(one, noted)) is not None:
-            yield _was_rewound(table, one, rewound)
-        after = max(noted, _accepted(table, one)) if is_other else noted
-        by_hand = commits_by_hand(one.table, one.place, after, accepted=not is_other)
-        if by_hand:
-            yield _by_hand(table, one, by_hand, f"gold of {table.name} was published from it")
+    if (rewound := _rewound_since(one, noted)) is not None:
+        yield Loss(
+            one.name,
+            one.uri,
+            f"{one.uri} was taken back to what it was at version {rewound.to_version} (the rewind "
+            f"{rewound.id}), since {of} ({table.gold.uri}).",
+            "Wrong at most: what gold shows of its rows that are undone.",
+            f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what "
+            "is there by now.",
+            rewound=True,
+        )
+    # What the other pipeline has accepted is its own: who joins with it has to audit too.
+    is_other = one in table.others
+    after = max(noted, _accepted(table, one)) if is_other else noted
+    if by_hand := commits_by_hand(there, one.place, after, accepted=not is_other):
+        yield _by_hand(table, one, by_hand, of)
 
 
 def _has_another_history(table: TableInventory, one: FoundTable, version: int) -> bool:
@@ -344,37 +464,12 @@ def _has_another_history(table: TableInventory, one: FoundTable, version: int) -
     return found >= 0 and found != noted
 
 
-def _another_history(table: TableInventory, one: FoundTable, version: int) -> Loss:
-    return Loss(
-        one.name,
-        one.uri,
-        f"Version {version} of {one.uri} is not the one that gold of {table.name} was published "
-        f"from ({table.gold.uri}): it was put back to an older version, and written to since.",
-        "Lost at most: what it held before; and what came since, up to that version, is not in "
-        "gold.",
-        _way_out(table, one),
-    )
-
-
 def _rewound_since(one: FoundTable, version: int) -> RewoundNote | None:
     """The newest rewind that took a table back behind a version."""
     if one.table is None or one.at <= version:
         return None
     notes = (note_of(commit) for commit in one.table.history(one.at - version))
     return next((note for note in notes if isinstance(note, RewoundNote)), None)
-
-
-def _was_rewound(table: TableInventory, one: FoundTable, note: RewoundNote) -> Loss:
-    return Loss(
-        one.name,
-        one.uri,
-        f"{one.uri} was taken back to what it was at version {note.to_version} (the rewind "
-        f"{note.id}), since gold of {table.name} was published from it ({table.gold.uri}).",
-        "Wrong at most: what gold shows of its rows that are undone.",
-        f"`tidemark migrate {table.pipeline} --rebuild {table.name}` computes gold from what is "
-        "there by now.",
-        rewound=True,
-    )
 
 
 def _accepted(table: TableInventory, one: FoundTable) -> int:
@@ -389,29 +484,14 @@ def _query_against_gold(table: TableInventory, query: FoundQuery) -> Iterator[Lo
     gold = table.gold.table
     if gold is None:
         return
-    noted = None if query.id is None else _noted(table, query)
+    noted, claim = None if query.id is None else _noted(table, query), "query published from"
     if query.id is None:
         if is_published(gold):
             yield _gone(table, query, f"gold of {table.name} was published ({table.gold.uri})")
     elif noted is None and _is_identified(table):
-        yield Loss(
-            query.name,
-            query.uri,
-            f"{query.uri} is the checkpoint of another query ({query.id}) than the one that gold "
-            f"of {table.name} was published from ({table.gold.uri}).",
-            "Lost at most: the state of the former query, and which of its input it has read.",
-            _way_out(table, query),
-        )
+        yield _loss(table, query, claim, _Verdict.ANOTHER)
     elif noted is not None and noted > query.at:
-        yield Loss(
-            query.name,
-            query.uri,
-            f"The last committed batch of {query.uri} is {query.at}, and gold of {table.name} was "
-            f"published from its batch {noted} ({table.gold.uri}).",
-            f"Lost at most: what it knew of the batches {query.at + 1} to {noted} and "
-            "any later one; they would run again over other input.",
-            _way_out(table, query),
-        )
+        yield _loss(table, query, claim, _Verdict.BEHIND, to=noted)
 
 
 def _ahead_of_checkpoint(
@@ -420,17 +500,10 @@ def _ahead_of_checkpoint(
     """A table with a batch that its checkpoint has not planned: the checkpoint is older."""
     if one.table is None or query.id is None:
         return
-    committed = one.table.transaction_version(query.id)
-    if committed is not None and committed > query.planned:
-        yield Loss(
-            query.name,
-            query.uri,
-            f"The last planned batch of {query.uri} is {query.planned}, and {one.uri} holds its "
-            f"batch {committed}.",
-            f"Lost at most: what it knew of the batches {query.planned + 1} to "
-            f"{committed}; other input would get their numbers, and be left out as known.",
-            _way_out(table, query),
-        )
+    held = one.table.transaction_version(query.id)
+    if held is not None and held > query.planned:
+        at = query.planned
+        yield _loss(table, query, "batch held", _Verdict.BEHIND, at=at, to=held, holder=one.uri)
 
 
 def _batches_of_ingest(
@@ -498,37 +571,29 @@ def _batches_of_query(table: TableInventory, changes: DeltaTable) -> Iterator[Lo
             return
 
 
+def _lacks_batch(table: TableInventory, one: FoundTable, query: FoundQuery, batch: int) -> Loss:
+    known = "has committed" if batch <= query.at else "has planned, and whose rejects are there"
+    behind = _Verdict.BEHIND
+    return _loss(table, one, "batch committed", behind, to=batch, holder=query.uri, known=known)
+
+
 def _against_offsets(table: TableInventory) -> Iterator[Loss]:
     """Bronze beside what the table's query has read of it."""
-    bronze, query = table.bronze, table.query
+    bronze, query, claim = table.bronze, table.query, "bronze read"
     if bronze.table is None or query.planned < 0:
         return
     read = _read_to(query.checkpoint, query.planned)
     if read is None:
         return
     if read.table_id != bronze.id:
-        yield Loss(
-            bronze.name,
-            bronze.uri,
-            f"{bronze.uri} is another table (its id is {bronze.id}) than the one that the query "
-            f"of {table.name} has read (id {read.table_id}; {query.uri}).",
-            "Lost at most: all of the former bronze.",
-            _way_out(table, bronze),
-        )
+        yield _loss(table, bronze, claim, _Verdict.ANOTHER, read_id=read.table_id)
     elif read.version - 1 > bronze.at:
-        yield Loss(
-            bronze.name,
-            bronze.uri,
-            f"{bronze.uri} is at version {bronze.at}, and the query of {table.name} has read it "
-            f"up to version {read.version - 1} ({query.uri}).",
-            f"Lost at most: what the versions {bronze.at + 1} to {read.version - 1} held.",
-            _way_out(table, bronze),
-        )
+        yield _loss(table, bronze, claim, _Verdict.BEHIND, to=read.version - 1)
 
 
 def _of_others(table: TableInventory) -> Iterator[Loss]:
     """What the query reads of other pipelines, beside gold and what it has read of it."""
-    query = table.query
+    query, claim = table.query, "other read"
     for other in table.others:
         if other.table is None:
             if query.planned >= 0:
@@ -539,23 +604,9 @@ def _of_others(table: TableInventory) -> Iterator[Loss]:
             continue
         read = query.checkpoint.delta_versions(query.planned)
         if read and other.id not in read:
-            yield Loss(
-                other.name,
-                other.uri,
-                f"{other.uri} is another table (its id is {other.id}) than the ones that the query "
-                f"of {table.name} has read ({query.uri}).",
-                "Lost at most: all of the former one.",
-                _way_out(table, other),
-            )
+            yield _loss(table, other, claim, _Verdict.ANOTHER)
         elif (end := read.get(str(other.id), 0)) - 1 > other.at:
-            yield Loss(
-                other.name,
-                other.uri,
-                f"{other.uri} is at version {other.at}, and the query of {table.name} has read it "
-                f"up to version {end - 1} ({query.uri}).",
-                f"Lost at most: what the versions {other.at + 1} to {end - 1} held.",
-                _way_out(table, other),
-            )
+            yield _loss(table, other, claim, _Verdict.BEHIND, to=end - 1)
 
 
 def _of_clocks(table: TableInventory) -> Iterator[Loss]:
@@ -570,14 +621,7 @@ def _of_clocks(table: TableInventory) -> Iterator[Loss]:
         if clock.table is None:
             yield _gone(table, clock, f"the query of {table.name} has read it ({query.uri})")
         elif clock.id not in read or read[str(clock.id)] - 1 > clock.at:
-            yield Loss(
-                clock.name,
-                clock.uri,
-                f"{clock.uri} is another or an older table than the one that the query of "
-                f"{table.name} has read ({query.uri}).",
-                "Lost at most: clock rows, which say nothing that bronze does not.",
-                _way_out(table, clock),
-            )
+            yield _loss(table, clock, "clock read", _Verdict.ANOTHER)
 
 
 def _gold_by_hand(table: TableInventory) -> Iterator[Loss]:
@@ -612,21 +656,15 @@ def _another_gold(table: TableInventory) -> Loss:
 
 def _against_pins(table: TableInventory, pinned: TableResult | None) -> Iterator[Loss]:
     """What is there beside what a held run found; of another generation its pins say nothing."""
-    if pinned is not None and pinned.generation != table.generation:
+    if pinned is None or pinned.generation != table.generation:
         return
-    for one in table.supports if pinned else ():
-        pin = pinned.rests_on.get(one.name) if pinned else None
+    for one in table.supports:
+        pin = pinned.rests_on.get(one.name)
         if pin is None or (one.id == pin.id and one.at >= pin.at):
             continue
         found = "is not there" if one.id is None else f"has the id {one.id} and is at {one.at}"
-        yield Loss(
-            one.name,
-            one.uri,
-            f"{one.uri} {found}, and the run that is to be published found the id {pin.id} at "
-            f"{pin.at}.",
-            "Lost at most: what that run and those since the last publish wrote.",
-            _way_out(table, one),
-        )
+        behind = _Verdict.BEHIND
+        yield _loss(table, one, "pinned", behind, to=pin.at, found=found, pinned_id=pin.id)
 
 
 def _noted(table: TableInventory, one: FoundTable | FoundQuery) -> int | None:
@@ -648,27 +686,6 @@ def _read_to(checkpoint: Checkpoint, batch: int) -> DeltaOffset | None:
     sources = checkpoint.offsets(batch).sources
     offset = source_offset(sources[0]) if sources and sources[0] else None
     return offset if isinstance(offset, DeltaOffset) else None
-
-
-def _gone(table: TableInventory, one: FoundTable | FoundQuery, rests: str) -> Loss:
-    return Loss(
-        one.name,
-        one.uri,
-        f"{one.uri} is not there, and {rests}.",
-        "Lost at most: all that it held.",
-        _way_out(table, one),
-    )
-
-
-def _lacks_batch(table: TableInventory, one: FoundTable, query: FoundQuery, batch: int) -> Loss:
-    known = "has committed" if batch <= query.at else "has planned, and whose rejects are there"
-    return Loss(
-        one.name,
-        one.uri,
-        f"{one.uri} (version {one.at}) does not hold batch {batch}, which {query.uri} {known}.",
-        "Lost at most: that batch and any before it that is not published.",
-        _way_out(table, one),
-    )
 
 
 def _by_hand(table: TableInventory, one: FoundTable, commits: list[HandCommit], since: str) -> Loss:
