@@ -28,7 +28,7 @@ from tidemark import commit_point
 PACKAGE = REPOSITORY / "include" / "tidemark"
 PACKAGES = (
     "streaming", "quality", "storage", "checkpoint", "sources", "operators", "gold", "ledger",
-    "runs", "upkeep",
+    "runs", "upkeep", "recompute",
 )  # fmt: skip
 # The doors to files: their callers are the ones that write.
 PRIMITIVES = ("tidemark.storage.files:", "tidemark.storage.file_place:")

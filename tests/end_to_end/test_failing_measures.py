@@ -20,7 +20,7 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.runs.preflight import NothingNew, SparkNeeded, run_preflight
 from tidemark.runs.status.pipeline_status import pipeline_status
 from tidemark.runs.status.state import PipelineState
-from tidemark.streaming.run import recomputed_apart
+from tidemark.streaming.run import recomputed_singly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,7 +222,7 @@ def test_a_run_without_spark_leaves_what_is_set_aside_to_one_with_it(
 def test_a_measure_that_fails_everywhere_stops_the_run_and_no_retry_helps(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recomputed_apart, "MOST_FAILING", 2)
+    monkeypatch.setattr(recomputed_singly, "MOST_FAILING", 2)
     place = place_at(tmp_path, "update")
     land(place, "0.json", GOOD)
     succeed(spark, place, "first")

@@ -14,7 +14,7 @@ from deltalake.schema import Field, PrimitiveType
 from pyspark.sql import types as T
 
 from tests.kit.windows import Row, Windows, at, millis, window
-from tidemark.gold.failing import NONE_FAILING, failing_known, failing_now, set_aside
+from tidemark.gold.failing import NONE_FAILING, excluded_windows, failing_known, failing_now
 from tidemark.gold.recomputed import differing_rows
 from tidemark.gold.state import gold_state
 from tidemark.operators.folds.folds import Folds
@@ -113,12 +113,12 @@ def test_what_the_stream_leaves_out_is_told_by_window_and_first_batch(tmp_path: 
     table.change(failing(), failing(10, None), cause="failed")
     table.change(failing(), cause="failed")
     table.change(failing(20), cause="late")
-    found = set_aside(DeltaTable(table.changes_uri), table.operator, 1)
+    found = excluded_windows(DeltaTable(table.changes_uri), table.operator, 1)
     assert found.to_pylist() == [
         {"window_start": at(10), "key": "a", "batch": 0},
         {"window_start": at(10, 10), "key": None, "batch": 0},
     ]
-    assert set_aside(DeltaTable(table.changes_uri), table.operator, 2).num_rows == 0
+    assert excluded_windows(DeltaTable(table.changes_uri), table.operator, 2).num_rows == 0
 
 
 def test_a_row_by_which_the_stream_leaves_a_window_out_says_nothing_of_gold(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_changes_of_an_earlier_version_have_no_failure(tmp_path: Path) -> None:
     feed = {"delta.enableChangeDataFeed": "true"}
     write_deltalake(former, rows, configuration=feed, commit_properties=CommitProperties())
     changes = DeltaTable(former)
-    assert set_aside(changes, table.operator, 1).num_rows == 0
+    assert excluded_windows(changes, table.operator, 1).num_rows == 0
     assert now(table, former) == NONE_FAILING
     assert changes_between(changes, -1, 0).column(FAILURE).to_pylist() == [None]
     # Nor once the column was added, whatever it is taken for where a file lacks it.

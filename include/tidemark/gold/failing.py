@@ -2,10 +2,10 @@
 
 A measure that fails when it is evaluated (a division by a sum that is zero) fails a window for as
 long as its rows are as they are, and the stream itself says so in `changes`. One that fails before
-that, on a row or when a sum overflows, would fail the whole query: such a window is *set aside*.
+that, on a row or when a sum overflows, would fail the whole query: such a window is *excluded*.
 The stream leaves it out from the batch on that would have failed, and from then on it changes only
-by being computed again from bronze (`streaming/run/set_aside.py`, `repair.py`). The row of cause
-`failed` says that and no more: what becomes of gold, the repair's row does.
+by being computed again from bronze (`streaming/run/exclude_failing.py`, `repair.py`). The row of
+cause `failed` says that and no more: what becomes of gold, the repair's row does.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def failing_rows(changes: DeltaTable, operator: Operator, generation: int) -> pa
     return rows.select([*names, FAILURE])
 
 
-def set_aside(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
+def excluded_windows(changes: DeltaTable, operator: Operator, generation: int) -> pa.Table:
     """The windows that the stream leaves out: where they are (`Operator.located`), and `batch`, the
     first batch of the query that left them out."""
     identity = listed(operator.identity)

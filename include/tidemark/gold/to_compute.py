@@ -16,9 +16,9 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.gold.apart import apart_rows, to_note
+from tidemark.gold.detached import detached_rows, to_note
+from tidemark.gold.excluded import Excluded
 from tidemark.gold.failing import failing_known, other_rows
-from tidemark.gold.left_out import LeftOut
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
@@ -66,17 +66,17 @@ class Frontiers:
 @dataclass(frozen=True)
 class ToCompute:
     """The counts of the batches; what is to be computed again, and of that `alone` what may fail a
-    query over others: both as `Touched.closed`. `apart`: what is to be noted as apart from the
-    stream (`gold/apart.py`); None: nothing."""
+    query over others: both as `Touched.closed`. `detached`: what is to be noted as such
+    (`gold/detached.py`); None: nothing."""
 
     batches: tuple[BatchCounts, ...]
     rows: pa.Table
     alone: pa.Table
-    apart: pa.Table | None = None
+    detached: pa.Table | None = None
 
 
 def to_compute(
-    left_out: LeftOut,
+    excluded: Excluded,
     gold: DeltaTable,
     changes: DeltaTable,
     state: GoldState,
@@ -84,28 +84,28 @@ def to_compute(
     at: Frontiers,
 ) -> ToCompute:
     """For a table whose query has read `batches` since its last publish. Only reads."""
-    operator, bronze, place = left_out.operator, left_out.bronze, left_out.place
+    operator, bronze, place = excluded.operator, excluded.bronze, excluded.place
     nothing_new = not batches and changes.version() <= state.changes
     if operator.traits.checks_emitted and not (nothing_new and at.after_ms <= at.before_ms):
         touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
-        due, apart = touched.closed, None
-        if operator.traits.keeps_apart:
-            noted = apart_rows(changes, operator, state.generation, at.before_ms)
+        due, detached = touched.closed, None
+        if operator.traits.detaches_rows:
+            noted = detached_rows(changes, operator, state.generation, at.before_ms)
             due = pa.concat_tables([due, operator.rows_in_bronze(bronze, noted).cast(due.schema)])
-            apart = to_note(due, noted, operator, at.open_after_ms)
-        found = _unlike_bronze(left_out, gold, changes, state, due, at)
-        return ToCompute(left_out.counted(touched.batches), found, found.slice(0, 0), apart)
-    due = left_out.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
+            detached = to_note(due, noted, operator, at.open_after_ms)
+        found = _unlike_bronze(excluded, gold, changes, state, due, at)
+        return ToCompute(excluded.counted(touched.batches), found, found.slice(0, 0), detached)
+    due = excluded.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
     if not batches:
         return ToCompute((), due.slice(0, 0), due)
     touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
     return ToCompute(
-        left_out.counted(touched.batches), other_rows(touched.closed, due, operator), due
+        excluded.counted(touched.batches), other_rows(touched.closed, due, operator), due
     )
 
 
 def _unlike_bronze(
-    left_out: LeftOut,
+    excluded: Excluded,
     gold: DeltaTable,
     changes: DeltaTable,
     state: GoldState,
@@ -114,16 +114,16 @@ def _unlike_bronze(
 ) -> pa.Table:
     """Rows as bronze gives them that are known otherwise, or not at all though the query is past
     them; rows of before `frozen_before_ms` stay as they are."""
-    operator, bronze = left_out.operator, left_out.bronze
+    operator, bronze = excluded.operator, excluded.bronze
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
         _pending(connection, changes, state, operator, at.after_ms)
         failing_known(connection, changes, operator, state.generation, at.after_ms)
-        aside = _aside(connection, left_out, changes, at)
-        looked_at = _looked_at(connection, operator, gold, aside, at)
+        due = _excluded_and_due(connection, excluded, changes, at)
+        looked_at = _looked_at(connection, operator, gold, due, at)
         connection.register("touched_rows", touched)
         connection.register("given", operator.rows_in_bronze(bronze, looked_at))
-        connection.register("closing", _closing(left_out, at, touched))
+        connection.register("closing", _closing(excluded, at, touched))
         frozen = at.frozen_before_ms
         kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
         connection.execute(
@@ -150,9 +150,9 @@ def _unlike_bronze(
         return pa.table(connection.sql(sql).to_arrow_table())
 
 
-def _closing(left_out: LeftOut, at: Frontiers, touched: pa.Table) -> pa.Table:
+def _closing(excluded: Excluded, at: Frontiers, touched: pa.Table) -> pa.Table:
     """What bronze gives of all that the stream has closed, where it may have emitted none of it."""
-    operator, bronze = left_out.operator, left_out.bronze
+    operator, bronze = excluded.operator, excluded.bronze
     if not operator.traits.checks_closing or at.open_after_ms <= at.before_ms:
         return touched.slice(0, 0)
     first = instant_of(at.before_ms) + timedelta(microseconds=1)
@@ -174,17 +174,17 @@ def _pending(
     connection.execute(latest(operator, counts_at_close(after_ms)))
 
 
-def _aside(
-    connection: duckdb.DuckDBPyConnection, left_out: LeftOut, changes: DeltaTable, at: Frontiers
+def _excluded_and_due(
+    connection: duckdb.DuckDBPyConnection, excluded: Excluded, changes: DeltaTable, at: Frontiers
 ) -> pa.Table:
     """What closes now of the rows that the stream leaves out, by where they ended when they were
     set aside; and those of which nothing was said since: they have grown past that end, and what
     a former run closed, by a seal maybe, was between both. Not so where all that closes is held
     against bronze anyway."""
-    operator = left_out.operator
+    operator = excluded.operator
     if operator.traits.checks_closing:
-        return left_out.ending_in(at.before_ms, at.after_ms)
-    ended = left_out.ending_in(0, at.after_ms)
+        return excluded.ending_in(at.before_ms, at.after_ms)
+    ended = excluded.ending_in(0, at.after_ms)
     closes = f"window_end > {time_literal(at.before_ms)}"
     connection.register("ended", ended)
     unsaid = _not_in(connection, "ended", "failing_known", operator)
@@ -218,22 +218,22 @@ def _looked_at(
     connection: duckdb.DuckDBPyConnection,
     operator: Operator,
     gold: DeltaTable,
-    aside: pa.Table,
+    due: pa.Table,
     at: Frontiers,
 ) -> pa.Table:
     """What is held against bronze: what waits for its publish, what is open in gold or closes as
-    failing, and of the windows that the stream leaves out, those of `_aside`."""
+    failing, and of the excluded windows those that are due."""
     identity = listed(operator.identity)
     opened = f"window_end > {time_literal(at.before_ms)}"
     days = open_dates(gold, at.before_ms)
     connection.register("open_gold", dataset_of(gold, days))
-    connection.register("aside", aside)
+    connection.register("due", due)
     found = connection.sql(
         f"""
         SELECT {identity} FROM latest WHERE "rows" > 0
         UNION SELECT {identity} FROM open_gold WHERE {opened}
         UNION SELECT {identity} FROM failing_known WHERE {opened}
-        UNION SELECT {identity} FROM aside
+        UNION SELECT {identity} FROM due
         """
     ).to_arrow_table()
     return pa.table(found)

@@ -99,7 +99,7 @@ def stream_line(
         late_assigned=counts.late_assigned if counts else None,
         late_windows=counts.late_groups if counts else None,
         frozen_assigned=counts.frozen if counts else None,
-        set_aside=counts.set_aside or None if counts else None,
+        set_aside=counts.excluded or None if counts else None,
         emitted=now,
         emitted_before=before,
         expects_late=operator.traits.equation is not Equation.ALL,

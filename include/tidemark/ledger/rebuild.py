@@ -19,8 +19,8 @@ from pyarrow.dataset import Dataset
 
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
-from tidemark.gold.failing import set_aside
-from tidemark.gold.left_out import LeftOut
+from tidemark.gold.excluded import Excluded
+from tidemark.gold.failing import excluded_windows
 from tidemark.gold.plan import CHANGES, CLOSE
 from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
@@ -105,8 +105,8 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     copied = copied_batches(source.warehouse.batches, source.pipeline.name, query, others)
     changes = source.warehouse.changes(name, generation).existing()
     bronze, frontier = source.warehouse.bronze, _frontier(source, name, changes, query)
-    left_out = LeftOut(
-        operator, bronze, bronze.existing(), set_aside(changes, operator, generation)
+    excluded = Excluded(
+        operator, bronze, bronze.existing(), excluded_windows(changes, operator, generation)
     )
     counted = {
         number: counts
@@ -119,7 +119,7 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
             others,
         )
         if (number := batch.number) is not None
-        for counts in _counts(left_out, batch)
+        for counts in _counts(excluded, batch)
     }
     emitted = _emitted(changes, operator, generation, query)
     for batch in _ended(checkpoint, {*counted, *emitted}):
@@ -146,11 +146,11 @@ def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> F
     return close_ms
 
 
-def _counts(left_out: LeftOut, batch: BatchRead) -> tuple[BatchCounts, ...]:
+def _counts(excluded: Excluded, batch: BatchRead) -> tuple[BatchCounts, ...]:
     """None where the log no longer tells which files the batch read."""
     try:
-        found = left_out.operator.touched(left_out.bronze, left_out.place, [batch], None, 0)
-        return left_out.counted(found.batches)
+        found = excluded.operator.touched(excluded.bronze, excluded.place, [batch], None, 0)
+        return excluded.counted(found.batches)
     except StorageUnavailable:
         return ()
 

@@ -72,10 +72,10 @@ class Traits:
     `checks_emitted`: can what the query emits differ from what bronze gives, though no row was
     late? Then it is held against bronze before a publish (`Operator.rows_in_bronze`).
     `checks_closing`: can the query emit nothing of what it closes? Then all that closes is held
-    against bronze (`Operator.ending`), and no open row ever stands in gold. `keeps_apart`, only
+    against bronze (`Operator.ending`), and no open row ever stands in gold. `detaches_rows`, only
     where `checks_emitted`: is what the query emits of an open row wrong, or lacking, once a late
-    row touched it? Then that is kept apart from what the query emits, until it is closed
-    (`gold/apart.py`).
+    row touched it? Then that is detached from what the query emits, until it is closed
+    (`gold/detached.py`).
 
     `sets_aside`: can what fails its query be left out of it? `fails_queries`: can one row that
     fails keep others from being computed, so that it has to be computed alone? `fails_again`: can a
@@ -89,7 +89,7 @@ class Traits:
     grows: tuple[str, ...] = ("rows",)
     checks_emitted: bool = False
     checks_closing: bool = False
-    keeps_apart: bool = False
+    detaches_rows: bool = False
     sets_aside: bool = True
     fails_queries: bool = True
     fails_again: bool = False

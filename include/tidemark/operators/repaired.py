@@ -13,7 +13,7 @@ CLOSED = "closed"
 MIGRATION = "migration"
 # The cause of a row of `changes` by which the stream leaves a window out (`gold/failing.py`).
 FAILED = "failed"
-# The cause of one by which a row is computed apart from the stream (`gold/apart.py`).
+# The cause of one by which a row is detached from the stream (`gold/detached.py`).
 APART = "apart"
 # The causes of rows that say nothing of gold.
 NOT_OF_GOLD = (FAILED, APART)
@@ -61,7 +61,7 @@ class Repaired:
         fence of bronze is read as a batch of no rows, and the repair repeats.
         """
         late = (
-            counts.batch.last for counts in self.batches if counts.closed_groups or counts.set_aside
+            counts.batch.last for counts in self.batches if counts.closed_groups or counts.excluded
         )
         last = max(*late, self.checked_to, 0)
         closed, sealed = (to + self.computed_at for to in (self.closed_to_ms, self.sealed_to_ms))

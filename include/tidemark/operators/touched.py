@@ -43,7 +43,7 @@ class BatchCounts:
     A row is wholly late when all its assignments are late, partly late when only some are.
     `late_groups` are the distinct windows with key that late assignments belong to, `frozen`
     the late assignments to windows that are not repaired any more (`keep`). `closed_groups`
-    counts those windows, and those that were open to the batch and are closed now. `set_aside`
+    counts those windows, and those that were open to the batch and are closed now. `excluded`
     are the assignments to windows that the stream leaves out, late ones not among them where the
     stream emits no late ones.
     """
@@ -57,7 +57,7 @@ class BatchCounts:
     late_groups: int
     frozen: int
     closed_groups: int
-    set_aside: int = 0
+    excluded: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.checkpoint.log import Checkpoint
-from tidemark.gold.left_out import LeftOut
+from tidemark.gold.excluded import Excluded
 from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.operator import BRONZE
 from tidemark.operators.other_inputs import other_places
@@ -119,7 +119,7 @@ def _repaired(table: TableRun) -> Repaired | str:
     bronze, changes = table.bronze.existing(), table.changes.existing()
     emits = not operator.recomputes
     found = to_compute(
-        LeftOut.of(operator, table.bronze, bronze, changes, gold.generation),
+        Excluded.of(operator, table.bronze, bronze, changes, gold.generation),
         table.gold.existing(),
         changes,
         gold,

@@ -80,10 +80,10 @@ class StreamedJoins(StreamedOperator):
     def plan(self, inputs: Inputs) -> DataFrame:
         """What is set aside is left out behind the join: the state of that has no windows."""
         both = self._joined(self._left(inputs[BRONZE]), self._right(inputs[self.operator.other]))
-        if self.aside is None or not self.aside.num_rows:
+        if self.excluded is None or not self.excluded.num_rows:
             return self._measured(both, self._window())
         assigned = both.withColumn("_window", self._window())
-        return self._measured(self._in(assigned, self.aside, "left_anti"), F.col("_window"))
+        return self._measured(self._in(assigned, self.excluded, "left_anti"), F.col("_window"))
 
     def recompute(self, inputs: Inputs, closed: pa.Table) -> DataFrame:
         starts, length = window_starts(closed), self.table.window.length
@@ -108,8 +108,8 @@ class StreamedJoins(StreamedOperator):
             start.between(F.lit(rows.first_start), F.lit(rows.last_start))
             & (end <= F.lit(rows.last_end))
         )
-        if self.aside is not None and self.aside.num_rows:
-            assigned = self._in(assigned, self.aside, "left_anti")
+        if self.excluded is not None and self.excluded.num_rows:
+            assigned = self._in(assigned, self.excluded, "left_anti")
         return self._measured(self._joined(assigned, self._right(right)), F.col("_window"))
 
     def _reached(self, stretches: list[Stretch]) -> list[Stretch]:

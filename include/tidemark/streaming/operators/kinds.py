@@ -25,10 +25,10 @@ STREAMED: dict[type[Operator], type[StreamedOperator]] = {
 
 def streamed_operator(
     operator: Operator,
-    aside: pa.Table | None = None,
+    excluded: pa.Table | None = None,
     up_to_ms: int | None = None,
     exact: bool = True,
 ) -> StreamedOperator:
     """The Spark half of an operator, of its kind, without what is set aside; of what ends later
     than a frontier, it may give anything. `exact`: as there."""
-    return STREAMED[type(operator)](operator, aside, up_to_ms, exact)
+    return STREAMED[type(operator)](operator, excluded, up_to_ms, exact)

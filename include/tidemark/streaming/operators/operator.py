@@ -25,7 +25,7 @@ class StreamedOperator(ABC):
 
     All four give rows in the columns of its identity and values, and FAILURE; the last three are
     the same rows that `plan` gives in a batch, and read no more of the inputs than these need. A
-    row without any input row is in none of them. `aside`, which has the columns of
+    row without any input row is in none of them. `excluded`, which has the columns of
     `Touched.closed`, is left out of all but `recompute`: input rows go into none of it. Rows that
     end after `up_to_ms` are not wanted, and need not be right.
 
@@ -37,7 +37,7 @@ class StreamedOperator(ABC):
     """
 
     operator: Operator
-    aside: pa.Table | None = None
+    excluded: pa.Table | None = None
     up_to_ms: int | None = None
     exact: bool = True
 

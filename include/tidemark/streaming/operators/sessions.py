@@ -70,8 +70,8 @@ class StreamedSessions(StreamedOperator):
         )
 
     def _sessions(self, rows: DataFrame) -> DataFrame:
-        if self.aside is not None and self.aside.num_rows:
-            rows = rows_lying_in(rows, self.aside, self.table.group_by, "left_anti")
+        if self.excluded is not None and self.excluded.num_rows:
+            rows = rows_lying_in(rows, self.excluded, self.table.group_by, "left_anti")
         return self._measured(
             rows, F.session_window("_event_time", duration_text(self.operator.gap))
         )

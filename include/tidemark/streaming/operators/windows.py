@@ -58,10 +58,10 @@ class StreamedWindows(StreamedOperator):
         return self.ending_in(inputs, first_end, rows.last_end)
 
     def _windows(self, rows: DataFrame) -> DataFrame:
-        if self.aside is None or not self.aside.num_rows:
+        if self.excluded is None or not self.excluded.num_rows:
             # By the window itself: the state's column is called by what is grouped by.
             return self._measured(rows, self._window())
-        assigned = self._in(self._assigned(rows), self.aside, "left_anti")
+        assigned = self._in(self._assigned(rows), self.excluded, "left_anti")
         return self._measured(assigned, F.col("_window"))
 
     def _window(self) -> Column:

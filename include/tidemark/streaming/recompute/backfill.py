@@ -62,7 +62,7 @@ from tidemark.streaming.recompute.windows_of import (
     windows_by_bronze,
     windows_in_gold,
 )
-from tidemark.streaming.run.recomputed_apart import with_columns
+from tidemark.streaming.run.recomputed_singly import with_columns
 
 _UNBALANCED = (
     "Nothing was written. The windows that were computed do not hold the rows that bronze has of "

@@ -32,18 +32,18 @@ from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.recompute.compare import wide_session
 from tidemark.streaming.recompute.windows_of import with_all_columns
-from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
+from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 
 
 @dataclass(frozen=True)
 class Computed:
     """All that bronze gives at the version `bronze`, open and closed, but what was frozen then:
-    identity, values and FAILURE. `aside` are those of `rows` that fail the query as a whole,
+    identity, values and FAILURE. `excluded` are those of `rows` that fail the query as a whole,
     `others` the versions of other inputs, by their names.
     """
 
     rows: pa.Table
-    aside: pa.Table
+    excluded: pa.Table
     bronze: int
     others: Mapping[str, int] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ def caught_up(
     places = {BRONZE: place, **other_places(operator, run.warehouse)}
     spans = {BRONZE: (since.first, since.last), **read}
     if any(_lost_rows(places[name], *span) for name, span in spans.items()):
-        return compute(spark, run, operator, frozen_before_ms, before.aside)
+        return compute(spark, run, operator, frozen_before_ms, before.excluded)
     operator = reading_at(operator, run, others)
     touched = operator.touched(bronze, place, [since], frozen_before_ms, NEVER_MS).closed
     if not touched.num_rows:
@@ -110,14 +110,14 @@ def caught_up(
         _inputs(spark, run, operator, bronze.version(), others),
         operator,
         bronze,
-        other_rows(touched, before.aside, operator),
-        same_rows(touched, before.aside, operator),
+        other_rows(touched, before.excluded, operator),
+        same_rows(touched, before.excluded, operator),
     )
     rows = _without(before.rows, touched, found.rows, operator)
-    aside = other_rows(before.aside, touched, operator)
+    excluded = other_rows(before.excluded, touched, operator)
     return Computed(
         pa.concat_tables([rows, found.rows]),
-        pa.concat_tables([aside, found.aside]),
+        pa.concat_tables([excluded, found.excluded]),
         found.bronze,
         others,
     )
@@ -188,7 +188,7 @@ def _apart(
 ) -> Computed:
     """These rows, and those that fail apart from the others."""
     streamed = streamed_operator(operator)
-    found = recomputed_apart(
+    found = recomputed_singly(
         lambda rows: streamed.recompute(inputs, rows).toArrow(),
         closed,
         closed.slice(0, 0) if failed_before is None else failed_before,

@@ -98,7 +98,7 @@ _SEED_BATCH = -1
 class Migration:
     """What a migration found, and what gold is to be.
 
-    `computed` are all windows that gold can show and that are not frozen, `aside` those that the
+    `computed` are all windows that gold can show and that are not frozen, `excluded` those that the
     query has to leave out, from bronze at version `bronze` and other inputs at those of `others`:
     identity, values and FAILURE. `gold` is None where it is gone, and `gold_is_lost` also where it
     was never published: then the state of `table` is what other places tell of it.
@@ -111,7 +111,7 @@ class Migration:
     former: Former
     to: NextGold
     computed: pa.Table
-    aside: pa.Table
+    excluded: pa.Table
     bronze: int
     others: Mapping[str, int]
     schema_json: str
@@ -203,7 +203,7 @@ def plan_migration(
         former=_former(rows_before(run, name, found, change), change.predecessors, schema),
         to=to,
         computed=shown(computed, run, operator, state.close_ms, frozen),
-        aside=computed.aside,
+        excluded=computed.excluded,
         bronze=computed.bronze,
         others=computed.others,
         schema_json=schema_json,
@@ -332,8 +332,8 @@ def _in_bronze(plan: Migration) -> int | None:
         return None
     bronze = plan.table.bronze.at_version(plan.bronze)
     rows = range_of(operator, bronze, plan.table.state.close_ms, None)
-    aside = pc.sum(plan.aside.column("rows")).as_py() or 0
-    return 0 if rows is None else operator.count_starting(bronze, rows, "true") - aside
+    excluded = pc.sum(plan.excluded.column("rows")).as_py() or 0
+    return 0 if rows is None else operator.count_starting(bronze, rows, "true") - excluded
 
 
 def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
@@ -348,7 +348,7 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
     told = (generation, plan.table.run_id, _SEED_BATCH)
     return pa.concat_tables(
         [
-            rows_of_changes(schema, plan.aside, FAILED, *told),
+            rows_of_changes(schema, plan.excluded, FAILED, *told),
             rows_of_changes(schema, rows, MIGRATION, *told),
         ]
     )

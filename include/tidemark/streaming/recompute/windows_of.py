@@ -21,7 +21,7 @@ from tidemark.streaming.arrow_rows import frame_of
 from tidemark.streaming.inputs import Inputs, input_at, others_at, with_event_time
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.planned_columns import of_partners, plan_bronze
-from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
+from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 from tidemark.streaming.schemas import changes_schema, gold_schema
 
 
@@ -44,9 +44,9 @@ def windows_by_bronze(
         **others_at(spark, operator, table.warehouse, pipeline, at),
     }
     held = table.bronze.at_version(bronze.version)
-    aside = operator.rows_in_bronze(held, _failed_before(table), bronze.condition)
-    computed = streamed_operator(operator, aside).starting_in(inputs, windows)
-    alone = windows.of(aside)
+    excluded = operator.rows_in_bronze(held, _failed_before(table), bronze.condition)
+    computed = streamed_operator(operator, excluded).starting_in(inputs, windows)
+    alone = windows.of(excluded)
     if not alone.num_rows:
         return computed
     return computed.unionByName(_apart(operator, inputs, held, bronze.condition, alone))
@@ -70,7 +70,7 @@ def _apart(
     operator: Operator, inputs: Inputs, held: DeltaTable, condition: str, closed: pa.Table
 ) -> DataFrame:
     streamed = streamed_operator(operator)
-    found = recomputed_apart(
+    found = recomputed_singly(
         lambda rows: streamed.recompute(inputs, rows).toArrow(), closed.slice(0, 0), closed
     )
     failed = verdict_rows(found.failed, operator, held, found.rows.schema, condition)

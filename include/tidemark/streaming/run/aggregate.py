@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.commit_point import commit_point
-from tidemark.gold.failing import set_aside
+from tidemark.gold.failing import excluded_windows
 from tidemark.operators.operator import BRONZE
 from tidemark.pipeline.settings.storage_options import spark_uri
 from tidemark.runs.clocks import Tick, tick
@@ -59,15 +59,15 @@ class Aggregate:
         return self.table.name
 
     @cached_property
-    def aside(self) -> pa.Table:
+    def excluded(self) -> pa.Table:
         """The windows that the query leaves out, as they were when this was first asked."""
         table = self.table
-        return set_aside(table.changes.existing(), table.operator, table.generation)
+        return excluded_windows(table.changes.existing(), table.operator, table.generation)
 
 
 def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) -> Running:
     """Start the query; it ends by itself when its inputs, as they are now, have been read."""
-    streamed = streamed_operator(plan.table.operator, plan.aside)
+    streamed = streamed_operator(plan.table.operator, plan.excluded)
     if isinstance(streamed, StreamedJoins):
         inputs: Inputs = _both_sides(spark, plan, streamed)
     else:
@@ -214,13 +214,14 @@ def _commit(rows: DataFrame | pa.Table, to: Append, few: bool) -> None:
 def _appended(plan: Aggregate, windows: DataFrame) -> DataFrame:
     """Of what is emitted, what is still open and not set aside: the state of that is an old one."""
     opened = windows.where(_is_open(plan))
-    if not plan.aside.num_rows:
+    if not plan.excluded.num_rows:
         return opened
-    aside = F.broadcast(frame_of(windows.sparkSession, plan.aside))
+    excluded = F.broadcast(frame_of(windows.sparkSession, plan.excluded))
     same = [
-        opened[f"`{name}`"].eqNullSafe(aside[f"`{name}`"]) for name in plan.table.operator.identity
+        opened[f"`{name}`"].eqNullSafe(excluded[f"`{name}`"])
+        for name in plan.table.operator.identity
     ]
-    return opened.join(aside, same, "left_anti")
+    return opened.join(excluded, same, "left_anti")
 
 
 def _is_open(plan: Aggregate) -> Column:

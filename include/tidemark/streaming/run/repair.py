@@ -2,7 +2,7 @@
 
 The life of a table's repair, after its query has ended:
 1. count the late rows of each batch since the last publish, and find the windows they touch; so
-   with what the stream leaves out (`set_aside.py`), and with what it emitted unlike bronze
+   with what the stream leaves out (`exclude_failing.py`), and with what it emitted unlike bronze
    (`gold/to_compute.py`);
 2. compute those windows again from bronze, at one version; what fails is known by that;
 3. append to `changes` what differs from the newest known value, cause `late`;
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tidemark.gold.left_out import LeftOut
+from tidemark.gold.excluded import Excluded
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
 from tidemark.gold.to_compute import Frontiers, to_compute
 from tidemark.operators.operator import BRONZE, Covered, Operator
@@ -37,7 +37,7 @@ from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.streaming.inputs import Inputs, input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
-from tidemark.streaming.run.recomputed_apart import recomputed_apart, verdict_rows
+from tidemark.streaming.run.recomputed_singly import recomputed_singly, verdict_rows
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,16 @@ class Repair:
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
     """Repair one table after its query has read bronze up to the plan's version."""
     table, at, changes = plan.table, plan.at, plan.table.changes.existing()
-    left_out = LeftOut.of(plan.operator, table.bronze, plan.bronze(), changes, table.generation)
-    found = to_compute(left_out, table.gold.existing(), changes, table.state, batches, at)
+    excluded = Excluded.of(plan.operator, table.bronze, plan.bronze(), changes, table.generation)
+    found = to_compute(excluded, table.gold.existing(), changes, table.state, batches, at)
     done = []
-    _note_apart(plan, changes, found.apart)
+    _note_detached(plan, changes, found.detached)
     if found.rows.num_rows or found.alone.num_rows:
         done.append(_repair_late(spark, plan, found.rows, found.alone))
     closed_to = 0 if at.emits else at.reached_ms
     ends = (CLOSED, at.before_ms, closed_to), (SEAL, at.reached_ms, at.seal_ms)
     ending = [(cause, after_ms, to_ms) for cause, after_ms, to_ms in ends if to_ms > after_ms]
-    done += [_repair_ending(spark, plan, left_out, *one) for one in ending]
+    done += [_repair_ending(spark, plan, excluded, *one) for one in ending]
     computed_at = plan.position if ending else 0
     return Repaired(
         found.batches, tuple(done), plan.seal_ms, plan.checked_to, closed_to, computed_at
@@ -116,45 +116,47 @@ def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Tabl
 
 
 def _repair_ending(
-    spark: SparkSession, plan: Repair, left_out: LeftOut, cause: str, after_ms: int, up_to_ms: int
+    spark: SparkSession, plan: Repair, excluded: Excluded, cause: str, after_ms: int, up_to_ms: int
 ) -> Recomputed:
     """All with after < end <= up to."""
     # From the first end that is a microsecond after what is closed.
     ends = instant_of(after_ms) + timedelta(microseconds=1), instant_of(up_to_ms)
-    operator, aside = plan.operator, left_out.ending_in(after_ms, up_to_ms)
-    ending = operator.ending(left_out.bronze, *ends)
+    operator, due = plan.operator, excluded.ending_in(after_ms, up_to_ms)
+    ending = operator.ending(excluded.bronze, *ends)
     if ending is not None:
         covered = operator.covered(ending)
         windows = _computed(spark, plan, ending, ending.slice(0, 0), up_to_ms)
     else:
         covered = operator.covered_ending(*ends)
-        streamed = streamed_operator(operator, left_out.windows)
+        streamed = streamed_operator(operator, excluded.windows)
         windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
-        if aside.num_rows:
+        if due.num_rows:
             windows = pa.concat_tables(
-                [windows, _computed(spark, plan, aside.slice(0, 0), aside, up_to_ms)]
+                [windows, _computed(spark, plan, due.slice(0, 0), due, up_to_ms)]
             )
     in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.traits.counts_rows else None
     return _append_differing(plan, windows, covered, cause, in_bronze)
 
 
-def _note_apart(plan: Repair, changes: DeltaTable, apart: pa.Table | None) -> None:
+def _note_detached(plan: Repair, changes: DeltaTable, detached: pa.Table | None) -> None:
     """Before anything else: what is published without it would go on with the stream's own."""
-    if apart is not None and apart.num_rows:
+    if detached is not None and detached.num_rows:
         told = {*plan.operator.identity, *plan.operator.values, FAILURE}
         columns = pa.schema([field for field in schema_of(changes) if field.name in told])
-        rows = conformed(apart, columns)
+        rows = conformed(detached, columns)
         append_recomputed(plan.table.changes, rows, APART, plan.table.generation, plan.table.run_id)
 
 
 def _computed(
-    spark: SparkSession, plan: Repair, closed: pa.Table, aside: pa.Table, up_to_ms: int
+    spark: SparkSession, plan: Repair, closed: pa.Table, excluded: pa.Table, up_to_ms: int
 ) -> pa.Table:
     """These windows by bronze, what fails with its verdict; one by one those that are set aside. Of
     what ends after the frontier, anything."""
     streamed = streamed_operator(plan.operator, up_to_ms=up_to_ms)
     inputs = _inputs(spark, plan)
-    found = recomputed_apart(lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, aside)
+    found = recomputed_singly(
+        lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, excluded
+    )
     failed = verdict_rows(found.failed, plan.operator, plan.bronze(), found.rows.schema)
     return pa.concat_tables([found.rows, failed])
 

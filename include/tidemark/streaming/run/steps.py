@@ -43,9 +43,9 @@ from tidemark.streaming.ingest.ingest import Ingest, start_ingest
 from tidemark.streaming.progress import Progress
 from tidemark.streaming.run.aggregate import Aggregate, start_aggregate, tick_clocks
 from tidemark.streaming.run.ensure_tables import ensure_tables
+from tidemark.streaming.run.exclude_failing import exclude_failing
 from tidemark.streaming.run.queries import await_all, clocks_observed, end_of
 from tidemark.streaming.run.repair import Repair, repair
-from tidemark.streaming.run.set_aside import set_failing_aside
 from tidemark.streaming.sources.streams import streamed_source
 
 
@@ -134,7 +134,7 @@ def _mended(
     if not isinstance(failure, ExpressionFailed) or not plan.table.operator.traits.sets_aside:
         return False
     try:
-        windows = set_failing_aside(spark, plan)
+        windows = exclude_failing(spark, plan)
     except TidemarkError as error:
         raise error from failure
     if windows:

@@ -1,6 +1,13 @@
-"""What a table's stream leaves out (`gold/failing.py`), as repairs and the ledger meet it.
+"""What is excluded from a table's stream, as repairs and the ledger meet it.
 
-Counted and found without Spark.
+| state | which rows of gold | said by | until |
+|---|---|---|---|
+| failing | those of which a measure fails | FAILURE in their row of `changes` | one without |
+| excluded | those on which the whole query fails | a row of cause `failed` | its generation ends |
+| detached | open episodes that a late row touched | a row of cause `apart` | they are closed |
+
+A failing row is the stream's own. The other two change only by being computed again from bronze:
+`gold/failing.py`, `gold/detached.py`. Counted and found without Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from tidemark.gold.failing import other_rows, same_rows, set_aside
+from tidemark.gold.failing import excluded_windows, other_rows, same_rows
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
@@ -21,8 +28,8 @@ from tidemark.storage.delta.place import TablePlace
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """The windows that a table's stream leaves out (`set_aside`), and bronze at a version."""
+class Excluded:
+    """The windows that are excluded from a table's stream, and bronze at a version."""
 
     operator: Operator
     place: TablePlace
@@ -38,8 +45,8 @@ class LeftOut:
         changes: DeltaTable,
         generation: int,
     ) -> Self:
-        """What the stream leaves out by now, as `changes` says."""
-        return cls(operator, place, bronze, set_aside(changes, operator, generation))
+        """What is excluded by now, as `changes` says."""
+        return cls(operator, place, bronze, excluded_windows(changes, operator, generation))
 
     @property
     def located(self) -> pa.Table:
@@ -48,7 +55,7 @@ class LeftOut:
 
     def counted(self, batches: Sequence[BatchCounts]) -> tuple[BatchCounts, ...]:
         """The batches' counts with what each one's rows would have added to these windows."""
-        return tuple(replace(one, set_aside=self._assigned(one.batch)) for one in batches)
+        return tuple(replace(one, excluded=self._assigned(one.batch)) for one in batches)
 
     def _assigned(self, batch: BatchRead) -> int:
         if batch.number is None or not self.windows.num_rows:

@@ -1,4 +1,4 @@
-"""Set aside: windows on which a table's query fails are left out of it, and `changes` says so.
+"""Windows on which a table's query fails are excluded from it, and `changes` says so.
 
 The life of it, after the query has failed on an expression in batch N:
 1. find the windows that batch N evaluates rows of, without Spark: those that its rows touch, and
@@ -17,7 +17,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tidemark.gold.failing import other_rows, set_aside
+from tidemark.gold.failing import excluded_windows, other_rows
 from tidemark.gold.recomputed import append_recomputed
 from tidemark.operators.batches_read import ReadTo, read_to
 from tidemark.operators.operator import BRONZE
@@ -29,11 +29,11 @@ from tidemark.storage.delta.history import FAILURE, schema_of
 from tidemark.streaming.inputs import input_at, others_at
 from tidemark.streaming.operators.kinds import streamed_operator
 from tidemark.streaming.run.aggregate import Aggregate
-from tidemark.streaming.run.recomputed_apart import failing_among, verdict_rows
+from tidemark.streaming.run.recomputed_singly import failing_among, verdict_rows
 
 
-def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
-    """Set aside what the query's next batch fails on; the number of windows, 0 where the batch
+def exclude_failing(spark: SparkSession, plan: Aggregate) -> int:
+    """Exclude what the query's next batch fails on; the number of windows, 0 where the batch
     alone does not fail on any: then nothing is written.
 
     Called when the query has failed with ExpressionFailed. Raises that where too many fail.
@@ -47,7 +47,9 @@ def set_failing_aside(spark: SparkSession, plan: Aggregate) -> int:
     operator, changes = plan.table.reading(at), plan.table.changes.existing()
     bronze = plan.table.bronze.at_version(batch.last)
     touched = operator.evaluated(bronze, plan.table.bronze, batch, before_ms)
-    candidates = other_rows(touched, set_aside(changes, operator, plan.table.generation), operator)
+    candidates = other_rows(
+        touched, excluded_windows(changes, operator, plan.table.generation), operator
+    )
     inputs = {
         BRONZE: input_at(spark, plan.table.bronze, plan.table.pipeline, batch.last),
         **others_at(spark, operator, plan.table.warehouse, plan.table.pipeline, at),

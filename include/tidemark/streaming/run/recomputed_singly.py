@@ -42,7 +42,7 @@ class RecomputedApart:
     failed: Sequence[FailedRow]
 
 
-def recomputed_apart(
+def recomputed_singly(
     recompute: Recompute, closed: pa.Table, failed_before: pa.Table
 ) -> RecomputedApart:
     """All of `closed` at once where none fails, else in halves until each that fails is alone; and
@@ -62,7 +62,7 @@ def recomputed_apart(
 
 
 def failing_among(compute: Callable[[pa.Table], None], closed: pa.Table) -> Sequence[FailedRow]:
-    """Those that fail, where what the others come to is not wanted; as `recomputed_apart`."""
+    """Those that fail, where what the others come to is not wanted; as `recomputed_singly`."""
 
     def nothing(rows: pa.Table) -> pa.Table:
         compute(rows)

@@ -1,12 +1,13 @@
-"""Rows that are kept apart from the stream: open ones of which its state is not what bronze gives.
+"""Rows that are detached from the stream: open ones of which its state is not what bronze gives.
 
-Where an operator keeps on from a state that lacks a late row (`Operator.keeps_apart`), nothing that
-it emits of that row of gold is right, and what it does not emit is not to be seen. So `changes` has
-a row of cause `apart` of each that a late row touched while it was open, before the publish that
-takes the late row along: from then on each run computes it from bronze, until it is closed. One
-that grows or merges is noted again. Such a row says nothing of gold, as one of cause `failed`.
+Where an operator keeps on from a state that lacks a late row (`Traits.detaches_rows`), nothing
+that it emits of that row of gold is right, and what it does not emit is not to be seen. So
+`changes` has a row of cause `apart` of each that a late row touched while it was open, before the
+publish that takes the late row along: from then on each run computes it from bronze, until it is
+closed. One that grows or merges is noted again. Such a row says nothing of gold, as one of cause
+`failed`.
 
-A later generation's query reads the late rows with all others, so that nothing of it is apart yet.
+A later generation's query reads the late rows with all others, so that nothing of it is detached.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tidemark.storage.distinct_rows import distinct_rows
 from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 
 
-def apart_rows(changes: DeltaTable, operator: Operator, generation: int, after_ms: int) -> pa.Table:
-    """What is noted as apart in a generation and ends after this, where it was noted: the columns
-    of `Operator.located`. Files without such a row are left out by their statistics."""
+def detached_rows(
+    changes: DeltaTable, operator: Operator, generation: int, after_ms: int
+) -> pa.Table:
+    """What is noted as detached in a generation and ends after this, where it was noted, in the
+    columns of `Operator.located`. Files without such a row are left out by their statistics."""
     names = list(operator.located)
-    if not operator.traits.keeps_apart:
+    if not operator.traits.detaches_rows:
         return schema_of(changes).empty_table().select(names)
     found: Any = dataset_of(changes, f"cause = '{APART}'")
     noted = (ds.field("cause") == APART) & (ds.field("generation") == generation)
