@@ -8,6 +8,9 @@ INSTALLER ?=
 # Two test processes, as tests/conftest.py groups them: at most two Spark at a time.
 PYTEST_WORKERS = -n 2 --dist loadscope --no-loadscope-reorder
 PYTEST_ARGS =
+# Of the long tests: losses, rows, operators, kills, generations or rest, as tests/conftest.py has
+# them. Without one `make test-all` runs all tests, which takes hours.
+PART =
 # For instance: --figures fixed_cost throughput
 BENCH_ARGS =
 
@@ -47,8 +50,8 @@ test: setup ## all tests but the long ones
 test-fast: setup ## what needs no Spark and is quick: about a minute
 	@$(PYTEST) -m 'not engine and not slow and not long and not docker' $(PYTEST_ARGS)
 
-test-all: setup ## all tests but those that need Docker
-	@$(PYTEST) -m 'not docker' $(PYTEST_ARGS)
+test-all: setup ## all tests but those that need Docker; PART=NAME: one part of the long ones
+	@$(PYTEST) -m 'not docker' $(if $(PART),--part $(PART)) $(PYTEST_ARGS)
 
 test-deployment: setup image ## the containers of docker-compose.yaml, and what kills them
 	@$(IN_ENVIRONMENT) python -m pytest -p no:xdist -m docker -v -s tests/deployment $(PYTEST_ARGS)

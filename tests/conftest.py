@@ -27,6 +27,39 @@ settings.register_profile("all", derandomize=True, deadline=None, print_blob=Tru
 settings.register_profile("short", parent=settings.get_profile("all"), max_examples=25)
 
 
+# The long tests in parts, each for one sitting, by how the names of their files begin;
+# `rest` are those of no other part. A test of `make test` is in none.
+PARTS: dict[str, tuple[str, ...]] = {
+    "losses": ("tests/end_to_end/test_losses",),
+    "rows": ("tests/end_to_end/test_every_row", "tests/sources/contract/"),
+    "operators": ("tests/operators/",),
+    "kills": (
+        "tests/end_to_end/test_killed",
+        "tests/end_to_end/test_lost_processes",
+        "tests/end_to_end/test_maintained_runs",
+        "tests/end_to_end/test_two_jobs",
+        "tests/end_to_end/test_unpublished_seals",
+    ),
+    "generations": (
+        "tests/end_to_end/test_changes_of_a_generation",
+        "tests/end_to_end/test_generations",
+        "tests/end_to_end/test_migrations",
+        "tests/end_to_end/test_rewinds",
+    ),
+    "rest": (),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", choices=tuple(PARTS), help="of the long tests, only this part")
+
+
+def part_of(nodeid: str) -> str:
+    """The part of a long test."""
+    named = (part for part, begins in PARTS.items() if nodeid.startswith(begins))
+    return next(named, "rest")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("short" if "not long" in config.option.markexpr else "all")
 
@@ -62,6 +95,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     which has no session yet; then what a session or a broker runs, the largest group first, so
     that no test process waits long for the other in the end.
     """
+    if part := config.getoption("part"):
+        long = [one for one in items if one.get_closest_marker("long")]
+        items[:] = [one for one in long if part_of(one.nodeid) == part]
     groups: dict[str, str] = {}
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
