@@ -50,7 +50,7 @@ def bronze_of(folder: str, rows: Rows, since: date = date.min) -> DeltaTable:
 
 def starting_from(operator: Operator, bronze: DeltaTable, first_ms: int) -> list[dict[str, Any]]:
     every = bronze.to_pyarrow_table().rename_columns({"at": "window_start"})
-    found = operator.rows_in_bronze(bronze, every).to_pylist()
+    found = operator.rows_in(bronze).rows_in_bronze(every).to_pylist()
     return sorted(
         (row for row in found if row["window_start"] >= instant_of(first_ms)),
         key=lambda row: (row["window_start"], row["key"]),
@@ -74,7 +74,7 @@ def test_what_starts_from_the_frontier_on_is_the_same_after_the_older_dates_went
     with TemporaryDirectory() as whole, TemporaryDirectory() as cut:
         every = bronze_of(whole, rows)
         kept = bronze_of(cut, rows, first_kept_date(pipeline, frozen_ms, close_ms, every))
-        frontier = operator.frozen_before_ms(frozen_ms, every)
-        assert operator.frozen_before_ms(frozen_ms, kept) == frontier
-        first = min(frontier, operator.first_needed_ms(close_ms["t"], every))
+        frontier = operator.rows_in(every).frozen_before_ms(frozen_ms)
+        assert operator.rows_in(kept).frozen_before_ms(frozen_ms) == frontier
+        first = min(frontier, operator.rows_in(every).first_needed_ms(close_ms["t"]))
         assert starting_from(operator, kept, first) == starting_from(operator, every, first)

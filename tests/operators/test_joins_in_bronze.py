@@ -90,15 +90,16 @@ def test_windows_asked_for_and_windows_that_end_are_those_of_plain_python(
         operator = operator_of(table, other)
         some = [one for one in every if one[0].minute // 10 % 2 == odd]
         given_windows = asked(table, some)
-        assert located(table, operator.rows_in_bronze(bronze, given_windows)) == {
+        assert located(table, operator.rows_in(bronze).rows_in_bronze(given_windows)) == {
             one: every[one] for one in some
         }
-        counted = operator.count_touched(bronze, given_windows)
+        counted = operator.rows_in(bronze).count_touched(given_windows)
         assert counted == sum(every[one][2] for one in some)
-        ending = operator.ending(bronze, *ends)
+        ending = operator.rows_in(bronze).ending(*ends)
         within = {one: told for one, told in every.items() if ends[0] <= told[0] <= ends[1]}
         assert located(table, ending) == within
-        assert operator.count_ending(bronze, *ends) == sum(told[2] for told in within.values())
+        counted_ending = operator.rows_in(bronze).count_ending(*ends)
+        assert counted_ending == sum(told[2] for told in within.values())
 
 
 @pytest.mark.slow
@@ -114,7 +115,7 @@ def test_new_rows_touch_every_closed_window_that_they_change(
     batch = BatchRead(1, 2, 2, 0, 0, {input_name(OTHER): (2, 2)})
     with both_bronzes(before, new) as (bronze, place, other):
         operator = operator_of(table, other)
-        found = operator.touched(bronze, place, [batch], None, epoch_ms(closed_to))
+        found = operator.rows_in(bronze).touched(place, [batch], None, epoch_ms(closed_to))
     touched = located(table, found.closed)
     assert touched.items() <= now.items()
     assert {one for one in changed if now[one][0] <= closed_to} <= touched.keys()
@@ -129,7 +130,7 @@ def test_new_rows_touch_windows_that_start_before_1970() -> None:
     )
     batch = BatchRead(1, 2, 2, 0, 0, {input_name(OTHER): (2, 2)})
     with both_bronzes(before, new) as (bronze, place, other):
-        found = operator_of(table, other).touched(bronze, place, [batch], None, 20 * 60_000)
+        found = operator_of(table, other).rows_in(bronze).touched(place, [batch], None, 20 * 60_000)
     starts = sorted(one[0].timestamp() for one in located(table, found.closed))
     assert starts == [-600, -300, 0]
 
@@ -143,7 +144,9 @@ def test_rows_of_either_side_at_or_before_the_watermark_are_late(
     table, at = join_table("left"), DAY + watermark * MINUTE
     batch = BatchRead(1, 2, 2, 0, epoch_ms(at), {input_name(OTHER): (2, 2)})
     with both_bronzes(before, new) as (bronze, place, other):
-        (counts,) = operator_of(table, other).touched(bronze, place, [batch], None, 0).batches
+        (counts,) = (
+            operator_of(table, other).rows_in(bronze).touched(place, [batch], None, 0).batches
+        )
     assert counts.rows == len([one for one in new if one.get("side") != RIGHT])
     assert counts.wholly_late == len([one for one in new if one["at"] <= at])
 
@@ -154,15 +157,15 @@ def test_a_window_closes_a_millisecond_more_than_the_range_behind_the_watermark(
     for before, after, reach in ((0, 10, 10), (3, 10, 10), (3, 0, 3), (8, 2, 8)):
         operator = Joins("at", join_table("inner", before=before, after=after), "ordered")
         watermark = end + reach * 60_000
-        assert operator.closed_to_ms(watermark) == end - 1
-        assert operator.closed_to_ms(watermark + 1) == end
-    assert Joins("at", join_table("inner"), "ordered").closed_to_ms(0) == 0
+        assert operator.traits.closed_to_ms(watermark) == end - 1
+        assert operator.traits.closed_to_ms(watermark + 1) == end
+    assert Joins("at", join_table("inner"), "ordered").traits.closed_to_ms(0) == 0
 
 
 def test_no_row_of_the_other_side_before_what_is_needed_matches_an_open_window() -> None:
     operator = Joins("at", join_table("left", before=3), "ordered")
     first = operator.first_open_start(epoch_ms(DAY + timedelta(hours=1)))
-    needed = operator.seeded_of(input_name(OTHER), first)
+    needed = first - operator.needed_before(input_name(OTHER))
     assert needed == DAY + timedelta(minutes=57)
 
 
@@ -175,5 +178,5 @@ def test_the_pins_name_the_other_pipeline() -> None:
 def test_a_key_is_found_in_any_letter_case_and_called_as_the_file_calls_it() -> None:
     table = join_table("left", group_by=["KEY"])
     with both_bronzes([row(1, "a", right=False)]) as (left, _, other):
-        found = operator_of(table, other).ending(left, DAY, DAY + 60 * MINUTE)
+        found = operator_of(table, other).rows_in(left).ending(DAY, DAY + 60 * MINUTE)
     assert found.column("KEY").to_pylist() == ["a"]

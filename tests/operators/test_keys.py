@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> TablePlace:
 
 def late(place: TablePlace, operator: Windows | Sessions) -> list[dict[str, Any]]:
     batch = BatchRead(first=0, last=0, number=0, watermark_ms=2**53, late_ms=2**53)
-    found = operator.touched(DeltaTable(place.uri), place, [batch], None, 0).closed
+    found = operator.rows_in(DeltaTable(place.uri)).touched(place, [batch], None, 0).closed
     return [one | {"window_start": one["window_start"] - DAY} for one in found.to_pylist()]
 
 
@@ -46,7 +46,7 @@ def test_windows_that_late_rows_touch_are_found_and_counted(place: TablePlace) -
     operator, bronze = Windows("at", table), DeltaTable(place.uri)
     assert late(place, operator) == [{"window_start": timedelta(0), KEY: "a"}]
     asked = pa.table({"window_start": pa.array([DAY], pa.timestamp("us", "UTC")), KEY: ["a"]})
-    assert operator.count_touched(bronze, asked) == 2
+    assert operator.rows_in(bronze).count_touched(asked) == 2
 
 
 def test_sessions_are_found_and_counted(place: TablePlace) -> None:
@@ -56,9 +56,9 @@ def test_sessions_are_found_and_counted(place: TablePlace) -> None:
     operator, bronze = Sessions("at", table), DeltaTable(place.uri)
     (found,) = late(place, operator)
     assert (found["window_start"], found[KEY], found["rows"]) == (timedelta(0), "a", 2)
-    ending = operator.ending(bronze, DAY, DAY + 11 * MINUTE)
-    assert operator.count_touched(bronze, ending) == 2
-    assert operator.touched(bronze, place, [], None, 0).closed.column_names[1] == KEY
+    ending = operator.rows_in(bronze).ending(DAY, DAY + 11 * MINUTE)
+    assert operator.rows_in(bronze).count_touched(ending) == 2
+    assert operator.rows_in(bronze).touched(place, [], None, 0).closed.column_names[1] == KEY
 
 
 def test_joins_find_their_keys_and_what_they_join_on(place: TablePlace) -> None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from tidemark.gold.failing import excluded_windows, other_rows, same_rows
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import Equation, Operator
 from tidemark.operators.touched import NEVER_MS, BatchCounts, BatchRead
 from tidemark.pipeline.instants import instant_of
@@ -31,22 +32,18 @@ from tidemark.storage.delta.place import TablePlace
 class Excluded:
     """The windows that are excluded from a table's stream, and bronze at a version."""
 
-    operator: Operator
+    rows: BronzeRows
     place: TablePlace
-    bronze: DeltaTable
     windows: pa.Table
 
     @classmethod
-    def of(
-        cls,
-        operator: Operator,
-        place: TablePlace,
-        bronze: DeltaTable,
-        changes: DeltaTable,
-        generation: int,
-    ) -> Self:
-        """What is excluded by now, as `changes` says."""
-        return cls(operator, place, bronze, excluded_windows(changes, operator, generation))
+    def of(cls, rows: BronzeRows, place: TablePlace, changes: DeltaTable, generation: int) -> Self:
+        """What is excluded by now, as `changes` says; `place` is bronze's."""
+        return cls(rows, place, excluded_windows(changes, rows.operator, generation))
+
+    @property
+    def operator(self) -> Operator:
+        return self.rows.operator
 
     @property
     def located(self) -> pa.Table:
@@ -65,8 +62,8 @@ class Excluded:
             return 0
         # Where all is emitted, late rows are too.
         late_ms = 0 if self.operator.traits.equation is Equation.ALL else batch.late_ms
-        return self.operator.count_in_batch(
-            self.bronze, self.place, batch, known.select(self.located.column_names), late_ms
+        return self.rows.count_in_batch(
+            self.place, batch, known.select(self.located.column_names), late_ms
         )
 
     def due(
@@ -86,9 +83,7 @@ class Excluded:
             return windows
         touched = windows.slice(0, 0)
         if batches:
-            found = self.operator.touched(
-                self.bronze, self.place, batches, frozen_before_ms, NEVER_MS
-            )
+            found = self.rows.touched(self.place, batches, frozen_before_ms, NEVER_MS)
             touched = same_rows(windows, found.closed, self.operator)
         if self.operator.table.output_mode != "append":
             return touched
@@ -102,5 +97,5 @@ class Excluded:
 
     def _ending(self, windows: pa.Table, after_ms: int, up_to_ms: int) -> pa.Table:
         after, up_to = instant_of(after_ms), instant_of(up_to_ms)
-        ends: list[Any] = self.operator.ends(windows).to_pylist()
+        ends: list[Any] = self.rows.ends(windows).to_pylist()
         return windows.filter(pa.array([after < end <= up_to for end in ends], pa.bool_()))

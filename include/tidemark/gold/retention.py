@@ -72,7 +72,7 @@ def table_frozen_before_ms(
     too_old = frozen_before_ms(pipeline, ingest_checkpoint(warehouse))
     if too_old is None:
         return None
-    frozen: int | None = operator.frozen_before_ms(too_old, bronze)
+    frozen: int | None = operator.rows_in(bronze).frozen_before_ms(too_old)
     if close_ms is not None:
         frozen = frozen_rows_before_ms(operator, frozen, close_ms, bronze)
     both = frozen, given_up_ms(warehouse, name, operator)
@@ -86,7 +86,7 @@ def given_up_ms(warehouse: Warehouse, table: str, operator: Operator) -> int | N
     for pipeline, name in other_pipelines(operator).items():
         noted = noted_reader(_of(warehouse, pipeline), warehouse.places.pipeline, table)
         if noted is not None and noted.from_ms is not None:
-            found.append(epoch_ms(operator.complete_from(name, instant_of(noted.from_ms))))
+            found.append(epoch_ms(instant_of(noted.from_ms) + operator.needed_before(name)))
     return max(found, default=None)
 
 
@@ -112,7 +112,7 @@ def note_needed(pipeline: Pipeline, warehouse: Warehouse) -> None:
         for other, name in other_pipelines(operator).items():
             closed = gold_state(warehouse.gold(table).existing()).close_ms
             first = min(instant_of(frozen), operator.first_open_start(closed))
-            needed = epoch_ms(operator.seeded_of(name, first))
+            needed = epoch_ms(first - operator.needed_before(name))
             reader = OtherReader(pipeline=pipeline.name, table=table, from_ms=needed)
             warehouse.fence()
             note_reader(_of(warehouse, other), reader)
@@ -130,7 +130,7 @@ def frozen_rows_before_ms(
     by its close frontier still have all their input rows, however old."""
     if frozen_ms is None:
         return None
-    return min(frozen_ms, epoch_ms(operator.seeded_from(close_ms, bronze)))
+    return min(frozen_ms, epoch_ms(operator.rows_in(bronze).seeded_from(close_ms)))
 
 
 def first_kept_date(
@@ -153,8 +153,9 @@ def first_kept_date(
 def needed_from_ms(operator: Operator, frozen_ms: int, close_ms: int, bronze: DeltaTable) -> int:
     """Input rows of before this are in no row of a table that is open by its published frontier, or
     not frozen, where input rows older than `frozen_ms` are not taken any more."""
-    first = operator.first_needed_ms(close_ms, bronze)
-    return operator.kept_from_ms(min(first, operator.frozen_before_ms(frozen_ms, bronze)))
+    rows = operator.rows_in(bronze)
+    first = min(rows.first_needed_ms(close_ms), rows.frozen_before_ms(frozen_ms))
+    return operator.kept_from_ms(first)
 
 
 def date_of(milliseconds: int) -> date:

@@ -21,6 +21,7 @@ from tidemark.gold.excluded import Excluded
 from tidemark.gold.failing import failing_known, other_rows
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, latest, open_dates, time_literal
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import Operator, listed, same_row
 from tidemark.operators.repaired import NOT_OF_GOLD
 from tidemark.operators.touched import BatchCounts, BatchRead
@@ -34,7 +35,7 @@ from tidemark.storage.duckdb_in_utc import duckdb_in_utc
 class Frontiers:
     """In milliseconds, UTC: how far gold is closed, how far the query has closed rows
     (`Run.closed_ms`), the seal frontier (0: no seal), and what is frozen (None: nothing). `emits`
-    is false where the query emits nothing (`Operator.recomputes`)."""
+    is false where the query emits nothing (`Table.recomputes`)."""
 
     before_ms: int
     closed_ms: int
@@ -59,7 +60,7 @@ class Frontiers:
 
     def emitted_to_ms(self, operator: Operator) -> int:
         """Up to which end nothing is left in the query's state."""
-        emitted = operator.emitted_to_ms(self.closed_ms) if self.emits else 0
+        emitted = operator.traits.emitted_to_ms(self.closed_ms) if self.emits else 0
         return max(emitted, self.before_ms)
 
 
@@ -84,21 +85,21 @@ def to_compute(
     at: Frontiers,
 ) -> ToCompute:
     """For a table whose query has read `batches` since its last publish. Only reads."""
-    operator, bronze, place = excluded.operator, excluded.bronze, excluded.place
+    operator, rows, place = excluded.operator, excluded.rows, excluded.place
     nothing_new = not batches and changes.version() <= state.changes
     if operator.traits.checks_emitted and not (nothing_new and at.after_ms <= at.before_ms):
-        touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
+        touched = rows.touched(place, batches, at.frozen_before_ms, at.before_ms)
         due, detached = touched.closed, None
         if operator.traits.detaches_rows:
             noted = detached_rows(changes, operator, state.generation, at.before_ms)
-            due = pa.concat_tables([due, operator.rows_in_bronze(bronze, noted).cast(due.schema)])
+            due = pa.concat_tables([due, rows.rows_in_bronze(noted).cast(due.schema)])
             detached = to_note(due, noted, operator, at.open_after_ms)
         found = _unlike_bronze(excluded, gold, changes, state, due, at)
         return ToCompute(excluded.counted(touched.batches), found, found.slice(0, 0), detached)
     due = excluded.due(batches, at.frozen_before_ms, at.before_ms, at.open_after_ms)
     if not batches:
         return ToCompute((), due.slice(0, 0), due)
-    touched = operator.touched(bronze, place, batches, at.frozen_before_ms, at.before_ms)
+    touched = rows.touched(place, batches, at.frozen_before_ms, at.before_ms)
     return ToCompute(
         excluded.counted(touched.batches), other_rows(touched.closed, due, operator), due
     )
@@ -114,7 +115,7 @@ def _unlike_bronze(
 ) -> pa.Table:
     """Rows as bronze gives them that are known otherwise, or not at all though the query is past
     them; rows of before `frozen_before_ms` stay as they are."""
-    operator, bronze = excluded.operator, excluded.bronze
+    operator, in_bronze = excluded.operator, excluded.rows
     names = [*operator.located, "rows"]
     with duckdb_in_utc() as connection:
         _pending(connection, changes, state, operator, at.after_ms)
@@ -122,7 +123,7 @@ def _unlike_bronze(
         due = _excluded_and_due(connection, excluded, changes, at)
         looked_at = _looked_at(connection, operator, gold, due, at)
         connection.register("touched_rows", touched)
-        connection.register("given", operator.rows_in_bronze(bronze, looked_at))
+        connection.register("given", in_bronze.rows_in_bronze(looked_at))
         connection.register("closing", _closing(excluded, at, touched))
         frozen = at.frozen_before_ms
         kept = "true" if frozen is None else f"window_start >= {time_literal(frozen)}"
@@ -138,25 +139,24 @@ def _unlike_bronze(
         found = pa.table(connection.sql("FROM candidates").to_arrow_table())
         if not found.num_rows:
             return found
-        _known(connection, gold, operator, found)
+        _known(connection, gold, in_bronze, found)
         known = pa.table(connection.sql("FROM known").to_arrow_table())
-        if (unlike := operator.unlike(bronze, known, found)) is not None:
+        if (unlike := in_bronze.unlike(known, found)) is not None:
             connection.register("unlike", unlike)
             columns = listed(names)
             sql = f"SELECT {columns} FROM unlike UNION SELECT {columns} FROM touched_rows"
             sql = f"{sql} WHERE {kept}"
             return pa.table(connection.sql(sql).to_arrow_table())
-        sql = _differing(operator, at.emitted_to_ms(operator))
+        sql = _differing(in_bronze, at.emitted_to_ms(operator))
         return pa.table(connection.sql(sql).to_arrow_table())
 
 
 def _closing(excluded: Excluded, at: Frontiers, touched: pa.Table) -> pa.Table:
     """What bronze gives of all that the stream has closed, where it may have emitted none of it."""
-    operator, bronze = excluded.operator, excluded.bronze
-    if not operator.traits.checks_closing or at.open_after_ms <= at.before_ms:
+    if not excluded.operator.traits.checks_closing or at.open_after_ms <= at.before_ms:
         return touched.slice(0, 0)
     first = instant_of(at.before_ms) + timedelta(microseconds=1)
-    found = operator.ending(bronze, first, instant_of(at.open_after_ms))
+    found = excluded.rows.ending(first, instant_of(at.open_after_ms))
     assert found is not None
     return found
 
@@ -240,10 +240,10 @@ def _looked_at(
 
 
 def _known(
-    connection: duckdb.DuckDBPyConnection, gold: DeltaTable, operator: Operator, found: pa.Table
+    connection: duckdb.DuckDBPyConnection, gold: DeltaTable, in_bronze: BronzeRows, found: pa.Table
 ) -> None:
     """The table `known`: the newest known rows near what was found, failing ones among them."""
-    covered = operator.covered(found)
+    operator, covered = in_bronze.operator, in_bronze.covered(found)
     connection.register("gold", dataset_of(gold, covered.dates if covered else None))
     names = listed([*operator.located, "rows"])
     connection.execute(
@@ -259,9 +259,10 @@ def _known(
     )
 
 
-def _differing(operator: Operator, emitted_to_ms: int) -> str:
+def _differing(in_bronze: BronzeRows, emitted_to_ms: int) -> str:
     """Candidates that are not known as they are, or overlap with others that are known. One that
     nobody knows is still in the query's state, where the query is not past it, or closes later."""
+    operator = in_bronze.operator
     names = [*operator.located, "rows"]
     same = same_row(operator, "k", "c")
     values = [name for name in names if name not in operator.identity]
@@ -271,7 +272,7 @@ def _differing(operator: Operator, emitted_to_ms: int) -> str:
             SELECT {listed(names, "c")}, count(k."rows") AS _near,
                 coalesce(bool_or(k."rows" IS NOT NULL AND {same} AND {equal}), false) AS _equal,
                 coalesce(bool_or(k."rows" IS NOT NULL AND NOT ({same})), false) AS _others
-            FROM candidates c LEFT JOIN known k ON {operator.starts_in("k", "c")}
+            FROM candidates c LEFT JOIN known k ON {in_bronze.starts_in("k", "c")}
             GROUP BY {listed(names, "c")}
         ) WHERE _others OR (
             NOT _equal AND (_near > 0 OR window_end <= {time_literal(emitted_to_ms)})

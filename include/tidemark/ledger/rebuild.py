@@ -20,7 +20,6 @@ from pyarrow.dataset import Dataset
 from tidemark.checkpoint.log import Checkpoint
 from tidemark.errors import StorageUnavailable
 from tidemark.gold.excluded import Excluded
-from tidemark.gold.failing import excluded_windows
 from tidemark.gold.plan import CHANGES, CLOSE
 from tidemark.gold.state import gold_state
 from tidemark.ledger.copied_batches import copied_batches
@@ -105,9 +104,7 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
     copied = copied_batches(source.warehouse.batches, source.pipeline.name, query, others)
     changes = source.warehouse.changes(name, generation).existing()
     bronze, frontier = source.warehouse.bronze, _frontier(source, name, changes, query)
-    excluded = Excluded(
-        operator, bronze, bronze.existing(), excluded_windows(changes, operator, generation)
-    )
+    excluded = Excluded.of(operator.rows_in(bronze.existing()), bronze, changes, generation)
     counted = {
         number: counts
         for batch in batches_read(
@@ -115,7 +112,7 @@ def _stream_lines(source: Ledgered, name: str) -> Iterator[LedgerLine]:
             source.seeds.get(name, -1),
             frontier,
             copied,
-            operator.closed_to_ms,
+            operator.traits.closed_to_ms,
             others,
         )
         if (number := batch.number) is not None
@@ -149,7 +146,7 @@ def _frontier(source: Ledgered, name: str, changes: DeltaTable, query: str) -> F
 def _counts(excluded: Excluded, batch: BatchRead) -> tuple[BatchCounts, ...]:
     """None where the log no longer tells which files the batch read."""
     try:
-        found = excluded.operator.touched(excluded.bronze, excluded.place, [batch], None, 0)
+        found = excluded.rows.touched(excluded.place, [batch], None, 0)
         return excluded.counted(found.batches)
     except StorageUnavailable:
         return ()

@@ -87,7 +87,7 @@ def _frozen(run: Run, name: str, operator: Operator, former: Operator, close_ms:
     # What the former rows needed tells what was dropped: by the next ones, what is left of a longer
     # row would seem to begin there.
     first_kept = date_of(needed_from_ms(former, too_old, close_ms, bronze))
-    needed = operator.first_needed_ms(close_ms, bronze)
+    needed = operator.rows_in(bronze).first_needed_ms(close_ms)
     if date_of(operator.kept_from_ms(needed)) < first_kept:
         raise MigrationRefused(
             f"Windows that are still open begin at {instant_text(needed)} by the changed file, and "

@@ -151,7 +151,7 @@ def _missing(
             yield from _rewound(place, read)
             yield from _unread_files(place, min(read, before.inputs[name] + 1))
             first_start = min(operator.first_open_start(before.close_ms), instant_of(frozen or 0))
-            needed = operator.seeded_of(name, first_start).date()
+            needed = (first_start - operator.needed_before(name)).date()
             yield from _needed_and_dropped(place, before.inputs[name], needed)
 
 

@@ -114,12 +114,12 @@ def _repaired(table: TableRun) -> Repaired | str:
     if sealed_to > closed_to:
         return f"the source is idle, and windows up to {instant_text(sealed_to)} are to be sealed"
     batches, operator = unpublished_batches(table), table.reading(table.read_at())
-    if operator.recomputes and closed_to > gold.close_ms:
+    if operator.table.recomputes and closed_to > gold.close_ms:
         return f"what closed up to {instant_text(closed_to)} is to be computed from bronze"
     bronze, changes = table.bronze.existing(), table.changes.existing()
-    emits = not operator.recomputes
+    emits = not operator.table.recomputes
     found = to_compute(
-        Excluded.of(operator, table.bronze, bronze, changes, gold.generation),
+        Excluded.of(operator.rows_in(bronze), table.bronze, changes, gold.generation),
         table.gold.existing(),
         changes,
         gold,

@@ -19,7 +19,7 @@ def unpublished_batches(table: TableRun) -> tuple[BatchRead, ...]:
         table.checkpoint,
         table.state.bronze,
         _frontier(table),
-        closed_to_ms=table.operator.closed_to_ms,
+        closed_to_ms=table.operator.traits.closed_to_ms,
         others=others_published(table.operator, table.warehouse, table.state.inputs),
     )
 
@@ -52,7 +52,7 @@ def seal_ms(table: TableRun, outcome: Outcome) -> int:
         max(ingested, default=None),
         idle,
         operator.seal_delay(run.pipeline.watermark.delay),
-        operator.newest_end_ms(tables[0]),
+        operator.rows_in(tables[0]).newest_end_ms(),
     )
 
 

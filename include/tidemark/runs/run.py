@@ -177,10 +177,10 @@ def closed_by_stream_ms(checkpoint: Checkpoint, operator: Operator) -> int:
     """
     last = checkpoint.last_batch("commits")
     if last is None:
-        return operator.closed_to_ms(0)
+        return operator.traits.closed_to_ms(0)
     if not operator.traits.emits_without_input:
-        return operator.closed_to_ms(checkpoint.next_watermark_ms(last))
-    return operator.closed_to_ms(checkpoint.offsets(last).watermark_ms)
+        return operator.traits.closed_to_ms(checkpoint.next_watermark_ms(last))
+    return operator.traits.closed_to_ms(checkpoint.offsets(last).watermark_ms)
 
 
 @dataclass

@@ -24,6 +24,8 @@ def source_lag(pipeline: Pipeline, settings: Settings) -> Lag | NotAsked | None:
     raised: a source that is away is told by the run that needs it."""
     try:
         source = source_handle(pipeline, settings)
-        return source.lag(Checkpoint(source.places.ingest_checkpoint, source.options))
+        return source.lag(
+            Checkpoint(source.places.ingest_checkpoint, source.settings.storage_options)
+        )
     except TidemarkError as error:
         return NotAsked(f"{type(error).__name__}: {error}")

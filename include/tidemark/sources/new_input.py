@@ -16,7 +16,7 @@ def new_input_bytes(pipeline: Pipeline, settings: Settings) -> int:
     """
     try:
         source = source_handle(pipeline, settings)
-        ingest = Checkpoint(source.places.ingest_checkpoint, source.options)
+        ingest = Checkpoint(source.places.ingest_checkpoint, source.settings.storage_options)
         return source.unread_bytes(ingest)
     except TidemarkError:
         return 0

@@ -104,10 +104,9 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         update = {"begins": dict(end.begins), "ids": dict(end.ids)}
         write_source_notes(ingest, notes.model_copy(update=update))
 
-    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
-        return Reading(*self.left(ingest, batch, ""), {})
-
-    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+    def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
+        if committed is None:
+            return Reading(*self.left(ingest, batch, ""), {})
         read, verdicts = self.left(ingest, batch, SINCE_BRONZE)
         known = {one.part for one in committed.verdicts}
         new = tuple(one for one in verdicts if one.part not in known)

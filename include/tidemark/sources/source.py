@@ -21,7 +21,6 @@ from tidemark.pipeline.difference import Difference
 from tidemark.pipeline.model import Pipeline
 from tidemark.pipeline.places import Places
 from tidemark.pipeline.settings.settings import Settings
-from tidemark.storage.files import Options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -188,11 +187,6 @@ class SourceHandle(ABC):
     def places(self) -> Places:
         return Places(self.settings.root, self.pipeline.name)
 
-    @property
-    def options(self) -> Options:
-        """The storage options."""
-        return self.settings.storage_options
-
     @abstractmethod
     def check(self, ingest: Checkpoint) -> None:
         """Raise SourceNotFound where it is not there, TableLost where it is not the one that was
@@ -252,13 +246,10 @@ class SourceHandle(ABC):
         """An estimate of the same: nothing but speed may follow from it. Raises what it meets."""
 
     @abstractmethod
-    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
-        """Nothing of the batch is committed: its slice is read as it is now."""
-
-    @abstractmethod
-    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
-        """Bronze of the batch is committed, with the verdicts and what was seen of `committed`:
-        these stay, and only the rejects of parts that are as they were then can be judged."""
+    def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
+        """The parts of a batch that are read. Where nothing of it is committed, its slice as it is
+        now; where bronze is, with the verdicts and what was seen of `committed`, these stay, and
+        only the rejects of parts that are as they were then can be judged."""
 
     @abstractmethod
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:

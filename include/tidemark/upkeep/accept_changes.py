@@ -137,7 +137,7 @@ def _check_judged(pipeline: Pipeline, warehouse: Warehouse, bronze: Loss) -> Non
     held = warehouse.bronze.existing()
     first = min(
         table.operator.kept_from_ms(
-            table.operator.first_needed_ms(gold_state(table.gold.table).close_ms, held)
+            table.operator.rows_in(held).first_needed_ms(gold_state(table.gold.table).close_ms)
         )
         for table in found_tables(pipeline, warehouse)
         if table.gold.table is not None

@@ -13,12 +13,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from tidemark.gold.row_values import dates_predicate
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.kinds import KINDS
 from tidemark.operators.operator import Covered
 from tidemark.operators.row_range import RowRange
-from tidemark.operators.windows.windows import Windows
+from tidemark.operators.windows.windows import WindowRows, Windows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.model import TABLE_KINDS, Table, WindowTable
 
@@ -49,6 +51,29 @@ class Stretches(Windows):
     def most_emitted(self, rows: int) -> int | None:
         return rows
 
+    def rows_in(self, bronze: DeltaTable) -> BronzeRows:
+        return StretchRows(self, bronze)
+
+    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
+        """All stretches of the windows that start in the range."""
+        found = super().starting_in(start, end)
+        return found and replace(found, last_start=found.last_end - _TICK)
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, StretchTable)
+        yield from super().definition_changes(query, asked)
+        if asked.gap != self.table.gap:
+            gaps = str(self.table.gap), str(asked.gap)
+            reason = "The table holds the stretches as they were"
+            yield Difference(query, "gap", *gaps, ChangeVerdict.NEW_GENERATION, reason)
+
+
+@dataclass(frozen=True)
+class StretchRows(WindowRows):
+    """Known stretches of a window that is computed again go, where it does not give them."""
+
+    operator: Stretches
+
     def covered(self, closed: pa.Table) -> Covered:
         length = self.table.window.length // _TICK
         same = "".join(
@@ -71,19 +96,6 @@ class Stretches(Windows):
         first, last = (first_end - self.table.window.length).date(), last_end.date()
         dates = f"window_date BETWEEN DATE '{first}' AND DATE '{last}'"
         return Covered(f"k.window_end BETWEEN {ends}", pa.table({"none": []}), dates)
-
-    def starting_in(self, start: datetime, end: datetime) -> RowRange | None:
-        """All stretches of the windows that start in the range."""
-        found = super().starting_in(start, end)
-        return found and replace(found, last_start=found.last_end - _TICK)
-
-    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
-        assert isinstance(asked, StretchTable)
-        yield from super().definition_changes(query, asked)
-        if asked.gap != self.table.gap:
-            gaps = str(self.table.gap), str(asked.gap)
-            reason = "The table holds the stretches as they were"
-            yield Difference(query, "gap", *gaps, ChangeVerdict.NEW_GENERATION, reason)
 
 
 TABLE_KINDS["gap"] = StretchTable

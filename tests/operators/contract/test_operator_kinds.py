@@ -101,7 +101,7 @@ def test_no_row_that_is_open_starts_before_what_a_checkpoint_is_seeded_from(
 ) -> None:
     closed_to = DAY + close * MINUTE
     with bronze_of(rows) as bronze:
-        first = instant_of(kind.operator.first_needed_ms(epoch_ms(closed_to), bronze))
+        first = instant_of(kind.operator.rows_in(bronze).first_needed_ms(epoch_ms(closed_to)))
     opened = {row: values for row, values in kind.model(rows).items() if values[0] > closed_to}
     assert all(identity[0] >= first for identity in opened)
     # Nor does an input row before it change what is open.
@@ -154,10 +154,11 @@ def test_where_rows_lie_bronze_gives_the_whole_rows(
     times = pa.array([start for start, _ in known], pa.timestamp("us", "UTC"))
     given_rows = pa.table({"window_start": times, "key": pa.array([k for _, k in known], "string")})
     with bronze_of(rows) as bronze:
-        found = operator.rows_in_bronze(bronze, given_rows)
-        ending = operator.ending(bronze, *ends)
-        counted = operator.count_touched(bronze, found)
-        assert operator.count_ending(bronze, *ends) == sum(ending.column("rows").to_pylist())
+        found = operator.rows_in(bronze).rows_in_bronze(given_rows)
+        ending = operator.rows_in(bronze).ending(*ends)
+        counted = operator.rows_in(bronze).count_touched(found)
+        counted_ending = operator.rows_in(bronze).count_ending(*ends)
+        assert counted_ending == sum(ending.column("rows").to_pylist())
     assert located(found) == {row: ends_and_rows(expected[row]) for row in known}
     assert counted == sum(rows_of for _, rows_of in located(found).values())
     assert located(ending) == {
@@ -178,8 +179,8 @@ def test_windows_that_are_recomputed_are_listed_by_their_ends(
         (DAY + first * MINUTE, DAY + first * 2 * MINUTE),
     )
     with bronze_of(rows) as bronze:
-        found = kind.operator.ending(bronze, *ends)
-        counted = kind.operator.count_ending(bronze, *ends)
+        found = kind.operator.rows_in(bronze).ending(*ends)
+        counted = kind.operator.rows_in(bronze).count_ending(*ends)
     listed = [tuple(row[name] for name in ("window_start", "key")) for row in found.to_pylist()]
     expected = {
         row: values for row, values in kind.model(rows).items() if ends[0] <= values[0] <= ends[1]
@@ -199,8 +200,8 @@ def test_a_session_of_many_days_is_found_whole_from_any_of_its_rows() -> None:
         }
     )
     with bronze_of(rows) as bronze:
-        found = kind.operator.rows_in_bronze(bronze, middle)
-        first = kind.operator.first_needed_ms(epoch_ms(DAY + timedelta(days=6)), bronze)
+        found = kind.operator.rows_in(bronze).rows_in_bronze(middle)
+        first = kind.operator.rows_in(bronze).first_needed_ms(epoch_ms(DAY + timedelta(days=6)))
     last = DAY + timedelta(days=days) - 5 * MINUTE
     assert located(found) == {(DAY, "a"): (last + 6 * MINUTE, len(rows) - 2)}
     assert first == epoch_ms(DAY)

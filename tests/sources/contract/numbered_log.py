@@ -129,10 +129,9 @@ class PlacedLog(SourceHandle):
         files = (file for span in self._unread(ingest) for file in self.there(span).values())
         return sum(file.stat().st_size for file in files)
 
-    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
-        return self._readable(_slice(ingest, batch), (), "They were never read")
-
-    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+    def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
+        if committed is None:
+            return self._readable(_slice(ingest, batch), (), "They were never read")
         gone = [Span.of(verdict.part) for verdict in committed.verdicts]
         # What expired is the beginning of what was planned.
         begin = {span.partition: span.last + 1 for span in gone}
@@ -154,9 +153,7 @@ class PlacedLog(SourceHandle):
         unreadable: Mapping[str, str],
         repeated: bool,
     ) -> Reading:
-        if repeated:
-            return self.repeated_reading(ingest, batch, reading)
-        return self.first_reading(ingest, batch)
+        return self.reading(ingest, batch, reading if repeated else None)
 
     def origin_of(self, part: str) -> Mapping[str, Any]:
         span = Span.of(part)

@@ -65,7 +65,7 @@ class World:
         self.source.accept_lost(self.ingest, self.source.lost(self.ingest), ACCEPTED)
 
     def read(self, batch: int) -> list[int]:
-        reading = self.source.first_reading(self.ingest, batch)
+        reading = self.source.reading(self.ingest, batch, None)
         return [
             json.loads(line)["n"]
             for one in self.source.slices(self.ingest, batch, reading)
@@ -111,7 +111,7 @@ def test_versions_that_expired_after_others_were_accepted_are_told_by_themselves
     world.accept()
     (second,) = world.source.steps(world.ingest)
     world.plan(1, second)
-    reading = world.source.first_reading(world.ingest, 1)
+    reading = world.source.reading(world.ingest, 1, None)
     assert [one.part for one in reading.verdicts] == ["1-2", "3-3"]
     assert world.read(1) == [4, 5]
 
@@ -127,11 +127,11 @@ def test_no_part_is_held_by_one_that_ends_before_it() -> None:
 def test_a_version_that_goes_while_its_batch_is_read_is_no_empty_one(world: World) -> None:
     (first,) = world.source.steps(world.ingest)
     world.plan(0, first)
-    reading = world.source.first_reading(world.ingest, 0)
+    reading = world.source.reading(world.ingest, 0, None)
     DeltaTable(world.uri).create_checkpoint()
     world.expire(0)
     with pytest.raises(DataDamaged, match=r"Version 0 of .* is not now"):
-        world.source.first_reading(world.ingest, 0)
+        world.source.reading(world.ingest, 0, None)
     with pytest.raises(DataDamaged, match=r"Version 0 of .* is not now"):
         world.source.slices(world.ingest, 0, reading)
     assert world.lost() == [("0-0", "expired")]
@@ -148,7 +148,7 @@ def test_a_file_of_a_snapshot_that_is_gone_has_to_be_accepted(world: World) -> N
     assert world.lost() == [(f"5/{file}", "gone")]
     world.accept()
     assert world.lost() == []
-    reading = world.source.first_reading(world.ingest, 0)
+    reading = world.source.reading(world.ingest, 0, None)
     assert [(one.part, one.reason) for one in reading.verdicts] == [(f"5/{file}", "gone")]
     assert len(world.read(0)) == 5
 
@@ -200,7 +200,7 @@ def test_versions_that_were_set_back_are_read_when_as_many_were_written_anew(
     assert (again.begin, again.next) == (second.begin, second.next)
     assert again != second
     world.plan(2, again)
-    assert [one.reason for one in world.source.first_reading(world.ingest, 2).verdicts] == [
+    assert [one.reason for one in world.source.reading(world.ingest, 2, None).verdicts] == [
         "set back"
     ]
     assert world.read(2) == [60]
@@ -209,7 +209,7 @@ def test_versions_that_were_set_back_are_read_when_as_many_were_written_anew(
 def test_what_the_machine_lacks_is_no_verdict_on_a_file(world: World) -> None:
     (first,) = world.source.steps(world.ingest)
     world.plan(0, first)
-    reading = world.source.first_reading(world.ingest, 0)
+    reading = world.source.reading(world.ingest, 0, None)
     one = world.source.slices(world.ingest, 0, reading)[0]
     with pytest.raises(OSError, match="open files") as found, no_more_open_files():
         list(one.lines(10**9))
@@ -246,7 +246,7 @@ def test_versions_of_a_planned_batch_that_were_set_back_are_read_once(
     world.accept()
     assert world.lost() == []
     world.append(60)
-    reading = world.source.first_reading(world.ingest, 1)
+    reading = world.source.reading(world.ingest, 1, None)
     assert (reading.read, [one.reason for one in reading.verdicts]) == ((), ["set back"])
     world.commit(1)
     assert read_on(world, 2) == [60]
@@ -286,7 +286,7 @@ def test_an_older_copy_that_was_written_to_since_is_another_history(
     with pytest.raises(TableLost, match=r"Version 6 of .* is not the one that was read"):
         world.source.check(world.ingest)
     with pytest.raises(TableLost, match=r"Version 6 of .* is not the one that was read"):
-        world.source.first_reading(world.ingest, 0)
+        world.source.reading(world.ingest, 0, None)
 
 
 def test_what_is_lost_since_a_first_begin_was_noted_is_told_by_the_lag_too(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_version_that_leaves_the_log_between_planning_and_reading_stops_the_ru
     append(place, "c")
     DeltaTable(uri_of(place)).create_checkpoint()
     log = place.root / "events" / "_delta_log" / f"{1:020}.json"
-    for step in ("first_reading", "slices"):
+    for step in ("reading", "slices"):
         original = getattr(DeltaSourceHandle, step)
 
         def cleaned(*given: Any, original: Any = original) -> Any:

@@ -27,15 +27,16 @@ from typing import Self
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.folds.folding import VERDICT, FoldSpec
-from tidemark.operators.operator import Traits
+from tidemark.operators.operator import Traits, emits_only_closed
 from tidemark.operators.sessions.in_bronze import (
     first_start_of_those_ending,
     outputs_unlike,
     sessions_of,
     times_between,
 )
-from tidemark.operators.sessions.sessions import GappedRows
+from tidemark.operators.sessions.sessions import Gapped, GappedRows
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.durations import duration_text
@@ -50,9 +51,8 @@ _OTHER = "The state and the table hold what it came to as it was, and the engine
 
 
 @dataclass(frozen=True)
-class Folds(GappedRows):
-    """The outputs of one table. `Touched.closed` has whole episodes, with the number 0. `columns`
-    are those that the pipeline's file gives a row."""
+class Folds(Gapped):
+    """The outputs of one table. `columns` are those that the pipeline's file gives a row."""
 
     table: FoldTable
     columns: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ class Folds(GappedRows):
         same number, and over any number of rows."""
         return Traits(
             None,
-            self.emits_only_closed,
+            emits_only_closed(self.table),
             checks_emitted=True,
             counts_rows=False,
             fails_queries=False,
-            detaches_rows=not self.recomputes,
+            detaches_rows=not self.table.recomputes,
             fails_again=True,
         )
 
@@ -101,36 +101,8 @@ class Folds(GappedRows):
             emits=fold.emits,
         )
 
-    def closed_to_ms(self, watermark_ms: int) -> int:
-        return watermark_ms
-
-    def emitted_to_ms(self, closed_to_ms: int) -> int:
-        return closed_to_ms
-
-    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
-        """Episodes that a row behind the frontier can still touch count as open."""
-        first = first_start_of_those_ending(self._in(bronze), close_ms)
-        return close_ms if first is None else min(close_ms, epoch_ms(first))
-
-    def touched(
-        self,
-        bronze: DeltaTable,
-        place: TablePlace,
-        batches: Sequence[BatchRead],
-        frozen_before_ms: int | None,
-        closed_ms: int,
-    ) -> Touched:
-        found = super().touched(bronze, place, batches, frozen_before_ms, closed_ms)
-        return Touched(found.batches, self._located(found.closed))
-
-    def unlike(self, bronze: DeltaTable, known: pa.Table, found: pa.Table) -> pa.Table:
-        return outputs_unlike(self._in(bronze), known, found, NUMBER, VERDICT)
-
-    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
-        """The episodes that can have an output which is determined then."""
-        rows = self._in(bronze)
-        times = epoch_us(first_end - self.gap), epoch_us(last_end)
-        return self._located(sessions_of(rows, times_between(rows, *times)))
+    def rows_in(self, bronze: DeltaTable) -> BronzeRows:
+        return FoldRows(self, bronze)
 
     def first_open_start(self, close_ms: int) -> datetime:
         return instant_of(close_ms) + _TICK
@@ -150,11 +122,40 @@ class Folds(GappedRows):
             if before != after:
                 yield Difference(query, what, before, after, ChangeVerdict.NEW_GENERATION, _OTHER)
 
+
+@dataclass(frozen=True)
+class FoldRows(GappedRows):
+    """Episodes by bronze. `Touched.closed` has whole ones, with the number 0."""
+
+    def first_needed_ms(self, close_ms: int) -> int:
+        """Episodes that a row behind the frontier can still touch count as open."""
+        first = first_start_of_those_ending(self._in(), close_ms)
+        return close_ms if first is None else min(close_ms, epoch_ms(first))
+
+    def touched(
+        self,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        found = super().touched(place, batches, frozen_before_ms, closed_ms)
+        return Touched(found.batches, self._located(found.closed))
+
+    def unlike(self, known: pa.Table, found: pa.Table) -> pa.Table:
+        return outputs_unlike(self._in(), known, found, NUMBER, VERDICT)
+
+    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
+        """The episodes that can have an output which is determined then."""
+        rows = self._in()
+        times = epoch_us(first_end - self.gap), epoch_us(last_end)
+        return self._located(sessions_of(rows, times_between(rows, *times)))
+
     def _located(self, found: pa.Table) -> pa.Table:
         whole = pa.repeat(pa.scalar(VERDICT, pa.int64()), found.num_rows)
         if NUMBER not in found.column_names:
             found = found.append_column(NUMBER, whole)
-        return found.select([*self.located, "rows"])
+        return found.select([*self.operator.located, "rows"])
 
 
 def _list(names: Sequence[str]) -> str:

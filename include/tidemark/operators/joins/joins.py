@@ -23,13 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.joins.in_bronze import BronzeSide, JoinIn, windows_given, windows_starting
 from tidemark.operators.joins.new_rows import find_touched
-from tidemark.operators.operator import BRONZE, Covered, InputTable, Traits
+from tidemark.operators.operator import BRONZE, Covered, InputTable, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows.in_duckdb import window_starts
-from tidemark.operators.windows.windows import FixedWindows
+from tidemark.operators.windows.windows import FixedWindowRows, FixedWindows
 from tidemark.pipeline.difference import ChangeVerdict, Difference
 from tidemark.pipeline.instants import instant_of
 from tidemark.pipeline.join_rules import MATCHES
@@ -92,9 +93,11 @@ class Joins(FixedWindows):
         that is emitted is held against bronze, one by one."""
         return Traits(
             None,
-            self.emits_only_closed,
+            emits_only_closed(self.table),
             checks_emitted=True,
             checks_closing=True,
+            # A millisecond more than the range behind the watermark: so the engine's window emits.
+            closes_behind_ms=self.reach // _MILLISECOND + 1,
             # The first match of a row that matched nothing adds none to `rows`.
             grows=("rows", MATCHES),
         )
@@ -105,75 +108,16 @@ class Joins(FixedWindows):
         within = self.table.join.within
         return max(within.before, within.after)
 
-    def closed_to_ms(self, watermark_ms: int) -> int:
-        """A millisecond more than the range behind the watermark: so the engine's window emits."""
-        return max(watermark_ms - self.reach // _MILLISECOND - 1, 0)
-
     def seal_delay(self, delay: timedelta) -> timedelta:
         """The longer delay of both, and the range: both bronzes are idle for so long then."""
         return max(delay, self.other_delay) + self.reach
 
-    def most_emitted(self, rows: int) -> None:
-        return None
-
-    def seeded_of(self, name: str, since: datetime) -> datetime:
+    def needed_before(self, name: str) -> timedelta:
         """A row of the right side may lie before the one that it matches."""
-        return since if name == BRONZE else since - self.table.join.within.before
+        return timedelta(0) if name == BRONZE else self.table.join.within.before
 
-    def complete_from(self, name: str, first: datetime) -> datetime:
-        return first if name == BRONZE else first + self.table.join.within.before
-
-    def touched(
-        self,
-        bronze: DeltaTable,
-        place: TablePlace,
-        batches: Sequence[BatchRead],
-        frozen_before_ms: int | None,
-        closed_ms: int,
-    ) -> Touched:
-        joined = self._in(bronze)
-        other = self.others[self.other]
-        found = find_touched(joined, place, other, self.other, batches, frozen_before_ms, closed_ms)
-        return Touched(found.batches, self._located(found.closed))
-
-    def evaluated(
-        self, bronze: DeltaTable, place: TablePlace, batch: BatchRead, before_ms: int
-    ) -> pa.Table:
-        """Behind a left join also the windows of rows that the batch may give up as unmatched."""
-        touched = super().evaluated(bronze, place, batch, before_ms)
-        if self.table.join.type == "inner":
-            return touched
-        reach = self.reach + self.table.window.length + _MILLISECOND
-        first = instant_of(before_ms - reach // _MILLISECOND)
-        given_up = windows_starting(self._in(bronze), first, instant_of(batch.watermark_ms))
-        both = pa.concat_tables([touched, self._located(given_up).cast(touched.schema)])
-        return distinct_rows(both)
-
-    def rows_in_bronze(
-        self, bronze: DeltaTable, rows: pa.Table, condition: str = "true"
-    ) -> pa.Table:
-        return self._located(windows_given(self._in(bronze, condition), rows))
-
-    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
-        length = self.table.window.length
-        found = windows_starting(self._in(bronze), first_end - length, last_end - length)
-        return self._located(found)
-
-    def covered(self, closed: pa.Table) -> Covered:
-        """No known row goes; only the dates are told."""
-        days = sorted({start.date() for start in window_starts(closed)})
-        listed = ", ".join(f"DATE '{day}'" for day in days)
-        return Covered("false", closed, f"window_date IN ({listed})" if days else "false")
-
-    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
-        return _sum_of_rows(windows_given(self._in(bronze, condition), closed))
-
-    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
-        return _sum_of_rows(self.ending(bronze, first_end, last_end))
-
-    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
-        joined = self._in(bronze, condition)
-        return _sum_of_rows(rows.of(windows_starting(joined, rows.first_start, rows.last_start)))
+    def rows_in(self, bronze: DeltaTable) -> BronzeRows:
+        return JoinedRows(self, bronze)
 
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, JoinTable)
@@ -191,13 +135,74 @@ class Joins(FixedWindows):
                     "does not notice",
                 )
 
-    def _in(self, bronze: DeltaTable, condition: str = "true") -> JoinIn:
-        other = self.others[self.other]
-        right = BronzeSide(other.table, self.other_event_time, other.condition)
-        return JoinIn(BronzeSide(bronze, self.event_time, condition), right, self.table)
+
+@dataclass(frozen=True)
+class JoinedRows(FixedWindowRows):
+    """Joined windows by both bronzes, each at its version."""
+
+    operator: Joins
+
+    @property
+    def table(self) -> JoinTable:
+        return self.operator.table
+
+    def touched(
+        self,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        joined = self._in()
+        other = self.operator.others[self.operator.other]
+        found = find_touched(
+            joined, place, other, self.operator.other, batches, frozen_before_ms, closed_ms
+        )
+        return Touched(found.batches, self._located(found.closed))
+
+    def evaluated(self, place: TablePlace, batch: BatchRead, before_ms: int) -> pa.Table:
+        """Behind a left join also the windows of rows that the batch may give up as unmatched."""
+        touched = super().evaluated(place, batch, before_ms)
+        if self.table.join.type == "inner":
+            return touched
+        reach = self.operator.reach + self.table.window.length + _MILLISECOND
+        first = instant_of(before_ms - reach // _MILLISECOND)
+        given_up = windows_starting(self._in(), first, instant_of(batch.watermark_ms))
+        both = pa.concat_tables([touched, self._located(given_up).cast(touched.schema)])
+        return distinct_rows(both)
+
+    def rows_in_bronze(self, rows: pa.Table, condition: str = "true") -> pa.Table:
+        return self._located(windows_given(self._in(condition), rows))
+
+    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
+        length = self.table.window.length
+        found = windows_starting(self._in(), first_end - length, last_end - length)
+        return self._located(found)
+
+    def covered(self, closed: pa.Table) -> Covered:
+        """No known row goes; only the dates are told."""
+        days = sorted({start.date() for start in window_starts(closed)})
+        listed = ", ".join(f"DATE '{day}'" for day in days)
+        return Covered("false", closed, f"window_date IN ({listed})" if days else "false")
+
+    def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
+        return _sum_of_rows(windows_given(self._in(condition), closed))
+
+    def count_ending(self, first_end: datetime, last_end: datetime) -> int:
+        return _sum_of_rows(self.ending(first_end, last_end))
+
+    def count_starting(self, rows: RowRange, condition: str) -> int:
+        joined = self._in(condition)
+        return _sum_of_rows(rows.of(windows_starting(joined, rows.first_start, rows.last_start)))
+
+    def _in(self, condition: str = "true") -> JoinIn:
+        operator = self.operator
+        other = operator.others[operator.other]
+        right = BronzeSide(other.table, operator.other_event_time, other.condition)
+        return JoinIn(BronzeSide(self.bronze, operator.event_time, condition), right, self.table)
 
     def _located(self, found: pa.Table) -> pa.Table:
-        return found.select([*self.located, "rows"])
+        return found.select([*self.operator.located, "rows"])
 
 
 def _told(table: JoinTable) -> dict[str, str]:

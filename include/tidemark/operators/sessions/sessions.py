@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
 
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.keys import selected
-from tidemark.operators.operator import Covered, Operator, Traits
+from tidemark.operators.operator import Covered, Operator, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.sessions.in_bronze import (
     SessionsIn,
@@ -49,9 +50,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class GappedRows(Operator):
-    """What rows that a gap divides have in common. `Touched.closed` has `located` and `rows`, as
-    bronze gives them."""
+class Gapped(Operator):
+    """What tables whose rows a gap divides have in common."""
 
     table: GappedTable
 
@@ -64,98 +64,21 @@ class GappedRows(Operator):
         return (*self.identity, "window_end")
 
     @property
-    def _gap_ms(self) -> int:
+    def gap_ms(self) -> int:
         """Rounded up, so that nothing is taken for closed too early."""
         return -(-self.gap // _MILLISECOND)
 
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """A watermark that has moved frees state: complete mode never frees any, and what is
         recomputed has none."""
-        if after_ms <= before_ms or self.table.output_mode == "complete" or self.recomputes:
+        if after_ms <= before_ms or self.table.output_mode == "complete" or self.table.recomputes:
             return None
         return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
-
-    def most_emitted(self, rows: int) -> int | None:
-        return None
-
-    def seeded_from(self, close_ms: int, bronze: DeltaTable) -> datetime:
-        return instant_of(self.first_needed_ms(close_ms, bronze))
-
-    def frozen_before_ms(self, frozen_ms: int, bronze: DeltaTable) -> int:
-        """Also what has begun before `keep` is not frozen as long as a row can touch it."""
-        return self.first_needed_ms(frozen_ms, bronze)
 
     def kept_from_ms(self, first_ms: int) -> int:
         """What is left of a session that is cut starts less than a gap after what was dropped, and
         so before that time: there it is frozen."""
-        return first_ms - self._gap_ms
-
-    def newest_end_ms(self, bronze: DeltaTable) -> int:
-        days = self._in(bronze).dates()
-        if not days:
-            return 0
-        with duckdb_in_utc() as connection:
-            connection.register("bronze", dataset_of(bronze, f"_event_date = DATE '{days[-1]}'"))
-            ((newest,),) = connection.execute(
-                f'SELECT max(epoch_us("{self.event_time}")) FROM bronze'
-            ).fetchall()
-        return 0 if newest is None else -(-(newest + self.gap // _TICK) // 1_000)
-
-    def touched(
-        self,
-        bronze: DeltaTable,
-        place: TablePlace,
-        batches: Sequence[BatchRead],
-        frozen_before_ms: int | None,
-        closed_ms: int,
-    ) -> Touched:
-        return find_late_rows(self._in(bronze), place, batches, frozen_before_ms, closed_ms)
-
-    def rows_in_bronze(
-        self, bronze: DeltaTable, rows: pa.Table, condition: str = "true"
-    ) -> pa.Table:
-        starts = pc.cast(rows.column("window_start"), pa.timestamp("us", "UTC"))
-        points = rows.select(list(self.table.group_by)).append_column("_t", starts.cast("int64"))
-        return self._located(sessions_of(self._in(bronze, condition), points))
-
-    def covered(self, closed: pa.Table) -> Covered:
-        started = f"EXISTS (SELECT 1 FROM touched t WHERE {self.starts_in('k', 't')})"
-        return Covered(started, closed, _dates_of(closed))
-
-    def starts_in(self, known: str, row: str) -> str:
-        return self._in_a_session(f"{known}.window_start", known, row)
-
-    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
-        if not closed.num_rows:
-            return 0
-        days = ", ".join(f"DATE '{day}'" for day in self._in(bronze).dates_within(closed))
-        held = dataset_of(bronze, f"_event_date IN ({days})" if days else "false")
-        return self._count_in(held, closed, condition)
-
-    def ends(self, closed: pa.Table) -> pa.Array[Any]:
-        ends: pa.Array[Any] = closed.column("window_end").combine_chunks()
-        return ends
-
-    def count_in_batch(
-        self,
-        bronze: DeltaTable,
-        place: TablePlace,
-        batch: BatchRead,
-        rows: pa.Table,
-        late_ms: int,
-    ) -> int:
-        added = appended_rows(bronze, place, batch.first, batch.last)
-        in_time = f'epoch_us("{self.event_time}") > {late_ms * 1_000}'
-        return self._count_in(added, rows, in_time)
-
-    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
-        return _sum_of_rows(self.ending(bronze, first_end, last_end))
-
-    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
-        within = self._in(bronze, condition)
-        starts = epoch_us(rows.first_start), epoch_us(rows.last_start)
-        found = sessions_of(within, times_between(within, *starts))
-        return _sum_of_rows(rows.of(found))
+        return first_ms - self.gap_ms
 
     def first_start_touching(self, event_time: datetime) -> datetime:
         return event_time
@@ -167,11 +90,97 @@ class GappedRows(Operator):
     def first_kept_start(self, frozen_before_ms: int) -> datetime:
         return instant_of(frozen_before_ms)
 
-    def _in(self, bronze: DeltaTable, condition: str = "true") -> SessionsIn:
-        return SessionsIn(bronze, self.event_time, self.table, condition)
+
+@dataclass(frozen=True)
+class GappedRows(BronzeRows):
+    """What rows that a gap divides have in common, by bronze. `Touched.closed` has `located` and
+    `rows`."""
+
+    operator: Gapped
+
+    @property
+    def gap(self) -> timedelta:
+        return self.operator.gap
+
+    def seeded_from(self, close_ms: int) -> datetime:
+        return instant_of(self.first_needed_ms(close_ms))
+
+    def frozen_before_ms(self, frozen_ms: int) -> int:
+        """Also what has begun before `keep` is not frozen as long as a row can touch it."""
+        return self.first_needed_ms(frozen_ms)
+
+    def newest_end_ms(self) -> int:
+        days = self._in().dates()
+        if not days:
+            return 0
+        with duckdb_in_utc() as connection:
+            connection.register(
+                "bronze", dataset_of(self.bronze, f"_event_date = DATE '{days[-1]}'")
+            )
+            ((newest,),) = connection.execute(
+                f'SELECT max(epoch_us("{self.operator.event_time}")) FROM bronze'
+            ).fetchall()
+        return 0 if newest is None else -(-(newest + self.gap // _TICK) // 1_000)
+
+    def touched(
+        self,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        return find_late_rows(self._in(), place, batches, frozen_before_ms, closed_ms)
+
+    def rows_in_bronze(self, rows: pa.Table, condition: str = "true") -> pa.Table:
+        starts = pc.cast(rows.column("window_start"), pa.timestamp("us", "UTC"))
+        points = rows.select(list(self.operator.table.group_by)).append_column(
+            "_t", starts.cast("int64")
+        )
+        return self._located(sessions_of(self._in(condition), points))
+
+    def covered(self, closed: pa.Table) -> Covered:
+        started = f"EXISTS (SELECT 1 FROM touched t WHERE {self.starts_in('k', 't')})"
+        return Covered(started, closed, _dates_of(closed))
+
+    def starts_in(self, known: str, row: str) -> str:
+        return self._in_a_session(f"{known}.window_start", known, row)
+
+    def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
+        if not closed.num_rows:
+            return 0
+        days = ", ".join(f"DATE '{day}'" for day in self._in().dates_within(closed))
+        held = dataset_of(self.bronze, f"_event_date IN ({days})" if days else "false")
+        return self._count_in(held, closed, condition)
+
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        ends: pa.Array[Any] = closed.column("window_end").combine_chunks()
+        return ends
+
+    def count_in_batch(
+        self,
+        place: TablePlace,
+        batch: BatchRead,
+        rows: pa.Table,
+        late_ms: int,
+    ) -> int:
+        added = appended_rows(self.bronze, place, batch.first, batch.last)
+        in_time = f'epoch_us("{self.operator.event_time}") > {late_ms * 1_000}'
+        return self._count_in(added, rows, in_time)
+
+    def count_ending(self, first_end: datetime, last_end: datetime) -> int:
+        return _sum_of_rows(self.ending(first_end, last_end))
+
+    def count_starting(self, rows: RowRange, condition: str) -> int:
+        within = self._in(condition)
+        starts = epoch_us(rows.first_start), epoch_us(rows.last_start)
+        found = sessions_of(within, times_between(within, *starts))
+        return _sum_of_rows(rows.of(found))
+
+    def _in(self, condition: str = "true") -> SessionsIn:
+        return SessionsIn(self.bronze, self.operator.event_time, self.operator.table, condition)
 
     @abstractmethod
-    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
+    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
         """Listed always: bronze tells where they end."""
 
     @abstractmethod
@@ -185,18 +194,20 @@ class GappedRows(Operator):
 
     def _in_keys(self, one: str, other: str) -> str:
         return " AND ".join(
-            f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"' for key in self.table.group_by
+            f'{one}."{key}" IS NOT DISTINCT FROM {other}."{key}"'
+            for key in self.operator.table.group_by
         )
 
     def _count_in(self, rows: Dataset, sessions: pa.Table, condition: str) -> int:
-        keys = ", ".join(selected(rows.schema, self.table.group_by))
+        event_time = self.operator.event_time
+        keys = ", ".join(selected(rows.schema, self.operator.table.group_by))
         with duckdb_in_utc() as connection:
             connection.register("bronze", rows)
             connection.register("sessions", sessions)
             ((number,),) = connection.execute(
                 f"""
                 SELECT count(*) FROM (
-                    SELECT "{self.event_time}" AS _time, {keys} FROM bronze WHERE {condition}
+                    SELECT "{event_time}" AS _time, {keys} FROM bronze WHERE {condition}
                 ) b JOIN sessions s ON {self._in_a_session("b._time", "b", "s")}
                 """
             ).fetchall()
@@ -204,9 +215,8 @@ class GappedRows(Operator):
 
 
 @dataclass(frozen=True)
-class Sessions(GappedRows):
-    """Sessions over bronze's column `event_time`. `Touched.closed` has the identity, `window_end`
-    and `rows`, as bronze gives them."""
+class Sessions(Gapped):
+    """Sessions over bronze's column `event_time`."""
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -220,30 +230,16 @@ class Sessions(GappedRows):
     def traits(self) -> Traits:
         """No equation: a batch in append mode emits what other batches read, and in complete mode
         the engine drops late rows too. All that is emitted is held against bronze, one by one."""
-        return Traits(None, self.emits_only_closed, checks_emitted=True)
-
-    def closed_to_ms(self, watermark_ms: int) -> int:
-        return max(watermark_ms - self._gap_ms, 0)
-
-    def emitted_to_ms(self, closed_to_ms: int) -> int:
-        return closed_to_ms + self._gap_ms if closed_to_ms else 0
-
-    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
-        """Sessions that could still be touched at the frontier count as open."""
-        first = first_start_of_those_ending(self._in(bronze), close_ms)
-        latest = close_ms - self._gap_ms
-        return latest if first is None else min(latest, epoch_ms(first))
-
-    def ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> pa.Table:
-        rows = self._in(bronze)
-        lasts = epoch_us(first_end - self.gap), epoch_us(last_end - self.gap)
-        found = self._located(sessions_of(rows, times_between(rows, *lasts)))
-        ends = found.column("window_end")
-        within = pc.and_(
-            pc.greater_equal(ends, pa.scalar(first_end, ends.type)),
-            pc.less_equal(ends, pa.scalar(last_end, ends.type)),
+        return Traits(
+            None,
+            emits_only_closed(self.table),
+            checks_emitted=True,
+            closes_behind_ms=self.gap_ms,
+            emits_ahead_ms=self.gap_ms,
         )
-        return found.filter(within)
+
+    def rows_in(self, bronze: DeltaTable) -> BronzeRows:
+        return SessionRows(self, bronze)
 
     def first_open_start(self, close_ms: int) -> datetime:
         """From there on all are open; some that start before may be too."""
@@ -262,8 +258,30 @@ class Sessions(GappedRows):
                 "notice",
             )
 
+
+@dataclass(frozen=True)
+class SessionRows(GappedRows):
+    """Sessions by bronze. `Touched.closed` has the identity, `window_end` and `rows`."""
+
+    def first_needed_ms(self, close_ms: int) -> int:
+        """Sessions that could still be touched at the frontier count as open."""
+        first = first_start_of_those_ending(self._in(), close_ms)
+        latest = close_ms - self.operator.gap_ms
+        return latest if first is None else min(latest, epoch_ms(first))
+
+    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table:
+        rows = self._in()
+        lasts = epoch_us(first_end - self.gap), epoch_us(last_end - self.gap)
+        found = self._located(sessions_of(rows, times_between(rows, *lasts)))
+        ends = found.column("window_end")
+        within = pc.and_(
+            pc.greater_equal(ends, pa.scalar(first_end, ends.type)),
+            pc.less_equal(ends, pa.scalar(last_end, ends.type)),
+        )
+        return found.filter(within)
+
     def _located(self, found: pa.Table) -> pa.Table:
-        return found.select([*self.located, "rows"])
+        return found.select([*self.operator.located, "rows"])
 
 
 # Later than any end; what takes it to another zone stays within the years that there are.

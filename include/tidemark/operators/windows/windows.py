@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.operators.operator import Covered, Equation, Operator, Traits
+from tidemark.operators.bronze_rows import BronzeRows
+from tidemark.operators.operator import Covered, Equation, Operator, Traits, emits_only_closed
 from tidemark.operators.row_range import RowRange
 from tidemark.operators.touched import BatchRead, Touched
 from tidemark.operators.windows import counts
@@ -45,35 +46,9 @@ class FixedWindows(Operator):
     def why_due(self, before_ms: int, after_ms: int) -> str | None:
         """A watermark that has moved frees state: complete mode never frees any, and what is
         recomputed has none."""
-        if after_ms <= before_ms or self.table.output_mode == "complete" or self.recomputes:
+        if after_ms <= before_ms or self.table.output_mode == "complete" or self.table.recomputes:
             return None
         return f"a batch without data is due, for the watermark {instant_text(after_ms)}"
-
-    def first_needed_ms(self, close_ms: int, bronze: DeltaTable) -> int:
-        """A window that is open ends after the frontier."""
-        return close_ms - self.table.window.length // _MILLISECOND
-
-    def seeded_from(self, close_ms: int, bronze: DeltaTable) -> datetime:
-        return self.first_open_start(close_ms)
-
-    def newest_end_ms(self, bronze: DeltaTable) -> int:
-        return counts.newest_window_end_ms(bronze, self.event_time, self.table.window)
-
-    def ends(self, closed: pa.Table) -> pa.Array[Any]:
-        starts: list[Any] = closed.column("window_start").to_pylist()
-        ends = [start + self.table.window.length for start in starts]
-        return pa.array(ends, pa.timestamp("us", "UTC"))
-
-    def count_in_batch(
-        self,
-        bronze: DeltaTable,
-        place: TablePlace,
-        batch: BatchRead,
-        rows: pa.Table,
-        late_ms: int,
-    ) -> int:
-        added = appended_rows(bronze, place, batch.first, batch.last)
-        return counts.count_in_windows(added, self.event_time, self.table, rows, late_ms)
 
     def first_start_touching(self, event_time: datetime) -> datetime:
         return event_time - self.table.window.length
@@ -103,6 +78,38 @@ class FixedWindows(Operator):
 
 
 @dataclass(frozen=True)
+class FixedWindowRows(BronzeRows):
+    """What the rows of windows of a fixed length have in common."""
+
+    operator: FixedWindows
+
+    @property
+    def table(self) -> WindowTable:
+        return self.operator.table
+
+    def first_needed_ms(self, close_ms: int) -> int:
+        """A window that is open ends after the frontier."""
+        return close_ms - self.table.window.length // _MILLISECOND
+
+    def seeded_from(self, close_ms: int) -> datetime:
+        return self.operator.first_open_start(close_ms)
+
+    def newest_end_ms(self) -> int:
+        return counts.newest_window_end_ms(self.bronze, self.operator.event_time, self.table.window)
+
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        starts: list[Any] = closed.column("window_start").to_pylist()
+        ends = [start + self.table.window.length for start in starts]
+        return pa.array(ends, pa.timestamp("us", "UTC"))
+
+    def count_in_batch(
+        self, place: TablePlace, batch: BatchRead, rows: pa.Table, late_ms: int
+    ) -> int:
+        added = appended_rows(self.bronze, place, batch.first, batch.last)
+        return counts.count_in_windows(added, self.operator.event_time, self.table, rows, late_ms)
+
+
+@dataclass(frozen=True)
 class Windows(FixedWindows):
     """Windows over bronze's column `event_time`."""
 
@@ -112,55 +119,61 @@ class Windows(FixedWindows):
 
     @property
     def traits(self) -> Traits:
-        return Traits(_EQUATIONS.get(self.table.output_mode), self.emits_only_closed)
-
-    def closed_to_ms(self, watermark_ms: int) -> int:
-        return watermark_ms
+        return Traits(_EQUATIONS.get(self.table.output_mode), emits_only_closed(self.table))
 
     def most_emitted(self, rows: int) -> int | None:
         """In update mode: no more windows than the rows are in."""
         window = self.table.window
         return rows * -(-window.length // window.slide)
 
+    def rows_in(self, bronze: DeltaTable) -> BronzeRows:
+        return WindowRows(self, bronze)
+
+    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
+        assert isinstance(asked, WindowTable)
+        return self.window_changes(query, asked.window)
+
+
+@dataclass(frozen=True)
+class WindowRows(FixedWindowRows):
+    """Windows by bronze: a row is in those that its event time lies in."""
+
     def touched(
         self,
-        bronze: DeltaTable,
         place: TablePlace,
         batches: Sequence[BatchRead],
         frozen_before_ms: int | None,
         closed_ms: int,
     ) -> Touched:
+        event_time, table = self.operator.event_time, self.table
         return find_late_rows(
-            bronze, place, self.event_time, self.table, batches, frozen_before_ms, closed_ms
+            self.bronze, place, event_time, table, batches, frozen_before_ms, closed_ms
         )
 
-    def ending(
-        self, bronze: DeltaTable, first_end: datetime, last_end: datetime
-    ) -> pa.Table | None:
+    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table | None:
         """Listed where the table is recomputed: its query has met none that fails, and each can be
         computed alone then."""
-        if not self.recomputes:
+        if not self.table.recomputes:
             return None
-        return counts.windows_of_range(bronze, self.event_time, self.table, first_end, last_end)
+        event_time = self.operator.event_time
+        return counts.windows_of_range(self.bronze, event_time, self.table, first_end, last_end)
 
     def covered(self, closed: pa.Table) -> Covered | None:
         return None
 
-    def count_touched(self, bronze: DeltaTable, closed: pa.Table, condition: str = "true") -> int:
-        return counts.count_of_windows(bronze, self.event_time, self.table, closed, condition)
+    def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
+        event_time = self.operator.event_time
+        return counts.count_of_windows(self.bronze, event_time, self.table, closed, condition)
 
-    def count_ending(self, bronze: DeltaTable, first_end: datetime, last_end: datetime) -> int:
-        return counts.count_of_range(bronze, self.event_time, self.table, first_end, last_end)
+    def count_ending(self, first_end: datetime, last_end: datetime) -> int:
+        event_time = self.operator.event_time
+        return counts.count_of_range(self.bronze, event_time, self.table, first_end, last_end)
 
-    def count_starting(self, bronze: DeltaTable, rows: RowRange, condition: str) -> int:
+    def count_starting(self, rows: RowRange, condition: str) -> int:
         first_end = rows.first_start + self.table.window.length
         return counts.count_of_range(
-            bronze, self.event_time, self.table, first_end, rows.last_end, condition
+            self.bronze, self.operator.event_time, self.table, first_end, rows.last_end, condition
         )
-
-    def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
-        assert isinstance(asked, WindowTable)
-        return self.window_changes(query, asked.window)
 
 
 def starting_in(window: Window, start: datetime, end: datetime) -> RowRange | None:

@@ -63,7 +63,9 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
     def table(self) -> SourceTable:
         """The table as it is now. Raises as `open_table`."""
         why_not = partial(why_not_granted, settings=self.settings)
-        return open_table(self.places.source(self.delta.table), self.options, why_not)
+        return open_table(
+            self.places.source(self.delta.table), self.settings.storage_options, why_not
+        )
 
     def check(self, ingest: Checkpoint) -> None:
         """Raises SourceRefused too, where the table has features that are not read, or has no
@@ -137,10 +139,10 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
     ) -> tuple[tuple[str, ...], tuple[PartVerdict, ...]]:
         return self._readable(ingest, batch, self._same_table(ingest, batch), since)
 
-    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
+    def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
         """A file that could not be read then has its verdict."""
-        reading = super().repeated_reading(ingest, batch, committed)
-        known = {one.part for one in committed.verdicts}
+        reading = super().reading(ingest, batch, committed)
+        known = {one.part for one in committed.verdicts} if committed else ()
         return replace(reading, read=tuple(one for one in reading.read if one not in known))
 
     def confirm(self, ingest: Checkpoint, batch: int) -> None:

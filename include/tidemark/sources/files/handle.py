@@ -169,28 +169,28 @@ class FilesSourceHandle(SourceHandle):
 
     @contextmanager
     def nothing_passed_over(self, ingest: Checkpoint) -> Iterator[None]:
-        listed = frozenset(files_to_take(self.files, self.options))
+        listed = frozenset(files_to_take(self.files, self.settings.storage_options))
         yield
         if listed and (found := sorted(listed.intersection(unread_files(self.files, ingest)))):
-            raise passed_over(self.files, self.options, found)
+            raise passed_over(self.files, self.settings.storage_options, found)
 
     def lag(self, ingest: Checkpoint) -> Lag:
         """Of the files that a run would read; `since` is the oldest time that one of them has."""
         files = unread_files(self.files, ingest)
         if files and (moved := self.lost(ingest)):
             return Lag(None, None, len(moved))
-        found = facts_of_files(self.files, files, self.options).values()
+        found = facts_of_files(self.files, files, self.settings.storage_options).values()
         since = min((one.modified for one in found), default=None)
         return Lag(None, since, files=len(files), bytes=sum(one.size for one in found))
 
     def unread_bytes(self, ingest: Checkpoint) -> int:
         return self.lag(ingest).bytes
 
-    def first_reading(self, ingest: Checkpoint, batch: int) -> Reading:
-        return batch_files.first_reading(*self._slice(ingest, batch))
-
-    def repeated_reading(self, ingest: Checkpoint, batch: int, committed: Reading) -> Reading:
-        return batch_files.repeated_reading(*self._slice(ingest, batch), committed)
+    def reading(self, ingest: Checkpoint, batch: int, committed: Reading | None) -> Reading:
+        files = self._slice(ingest, batch)
+        if committed is None:
+            return batch_files.first_reading(*files)
+        return batch_files.repeated_reading(*files, committed)
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         # Arrow takes a tenth of a second to load, which a Dag file has not.
@@ -202,7 +202,7 @@ class FilesSourceHandle(SourceHandle):
         found = {uri: facts[uri] or FileFacts(1, instant_of(listed[uri])) for uri in reading.read}
         if changed := [u for u, one in found.items() if epoch_ms(one.modified) != listed[u]]:
             raise changed_while_read(changed)
-        return file_slices(found, self.options)
+        return file_slices(found, self.settings.storage_options)
 
     def left_out(
         self,
@@ -227,9 +227,11 @@ class FilesSourceHandle(SourceHandle):
                 "Make it, or correct source.files in the pipeline or root in the settings."
             )
         local = is_local(self.files.folder)
-        found = source_files(self.files, self.options)
+        found = source_files(self.files, self.settings.storage_options)
         places = sorted(one if local else quote(one, safe=":/") for one in found)
-        return copy_first_lines(places, self.options, most, self.settings.max_line_bytes, copies)
+        return copy_first_lines(
+            places, self.settings.storage_options, most, self.settings.max_line_bytes, copies
+        )
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
@@ -242,7 +244,7 @@ class FilesSourceHandle(SourceHandle):
     ) -> tuple[tuple[SourceFile, ...], Mapping[str, FileFacts | None]]:
         """The batch's files as the engine listed them, and as they are now."""
         files = ingest.source_files(batch)
-        return files, stat_files([file.uri for file in files], self.options)
+        return files, stat_files([file.uri for file in files], self.settings.storage_options)
 
     def _former_roots(self, ingest: Checkpoint) -> tuple[tuple[str, ...], int, bool]:
         pattern = pattern_of(self.pipeline)

@@ -156,9 +156,8 @@ def _same_verdicts(committed: Committed, judged: JudgedBatch) -> bool:
 
 def _to_read(ingest: Ingest, number: int, committed: Committed | None) -> Reading:
     source = ingest.streamed.placed
-    if committed is None:
-        return source.first_reading(ingest.checkpoint, number)
-    return source.repeated_reading(ingest.checkpoint, number, committed.reading)
+    before = None if committed is None else committed.reading
+    return source.reading(ingest.checkpoint, number, before)
 
 
 @commit_point(

@@ -136,16 +136,16 @@ def _failing_that_went(
     """Windows of the range that failed and of which bronze has no row any more, with `rows` 0: they
     stand in gold no more than by bronze, but `changes` still says that they fail."""
     operator = table.reading(published_others(table))
-    held = table.bronze.at_version(bronze.version)
+    in_bronze = operator.rows_in(table.bronze.at_version(bronze.version))
     rows = failing_windows(table.gold.existing(), table.changes.existing(), operator, table.state)
     closed = windows.of(rows).select(list(operator.located))
     each = {
         str(one.to_pylist()): one for one in map(closed.slice, range(closed.num_rows), repeat(1))
     }
-    went = [one for one in each.values() if not operator.count_touched(held, one, bronze.condition)]
+    went = [one for one in each.values() if not in_bronze.count_touched(one, bronze.condition)]
     found = pa.concat_tables([closed.slice(0, 0), *went])
     none = pa.repeat(pa.scalar(0, pa.int64()), found.num_rows)
-    found = with_columns(found, {"window_end": operator.ends(found), "rows": none})
+    found = with_columns(found, {"window_end": in_bronze.ends(found), "rows": none})
     return conformed(found, schema)
 
 
@@ -222,7 +222,8 @@ def _recomputed(plan: Backfill) -> Recomputed:
     operator = plan.table.reading(published_others(plan.table))
     in_bronze = None
     if operator.traits.counts_rows:
-        in_bronze = operator.count_starting(bronze, plan.windows, plan.bronze.condition)
+        rows = operator.rows_in(bronze)
+        in_bronze = rows.count_starting(plan.windows, plan.bronze.condition)
     found = plan.found
     return Recomputed(
         BACKFILL, found.bronze_windows, found.bronze_rows, in_bronze, plan.differing.num_rows

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemark.gold.failing import other_rows, same_rows
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import BRONZE, Operator, listed, same_row
 from tidemark.operators.other_inputs import ReadAt, other_places, reading
 from tidemark.operators.row_range import RowRange
@@ -80,7 +81,8 @@ def compute(
             raise
     every = _identities(inputs, operator, rows)
     known = every.slice(0, 0) if failing is None else same_rows(every, failing, operator)
-    apart = _apart(inputs, operator, bronze, other_rows(every, known, operator), known)
+    in_bronze = operator.rows_in(bronze)
+    apart = _apart(inputs, in_bronze, other_rows(every, known, operator), known)
     return replace(apart, others=others)
 
 
@@ -103,17 +105,17 @@ def caught_up(
     if any(_lost_rows(places[name], *span) for name, span in spans.items()):
         return compute(spark, run, operator, frozen_before_ms, before.excluded)
     operator = reading_at(operator, run, others)
-    touched = operator.touched(bronze, place, [since], frozen_before_ms, NEVER_MS).closed
+    in_bronze = operator.rows_in(bronze)
+    touched = in_bronze.touched(place, [since], frozen_before_ms, NEVER_MS).closed
     if not touched.num_rows:
         return replace(before, bronze=bronze.version(), others=others)
     found = _apart(
         _inputs(spark, run, operator, bronze.version(), others),
-        operator,
-        bronze,
+        in_bronze,
         other_rows(touched, before.excluded, operator),
         same_rows(touched, before.excluded, operator),
     )
-    rows = _without(before.rows, touched, found.rows, operator)
+    rows = _without(before.rows, touched, found.rows, in_bronze)
     excluded = other_rows(before.excluded, touched, operator)
     return Computed(
         pa.concat_tables([rows, found.rows]),
@@ -181,25 +183,24 @@ def _identities(inputs: Inputs, operator: Operator, rows: RowRange) -> pa.Table:
 
 def _apart(
     inputs: Inputs,
-    operator: Operator,
-    bronze: DeltaTable,
+    in_bronze: BronzeRows,
     closed: pa.Table,
     failed_before: pa.Table | None = None,
 ) -> Computed:
     """These rows, and those that fail apart from the others."""
-    streamed = streamed_operator(operator)
+    streamed = streamed_operator(in_bronze.operator)
     found = recomputed_singly(
         lambda rows: streamed.recompute(inputs, rows).toArrow(),
         closed,
         closed.slice(0, 0) if failed_before is None else failed_before,
     )
-    failed = verdict_rows(found.failed, operator, bronze, found.rows.schema)
-    return Computed(pa.concat_tables([found.rows, failed]), failed, bronze.version())
+    failed = verdict_rows(found.failed, in_bronze, found.rows.schema)
+    return Computed(pa.concat_tables([found.rows, failed]), failed, in_bronze.bronze.version())
 
 
-def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, operator: Operator) -> pa.Table:
+def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, in_bronze: BronzeRows) -> pa.Table:
     """What stays of rows: neither computed again, nor covered by what was."""
-    covered = operator.covered(touched)
+    covered = in_bronze.covered(touched)
     with duckdb_in_utc() as connection:
         connection.register("known", rows)
         connection.register("found", found)
@@ -210,7 +211,7 @@ def _without(rows: pa.Table, touched: pa.Table, found: pa.Table, operator: Opera
         stays = connection.sql(
             f"""
             SELECT {listed(rows.column_names, "k")} FROM known k
-            ANTI JOIN found f ON {same_row(operator, "k", "f")}
+            ANTI JOIN found f ON {same_row(in_bronze.operator, "k", "f")}
             WHERE NOT ({gone})
             """
         ).to_arrow_table()

@@ -251,7 +251,7 @@ def balanced(plan: Migration) -> Recomputed:
     in_bronze = None
     if operator.traits.counts_rows:
         rows = range_of(operator, bronze, plan.table.state.close_ms, plan.to.frozen_before_ms)
-        in_bronze = 0 if rows is None else operator.count_starting(bronze, rows, "true")
+        in_bronze = 0 if rows is None else operator.rows_in(bronze).count_starting(rows, "true")
     computed = pc.sum(plan.computed.column("rows")).as_py() or 0
     found = Recomputed(MIGRATION, plan.computed.num_rows, computed, in_bronze, computed)
     lines = list(recomputed_lines(plan.name, "", {MIGRATION: plan.bronze}, [found]))
@@ -333,7 +333,7 @@ def _in_bronze(plan: Migration) -> int | None:
     bronze = plan.table.bronze.at_version(plan.bronze)
     rows = range_of(operator, bronze, plan.table.state.close_ms, None)
     excluded = pc.sum(plan.excluded.column("rows")).as_py() or 0
-    return 0 if rows is None else operator.count_starting(bronze, rows, "true") - excluded
+    return 0 if rows is None else operator.rows_in(bronze).count_starting(rows, "true") - excluded
 
 
 def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:

@@ -44,7 +44,7 @@ def windows_by_bronze(
         **others_at(spark, operator, table.warehouse, pipeline, at),
     }
     held = table.bronze.at_version(bronze.version)
-    excluded = operator.rows_in_bronze(held, _failed_before(table), bronze.condition)
+    excluded = operator.rows_in(held).rows_in_bronze(_failed_before(table), bronze.condition)
     computed = streamed_operator(operator, excluded).starting_in(inputs, windows)
     alone = windows.of(excluded)
     if not alone.num_rows:
@@ -73,7 +73,7 @@ def _apart(
     found = recomputed_singly(
         lambda rows: streamed.recompute(inputs, rows).toArrow(), closed.slice(0, 0), closed
     )
-    failed = verdict_rows(found.failed, operator, held, found.rows.schema, condition)
+    failed = verdict_rows(found.failed, operator.rows_in(held), found.rows.schema, condition)
     return frame_of(inputs[BRONZE].sparkSession, pa.concat_tables([found.rows, failed]))
 
 

@@ -5,7 +5,7 @@ The life of a batch:
 2. the windows that it emits are appended to `changes`, under the transaction (query, N), but for
    those that are closed already or set aside: they change only by being computed again from bronze;
 3. the engine commits state and `commits/N`.
-Where the table is recomputed (`Operator.recomputes`), the query has no state and emits nothing: its
+Where the table is recomputed (`Table.recomputes`), the query has no state and emits nothing: its
 batches say how far bronze was read, and move the watermark.
 Killed between 2 and 3, the batch runs again; its append is known by its transaction and left
 out, but the batch still runs, because its tasks write the state that the next batch needs.
@@ -72,7 +72,7 @@ def start_aggregate(spark: SparkSession, plan: Aggregate, progress: Progress) ->
         inputs: Inputs = _both_sides(spark, plan, streamed)
     else:
         inputs = {BRONZE: input_stream(spark, plan.table.bronze, plan.table.pipeline, plan.since)}
-    emitted = event_times(inputs) if plan.table.operator.recomputes else streamed.plan(inputs)
+    emitted = event_times(inputs) if plan.table.operator.table.recomputes else streamed.plan(inputs)
     writer = emitted.writeStream
     writer = writer.outputMode(plan.table.operator.table.output_mode)
     writer = writer.queryName(f"{plan.table.pipeline.name}.{plan.name}")
@@ -118,8 +118,8 @@ def _both_sides(spark: SparkSession, plan: Aggregate, streamed: StreamedJoins) -
     ):
         bronze = clock.bronze.existing().schema()
         # Of what is only followed, the event time is all that is read.
-        known = [] if plan.table.operator.recomputes else [one.name for one in bronze.fields]
-        since = None if plan.since is None else plan.table.operator.seeded_of(name, plan.since)
+        known = [] if plan.table.operator.table.recomputes else [one.name for one in bronze.fields]
+        since = None if plan.since is None else plan.since - plan.table.operator.needed_before(name)
         found[name] = clocked_stream(spark, clock, needed(known), since)
     return found
 
@@ -130,13 +130,13 @@ def _write(plan: Aggregate, windows: DataFrame, batch: int, report: BatchReport)
     appended = changes.transaction_version(query_id)
     report.watermark_ms = plan.table.checkpoint.offsets(batch).watermark_ms
     done = (appended is not None and appended >= batch) or not _may_emit(plan, batch)
-    if done or plan.table.operator.recomputes:
+    if done or plan.table.operator.table.recomputes:
         # Nothing to append, but the tasks must run: they write the batch's state, and tell the
         # engine the newest event time.
         windows.write.format("noop").mode("append").save()
     if done:
         return
-    if plan.table.operator.recomputes:
+    if plan.table.operator.table.recomputes:
         _append_nothing(plan, batch)
     elif plan.table.operator.table.output_mode == "update":
         note = EmittedNote(query=query_id, batch=batch, close_ms=plan.table.state.close_ms)

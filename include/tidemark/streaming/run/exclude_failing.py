@@ -45,8 +45,8 @@ def exclude_failing(spark: SparkSession, plan: Aggregate) -> int:
     # Of the other inputs as far as the batch has read them.
     at = {name: (last, "true") for name, (_, last) in batch.others.items()}
     operator, changes = plan.table.reading(at), plan.table.changes.existing()
-    bronze = plan.table.bronze.at_version(batch.last)
-    touched = operator.evaluated(bronze, plan.table.bronze, batch, before_ms)
+    in_bronze = operator.rows_in(plan.table.bronze.at_version(batch.last))
+    touched = in_bronze.evaluated(plan.table.bronze, batch, before_ms)
     candidates = other_rows(
         touched, excluded_windows(changes, operator, plan.table.generation), operator
     )
@@ -62,7 +62,7 @@ def exclude_failing(spark: SparkSession, plan: Aggregate) -> int:
     failed = failing_among(compute, candidates)
     told = {*operator.identity, *operator.values, FAILURE}
     schema = pa.schema([field for field in schema_of(changes) if field.name in told])
-    rows = verdict_rows(failed, operator, bronze, schema)
+    rows = verdict_rows(failed, in_bronze, schema)
     append_recomputed(
         plan.table.changes, rows, FAILED, plan.table.generation, plan.table.run_id, batch.number
     )

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
 from tidemark.errors import ExpressionFailed
-from tidemark.operators.operator import Operator
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.storage.delta.append import conformed
 from tidemark.storage.delta.history import FAILURE
 from tidemark.streaming.engine.quiet import quiet
@@ -85,11 +84,7 @@ def _halved(recompute: Recompute, closed: pa.Table) -> Iterator[pa.Table | Faile
 
 
 def verdict_rows(
-    failed: Sequence[FailedRow],
-    operator: Operator,
-    bronze: DeltaTable,
-    schema: pa.Schema,
-    condition: str = "true",
+    failed: Sequence[FailedRow], rows: BronzeRows, schema: pa.Schema, condition: str = "true"
 ) -> pa.Table:
     """What failed as rows in these columns of `changes`: no measures, `rows` as bronze has them
     (those that fulfil the condition), and FAILURE."""
@@ -97,8 +92,8 @@ def verdict_rows(
         return schema.empty_table()
     closed = pa.concat_tables([one.closed for one in failed])
     values = {
-        "window_end": operator.ends(closed),
-        "rows": pa.array([operator.count_touched(bronze, one.closed, condition) for one in failed]),
+        "window_end": rows.ends(closed),
+        "rows": pa.array([rows.count_touched(one.closed, condition) for one in failed]),
         FAILURE: pa.array([one.said for one in failed]),
     }
     return conformed(with_columns(closed, values), schema)

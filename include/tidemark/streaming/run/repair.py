@@ -6,7 +6,7 @@ The life of a table's repair, after its query has ended:
    (`gold/to_compute.py`);
 2. compute those windows again from bronze, at one version; what fails is known by that;
 3. append to `changes` what differs from the newest known value, cause `late`;
-4. where the stream emits nothing (`Operator.recomputes`), compute the windows that the watermark
+4. where the stream emits nothing (`Table.recomputes`), compute the windows that the watermark
    has closed, and append them likewise, cause `closed`;
 5. where the source is idle, compute those that a seal closes, cause `seal`.
 Nothing here is decided by what an earlier try did: killed anywhere, a repeat finds the same
@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from tidemark.gold.excluded import Excluded
 from tidemark.gold.recomputed import append_recomputed, differing_rows, known_to_gold
 from tidemark.gold.to_compute import Frontiers, to_compute
+from tidemark.operators.bronze_rows import BronzeRows
 from tidemark.operators.operator import BRONZE, Covered, Operator
 from tidemark.operators.other_inputs import ReadAt, position
 from tidemark.operators.repaired import APART, CLOSED, LATE, SEAL, Recomputed, Repaired
@@ -72,7 +73,7 @@ class Repair:
             closed_ms=self.closed_ms,
             seal_ms=self.seal_ms,
             frozen_before_ms=self.frozen_before_ms,
-            emits=not self.operator.recomputes,
+            emits=not self.operator.table.recomputes,
         )
 
     @property
@@ -83,14 +84,16 @@ class Repair:
             self.table.operator, self.table.warehouse, {BRONZE: self.bronze_version, **others}
         )
 
-    def bronze(self) -> DeltaTable:
-        return self.table.bronze.at_version(self.bronze_version)
+    @cached_property
+    def rows(self) -> BronzeRows:
+        """Its rows by bronze at the plan's version."""
+        return self.operator.rows_in(self.table.bronze.at_version(self.bronze_version))
 
 
 def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) -> Repaired:
     """Repair one table after its query has read bronze up to the plan's version."""
     table, at, changes = plan.table, plan.at, plan.table.changes.existing()
-    excluded = Excluded.of(plan.operator, table.bronze, plan.bronze(), changes, table.generation)
+    excluded = Excluded.of(plan.rows, table.bronze, changes, table.generation)
     found = to_compute(excluded, table.gold.existing(), changes, table.state, batches, at)
     done = []
     _note_detached(plan, changes, found.detached)
@@ -108,11 +111,11 @@ def repair(spark: SparkSession, plan: Repair, batches: tuple[BatchRead, ...]) ->
 
 def _repair_late(spark: SparkSession, plan: Repair, late: pa.Table, due: pa.Table) -> Recomputed:
     """What late rows touch, and what of the windows that are set aside is due."""
-    operator, bronze = plan.operator, plan.bronze()
     windows = _computed(spark, plan, late, due, plan.at.reached_ms)
     closed = pa.concat_tables([late, due.cast(late.schema)])
-    in_bronze = operator.count_touched(bronze, closed) if operator.traits.counts_rows else None
-    return _append_differing(plan, windows, operator.covered(closed), LATE, in_bronze)
+    counted = plan.operator.traits.counts_rows
+    in_bronze = plan.rows.count_touched(closed) if counted else None
+    return _append_differing(plan, windows, plan.rows.covered(closed), LATE, in_bronze)
 
 
 def _repair_ending(
@@ -121,20 +124,20 @@ def _repair_ending(
     """All with after < end <= up to."""
     # From the first end that is a microsecond after what is closed.
     ends = instant_of(after_ms) + timedelta(microseconds=1), instant_of(up_to_ms)
-    operator, due = plan.operator, excluded.ending_in(after_ms, up_to_ms)
-    ending = operator.ending(excluded.bronze, *ends)
+    rows, due = plan.rows, excluded.ending_in(after_ms, up_to_ms)
+    ending = rows.ending(*ends)
     if ending is not None:
-        covered = operator.covered(ending)
+        covered = rows.covered(ending)
         windows = _computed(spark, plan, ending, ending.slice(0, 0), up_to_ms)
     else:
-        covered = operator.covered_ending(*ends)
-        streamed = streamed_operator(operator, excluded.windows)
+        covered = rows.covered_ending(*ends)
+        streamed = streamed_operator(plan.operator, excluded.windows)
         windows = streamed.ending_in(_inputs(spark, plan), *ends).toArrow()
         if due.num_rows:
             windows = pa.concat_tables(
                 [windows, _computed(spark, plan, due.slice(0, 0), due, up_to_ms)]
             )
-    in_bronze = operator.count_ending(plan.bronze(), *ends) if operator.traits.counts_rows else None
+    in_bronze = rows.count_ending(*ends) if plan.operator.traits.counts_rows else None
     return _append_differing(plan, windows, covered, cause, in_bronze)
 
 
@@ -157,7 +160,7 @@ def _computed(
     found = recomputed_singly(
         lambda rows: streamed.recompute(inputs, rows).toArrow(), closed, excluded
     )
-    failed = verdict_rows(found.failed, plan.operator, plan.bronze(), found.rows.schema)
+    failed = verdict_rows(found.failed, plan.rows, found.rows.schema)
     return pa.concat_tables([found.rows, failed])
 
 

@@ -158,7 +158,7 @@ def _since(table: TableRun) -> datetime | None:
     """
     if table.operator.traits.equation is Equation.ALL:
         return None
-    return table.operator.seeded_from(table.state.close_ms, table.bronze.existing())
+    return table.operator.rows_in(table.bronze.existing()).seeded_from(table.state.close_ms)
 
 
 def _say_what_fails(table: TableRun, progress: Progress) -> None:

@@ -1,0 +1,131 @@
+"""A table's rows as its inputs give them: found, located and counted without Spark.
+
+DuckDB and Arrow answer here, by event times and keys alone; no measure is computed. What is
+to be computed again (`Touched.closed`) has the columns `Operator.located`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tidemark.operators.operator import Covered, Operator
+from tidemark.operators.touched import NEVER_MS, BatchRead, Touched
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from tidemark.operators.row_range import RowRange
+    from tidemark.storage.delta.place import TablePlace
+
+
+@dataclass(frozen=True)
+class BronzeRows(ABC):
+    """The rows of a table's operator, by bronze at a version and by its other inputs. Only reads.
+
+    Times in milliseconds since 1970, UTC, where a name ends with `_ms`. A `condition` is DuckDB's
+    SQL: only rows of bronze that fulfil it count.
+    """
+
+    operator: Operator
+    bronze: DeltaTable
+
+    @abstractmethod
+    def first_needed_ms(self, close_ms: int) -> int:
+        """No input row before this touches a row that is open at this frontier, and no such row
+        starts before it; by bronze where a row's length has no bound."""
+
+    @abstractmethod
+    def seeded_from(self, close_ms: int) -> datetime:
+        """The earliest event time that a new checkpoint is seeded with: the start of the first row
+        that can be open at this frontier."""
+
+    def frozen_before_ms(self, frozen_ms: int) -> int:
+        """Rows that start before this are frozen, where input rows older than `frozen_ms` are not
+        taken any more (`keep`)."""
+        return frozen_ms
+
+    @abstractmethod
+    def newest_end_ms(self) -> int:
+        """The latest end of a row that bronze's rows make; rounded up."""
+
+    @abstractmethod
+    def touched(
+        self,
+        place: TablePlace,
+        batches: Sequence[BatchRead],
+        frozen_before_ms: int | None,
+        closed_ms: int,
+    ) -> Touched:
+        """Count each batch's late rows; rows that start before `frozen_before_ms` stay as they are.
+
+        `closed_ms` is the close frontier that gold holds now. Where that is further than the one
+        that a batch ran under, its rows were not late, but what they touch is closed all the same.
+        `place` is bronze's.
+        """
+
+    def evaluated(self, place: TablePlace, batch: BatchRead, before_ms: int) -> pa.Table:
+        """The rows for which a batch of the query evaluates measures on input rows, and maybe more;
+        as `Touched.closed`. `before_ms` is the watermark that the batch before ran by."""
+        return self.touched(place, [batch], None, NEVER_MS).closed
+
+    def rows_in_bronze(self, rows: pa.Table, condition: str = "true") -> pa.Table:
+        """The rows that bronze gives where these are, which the query emitted or gold holds; as
+        `Touched.closed`, and with `window_end` and `rows` where the traits say `checks_emitted`.
+        The same ones where a row's place is fixed."""
+        return rows.select(list(self.operator.located))
+
+    def starts_in(self, known: str, row: str) -> str:
+        """The condition in DuckDB's SQL that a known row of one relation starts within a row of
+        another one, which bronze gives. The same row where a row's place is fixed."""
+        return " AND ".join(
+            f'{known}."{name}" IS NOT DISTINCT FROM {row}."{name}"'
+            for name in self.operator.identity
+        )
+
+    def unlike(self, known: pa.Table, found: pa.Table) -> pa.Table | None:
+        """Those of `found`, which bronze gives, of which something else is known: `known` has
+        `located` and `rows`, and so has `found`. None where these tell it by themselves. Only where
+        `checks_emitted`."""
+        return None
+
+    def ending(self, first_end: datetime, last_end: datetime) -> pa.Table | None:
+        """All rows with first_end <= end <= last_end, as `Touched.closed`; None where the Spark
+        half finds them by itself (`StreamedOperator.ending_in`), and it is not recomputed."""
+        return None
+
+    @abstractmethod
+    def covered(self, closed: pa.Table) -> Covered | None:
+        """What computing these again (`Touched.closed`) covers; None where rows never go."""
+
+    def covered_ending(self, first_end: datetime, last_end: datetime) -> Covered | None:
+        """What computing all rows with first_end <= end <= last_end covers, where `ending` lists
+        none."""
+        return None
+
+    @abstractmethod
+    def ends(self, closed: pa.Table) -> pa.Array[Any]:
+        """When each of these ends (`Touched.closed`), at the latest."""
+
+    @abstractmethod
+    def count_touched(self, closed: pa.Table, condition: str = "true") -> int:
+        """The sum of `rows` that bronze gives for what is computed again."""
+
+    @abstractmethod
+    def count_in_batch(
+        self, place: TablePlace, batch: BatchRead, rows: pa.Table, late_ms: int
+    ) -> int:
+        """How many assignments of a batch's rows go to these (`Touched.closed`), without those that
+        are late by this frontier."""
+
+    @abstractmethod
+    def count_ending(self, first_end: datetime, last_end: datetime) -> int:
+        """The sum of `rows` that bronze gives for all rows with first_end <= end <= last_end."""
+
+    @abstractmethod
+    def count_starting(self, rows: RowRange, condition: str) -> int:
+        """The sum of `rows` that bronze gives for a range."""
