@@ -9,7 +9,8 @@ INSTALLER ?=
 PYTEST_WORKERS = -n 2 --dist loadscope --no-loadscope-reorder
 PYTEST_ARGS =
 # Of the long tests: losses, rows, operators, kills, generations or rest, as tests/conftest.py has
-# them. Without one `make test-all` runs all tests, which takes hours.
+# them; or `second`, what .ci/run runs beside `make test`. Without one `make test-all` runs all
+# tests, which takes hours.
 PART =
 # For instance: --figures fixed_cost throughput
 BENCH_ARGS =
@@ -44,13 +45,13 @@ image: ## the image that docker-compose.yaml runs
 compose-env: ## .env, random passwords and keys for docker-compose.yaml; never overwritten
 	@sh include/deploy/compose_env.sh
 
-test: setup ## all tests but the long ones
-	@$(PYTEST) -m 'not long and not docker' $(PYTEST_ARGS)
+test: setup ## what is quick without Spark, and a witness of each of Spark's: some minutes
+	@$(PYTEST) -m 'not second and not long and not docker' $(PYTEST_ARGS)
 
 test-fast: setup ## what needs no Spark and is quick: about a minute
 	@$(PYTEST) -m 'not engine and not slow and not long and not docker' $(PYTEST_ARGS)
 
-test-all: setup ## all tests but those that need Docker; PART=NAME: one part of the long ones
+test-all: setup ## all tests but those that need Docker; PART=NAME: one part of those beside `make test`
 	@$(PYTEST) -m 'not docker' $(if $(PART),--part $(PART)) $(PYTEST_ARGS)
 
 test-deployment: setup image ## the containers of docker-compose.yaml, and what kills them

@@ -50,8 +50,64 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
+# Of these files `make test` runs the tests that have this in their names, as witnesses of what all
+# of them show; None: no test. The others, and what is slow without an engine, are the part
+# `second`, which `.ci/run` runs too. Of files that are not named here `make test` runs all.
+SECOND = "second"
+WITNESSES: dict[str, str | None] = {
+    "tests/bench/test_bench.py": None,
+    "tests/broker/test_broker.py": None,
+    "tests/broker/test_kafka_kit.py": None,
+    "tests/checkpoint/test_delta_offsets.py": None,
+    "tests/cli/test_doctor.py": "a_good_set_up_is_well",
+    "tests/cli/test_ledger.py": None,
+    "tests/cli/test_run.py": "is_held_by_its_job",
+    "tests/cli/test_try_where_rows_are.py": None,
+    "tests/end_to_end/test_backup.py": None,
+    "tests/end_to_end/test_broken_tables_of_ops.py": None,
+    "tests/end_to_end/test_changed_pipeline.py": "what_is_refused_leaves_everything",
+    "tests/end_to_end/test_cluster.py": None,
+    "tests/end_to_end/test_duplicates.py": "one_of_its_batch_or_of_another",
+    "tests/end_to_end/test_failing_joins.py": None,
+    "tests/end_to_end/test_failing_measures.py": "dies_while_it_sets_windows_aside",
+    "tests/end_to_end/test_folds.py": None,
+    "tests/end_to_end/test_generations.py": "a_new_measure_is_no_correction",
+    "tests/end_to_end/test_late_rows_page.py": None,
+    "tests/end_to_end/test_listed_files.py": None,
+    "tests/end_to_end/test_migrations_beside_runs.py": None,
+    "tests/end_to_end/test_moved_root.py": None,
+    "tests/end_to_end/test_passed_over.py": None,
+    "tests/end_to_end/test_reading_gold.py": None,
+    "tests/end_to_end/test_recomputed_tables.py": "no_state_and_one_batch",
+    "tests/end_to_end/test_replays.py": "failed_between_bronze_and_rejects",
+    "tests/end_to_end/test_restored_apart.py": "what_a_killed_run_left",
+    "tests/operators/contract/test_joins.py": "nothing",
+    "tests/operators/contract/test_joins_of_two.py": None,
+    "tests/operators/contract/test_operator_kinds.py": "folds",
+    "tests/sources/contract/test_every_kind.py": "a_repeated_batch",
+    "tests/sources/delta/test_tables_by_spark.py": None,
+    "tests/sources/kafka/test_brokers_in_trouble.py": None,
+    "tests/sources/kafka/test_lost_topics.py": "expired_before_they_were_read",
+    "tests/sources/kafka/test_offsets_in_the_ledger.py": None,
+    "tests/sources/kafka/test_repeated_batches.py": None,
+    "tests/sources/test_unread_files.py": "recursive=True, name='[!a]",
+    "tests/streaming/test_audit.py": "writes_nothing",
+    "tests/streaming/test_backfill.py": "come_into_gold_as_one_commit",
+    "tests/streaming/test_changed_queries.py": None,
+    "tests/streaming/test_compaction.py": "goes_on_as_one_that_was_left_alone[HDFS",
+    "tests/streaming/test_derive_properties.py": None,
+    "tests/streaming/test_exhausted.py": None,
+    "tests/streaming/test_judged_in_tasks.py": None,
+    "tests/streaming/test_pipeline_compaction.py": None,
+    "tests/streaming/test_state_of_joins_and_folds.py": None,
+    "tests/streaming/test_state_settings.py": None,
+    "tests/upkeep/test_restart_after_housekeeping.py": "hdfs",
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", choices=tuple(PARTS), help="of the long tests, only this part")
+    help_text = "only this part of the long tests, or of those beside what `make test` runs"
+    parser.addoption("--part", choices=(*PARTS, SECOND), help=help_text)
 
 
 def part_of(nodeid: str) -> str:
@@ -61,7 +117,8 @@ def part_of(nodeid: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("short" if "not long" in config.option.markexpr else "all")
+    short = "not long" in config.option.markexpr or config.getoption("part") == SECOND
+    settings.load_profile("short" if short else "all")
 
 
 # Which group each test belongs to that needs Spark: collected by the test processes, read by the
@@ -96,11 +153,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     that no test process waits long for the other in the end.
     """
     if part := config.getoption("part"):
-        long = [one for one in items if one.get_closest_marker("long")]
-        items[:] = [one for one in long if part_of(one.nodeid) == part]
+        items[:] = [one for one in items if _part_of(one) == part]
     groups: dict[str, str] = {}
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
+        if _part_of(item) == SECOND:
+            item.add_marker(SECOND)
         if item.get_closest_marker("process"):
             groups[item.nodeid] = "jobs"
         elif "spark" in fixtures or "broker" in fixtures:
@@ -119,6 +177,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
     if config.cache is not None:
         config.cache.set(_GROUPS, groups)
+
+
+def _part_of(item: pytest.Item) -> str | None:
+    """The part that a test is in; None for those of `make test`."""
+    if item.get_closest_marker("long"):
+        return part_of(item.nodeid)
+    fixtures = getattr(item, "fixturenames", [])
+    if not (item.get_closest_marker("process") or "spark" in fixtures or "broker" in fixtures):
+        return SECOND if item.get_closest_marker("slow") else None
+    witness = WITNESSES.get(item.nodeid.split("::")[0], "")
+    return None if witness is not None and witness in item.nodeid else SECOND
 
 
 def _shared(item: pytest.Item, fixtures: list[str]) -> str | None:
