@@ -18,7 +18,8 @@ from sqlglot import exp
 
 from tests.pipeline.conftest import GOOD, Load, Problems
 from tidemark.pipeline.expectations import EXPECTED, expectation_faults
-from tidemark.pipeline.expressions.duckdb_values import (
+from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb, in_duckdb
+from tidemark.pipeline.expressions.kinds import (
     BIGINT,
     DATE,
     DOUBLE,
@@ -28,7 +29,6 @@ from tidemark.pipeline.expressions.duckdb_values import (
     UNKNOWN,
     Kind,
 )
-from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb, in_duckdb
 from tidemark.pipeline.load import pipeline_from_mapping
 
 MEASURES = "    measures: {clicks: count(*), longest: max(took)}\n"
@@ -333,25 +333,18 @@ TRANSLATED = {
     "case when n > 5 then false else s <> '' end": True,
     "nullif(n, 3) is null": True,
     "greatest(n, m) = 3 and least(n, m, 2) = 2": True,
-    "lower(s) = s and length(s) = 3": True,
+    "s = 'a,b' and length(s) = 3": True,
     "startswith(s, 'a') and endswith(s, 'b') and contains(s, ',')": True,
     "t >= timestamp '2026-01-01 10:10:00Z'": True,
     "t - interval 10 minutes = timestamp '2026-01-01 10:00:00Z'": True,
-    "hour(t) = 10 and minute(t) = 10": True,
-    "cast(t as date) = d and d = date '2026-01-01'": True,
-    "cast(n as string) = '3'": True,
+    "d = date '2026-01-01'": True,
     # Doubled quotes are one, in Spark since its 4.0.
     """s <> 'it''s' and 'it''s' = "it's" and length('''') = 1""": True,
     "'a''b' like 'a_b' and 'c' like \"c\"": True,
     # What means something else in both is written in other words.
-    "cast(1.5 as int) = 1 and cast(-1.5 as int) = -1 and cast(x as int) = 1": True,
-    "cast(price as int) = 2 and cast(t as string) = '2026-01-01 10:10:00'": True,
-    "upper('straße') = 'STRASSE' and upper('ﬁ') = 'FI' and upper(s) = 'A,B'": True,
-    "lower('İ') <> 'i' and lower('ÄÖ') = 'äö'": True,
     "t > '2026-01-01' and d = '2026-01-01' and t < '2026-01-01T10:10:00.5Z'": True,
     "t - d = interval 610 minutes and d - date '2025-12-31' = interval 1 day": True,
     "d + 1 = date '2026-01-02' and d + interval 1 month = date '2026-02-01'": True,
-    "cast(price as string) = '2.25' and cast(d as string) = '2026-01-01'": True,
     "n / 0 > 1": None,
     "case n when 3 then true end": True,
 }
@@ -364,15 +357,15 @@ REFUSED = {
     "s like s": "a pattern has to be written out",
     "exists(array(n), y -> y > 1)": "allowed are",
     "round(x) = 2": "allowed are",
-    "cast(x as string) = '1.5'": "its digits are written or rounded in another way",
-    "cast(1e10 as string) = '1.0E10'": "its digits are written or rounded in another way",
-    "cast(x as decimal(3,1)) = 1.5": "its digits are written or rounded in another way",
-    "cast(s as int) > 0": "text is read in another way",
-    "cast(t as bigint) > 0": "timestamp becomes a bigint in another way",
-    "cast(n as timestamp) = t": "a bigint becomes timestamp in another way",
-    "cast(x as float) = 1.5": "comes to something else",
-    "s = 3": "are compared in another way; cast one of them",
-    "n = '3'": "are compared in another way; cast one of them",
+    # DuckDB rounds where Spark cuts, writes doubles otherwise, has one capital for `ß`.
+    "cast(x as string) = '1.5'": "have a measure that casts",
+    "cast(1.5 as int) = 1": "have a measure that casts",
+    "try_cast('2026-01-31' as date) = d": "have a measure that casts",
+    "upper(s) = 'STRASSE'": "have a measure that computes the rest",
+    "lower(s) = s": "have a measure that computes the rest",
+    "hour(t) = 1": "have a measure that computes the rest",
+    "s = 3": "are compared in another way; have a measure of one type",
+    "n = '3'": "are compared in another way; have a measure of one type",
     "s in ('a', 3)": "are compared in another way",
     "coalesce(s, n) = 3": "are compared in another way",
     "if(n > 1, s, 2) = 2": "are compared in another way",
@@ -385,9 +378,7 @@ REFUSED = {
     "n like '3%'": "it needs text, and has a bigint",
     "length(n) = 1": "it needs text",
     "d + interval 1 hour > t": "a date and a part of a day",
-    "hour(s) = 1": "text is read as a time in another way",
     "t + interval '1 10:00:00' day to second > t": "write an interval as in",
-    "lower(upper(s)) = s": "it stands within another change of case",
     "n < 99999999999999999999": "it is larger than any bigint",
     "s * 2 > 1": "needs numbers, and has text",
 }
@@ -415,15 +406,9 @@ def test_what_duckdb_would_take_in_another_way_is_refused(text: str) -> None:
     assert REFUSED[text] in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["z = '3'", "z > 3", "z / 2 = 1.5", "cast(z as string) = '3'"])
+@pytest.mark.parametrize("text", ["z = '3'", "z > 3", "z / 2 = 1.5", "z like '3'"])
 def test_a_type_that_is_not_known_yet_refuses_nothing(text: str) -> None:
     assert in_duckdb(row_condition(text), COLUMNS)
-
-
-def test_a_capital_sigma_is_told_by_nobody() -> None:
-    condition = condition_in_duckdb("lower('ΑΣ') = 'ας'", {})
-    with duckdb.connect() as connection, pytest.raises(duckdb.Error, match="capital sigma"):
-        connection.execute(f"SELECT {condition}").fetchall()
 
 
 def test_a_long_chain_of_conditions_is_translated() -> None:
@@ -441,8 +426,7 @@ def test_a_column_is_found_in_gold_whatever_the_case_of_its_letters() -> None:
         ("clicks = '3'", "bigint and text are compared in another way"),
         ("longest > page", "compares text (`page`) with a number (`longest`)"),
         ("page = 3", "compares text (`page`) with a number"),
-        ("cast(clicks as int) = 1 and cast(longest as string) <> ''", None),
-        ("cast(clicks / 2 as string) = '1.0'", "its digits are written or rounded"),
+        ("cast(clicks / 2 as string) = '1.0'", "have a measure that casts"),
         ("window_end - window_start = interval 10 minutes", None),
         ("page = 'a\\\\x'", "has a backslash"),
     ],

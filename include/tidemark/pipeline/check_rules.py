@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidemark.pipeline.expectations import expectation_faults
-from tidemark.pipeline.expressions.duckdb_types import kind_of_name
-from tidemark.pipeline.expressions.duckdb_values import Kind
+from tidemark.pipeline.expressions.kinds import Kind, kind_of_name
 from tidemark.pipeline.expressions.names import KnownName, Scope, known_name, spark_type
 from tidemark.pipeline.expressions.sql import check_row, measure_types
 from tidemark.pipeline.join_rules import MATCHES

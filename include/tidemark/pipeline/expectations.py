@@ -15,7 +15,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from tidemark.pipeline.expressions.duckdb_values import (
+from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
+from tidemark.pipeline.expressions.kinds import (
     BINARY,
     DOUBLE,
     NESTED,
@@ -25,7 +26,6 @@ from tidemark.pipeline.expressions.duckdb_values import (
     Kind,
     Untranslated,
 )
-from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
 from tidemark.pipeline.expressions.regular_expressions import why_refused
 from tidemark.pipeline.expressions.typed_values import check_value, is_number
 from tidemark.pipeline.problems import nearest

@@ -13,7 +13,8 @@ import duckdb
 import pyarrow as pa
 
 from tidemark.pipeline.checks import Check
-from tidemark.pipeline.expressions.duckdb_values import (
+from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
+from tidemark.pipeline.expressions.kinds import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -23,7 +24,6 @@ from tidemark.pipeline.expressions.duckdb_values import (
     UNKNOWN,
     Kind,
 )
-from tidemark.pipeline.expressions.in_duckdb import columns_of, condition_in_duckdb
 from tidemark.quality.planned_rows import ROWS, PlannedRows
 from tidemark.quality.verdicts import CheckVerdict, check_name
 

@@ -25,7 +25,7 @@ from tidemark.pipeline.expectations import (
     expectation_faults,
     kind_of_bounds,
 )
-from tidemark.pipeline.expressions.duckdb_values import BIGINT, UNKNOWN, Kind
+from tidemark.pipeline.expressions.kinds import BIGINT, UNKNOWN, Kind
 from tidemark.pipeline.expressions.typed_values import (
     Sign,
     compared,

@@ -1,9 +1,10 @@
 """Spark SQL in DuckDB's words, so that a check of few rows needs no Spark.
 
-Only what means the same in both is taken, and that follows from types as much as from words: a
-cast of 1.5 to an integer is 1 in Spark and 2 in DuckDB, a double is written `1.0E10` in one and
-`10000000000.0` in the other, text is compared with a number as a number in one and as text in the
-other. So every part is translated with its type. Where a type is not known yet (a measure's, before
+Only what means the same in both is taken, and that follows from types as much as from words: text
+is compared with a number as a number in Spark and as text in DuckDB, a sum of two small numbers has
+another type, a decimal divided by one another number of digits. So every part is translated with
+its type. What the engines have different answers for (casts, rounding, letters in another case,
+parts of a time) is left out: a measure has it. Where a type is not known yet (a measure's, before
 Spark has planned it) the part is taken, and judged again with the columns of the table.
 """
 
@@ -14,10 +15,20 @@ from typing import NoReturn
 
 from sqlglot import ErrorLevel, exp, parse_one
 
-from tidemark.pipeline.expressions import duckdb_casts, duckdb_numbers, duckdb_text, duckdb_times
-from tidemark.pipeline.expressions.duckdb_values import (
+from tidemark.pipeline.expressions.arithmetic import (
+    arithmetic,
+    as_double,
+    interval,
+    number_of,
+    numbers_alike,
+    of_one,
+    text_as,
+    times_alike,
+)
+from tidemark.pipeline.expressions.kinds import (
     BINARY,
     BOOLEAN,
+    INT,
     NESTED,
     NULL,
     TEXT,
@@ -26,14 +37,18 @@ from tidemark.pipeline.expressions.duckdb_values import (
     Kind,
     Untranslated,
     Value,
+    call,
+    cast,
+    kind_of_type,
 )
 from tidemark.pipeline.expressions.names import DIALECT, with_escaped_quotes
 from tidemark.pipeline.names import folded, same_column
 
 _ALLOWED = (
     "allowed are comparisons, between, in, like, is null, and, or, not, arithmetic, case, if, "
-    "coalesce, nullif, greatest, least, abs, lower, upper, length, startswith, endswith, contains, "
-    "cast, hour, minute, and literals of dates, times and intervals"
+    "coalesce, nullif, greatest, least, abs, length, startswith, endswith, contains, and literals "
+    "of numbers, text, dates, times and intervals; have a measure that computes the rest, and "
+    "check that"
 )
 _COMPARISONS = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
@@ -105,12 +120,12 @@ def _alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
     if not kinds:
         return [value.sql for value in values], UNKNOWN
     if all(value.kind.is_number for value in values if value.kind.name in kinds):
-        return duckdb_numbers.alike(values)
+        return numbers_alike(values)
     if kinds & set(TIMES):
-        return duckdb_times.alike(values)
+        return times_alike(values)
     if len(kinds) > 1:
         one, other, *_ = sorted(kinds)
-        _refuse(f"{one} and {other} are compared in another way; cast one of them")
+        _refuse(f"{one} and {other} are compared in another way; have a measure of one type")
     (name,) = kinds
     if name == NESTED.name:
         _refuse("arrays, maps and structs are compared in another way")
@@ -134,7 +149,7 @@ def _column(to: _Translation, node: exp.Expr) -> Value:
     if len(parts) > 1:
         _refuse("it is a part of a column")
     column = exp.column(exp.to_identifier(name, quoted=True))
-    return Value(duckdb_numbers.as_double(column) if kind.name == "float" else column, kind)
+    return Value(as_double(column) if kind.name == "float" else column, kind)
 
 
 def _boolean(to: _Translation, node: exp.Expr) -> Value:
@@ -229,43 +244,62 @@ def _nullif(to: _Translation, node: exp.Expr) -> Value:
 
 
 def _arithmetic(to: _Translation, node: exp.Expr) -> Value:
-    left, right = to.values(node.this, node.expression)
-    if duckdb_times.is_of_time(left, right):
-        return duckdb_times.arithmetic(node, left, right)
-    return duckdb_numbers.arithmetic(node, left, right)
+    return arithmetic(node, *to.values(node.this, node.expression))
 
 
 def _of_number(to: _Translation, node: exp.Expr) -> Value:
-    return duckdb_numbers.of_one(node, to.value(node.this))
+    return of_one(node, to.value(node.this))
 
 
 def _literal(to: _Translation, node: exp.Expr) -> Value:
     if node.is_string:
         return Value(node.copy(), TEXT, literal=str(node.this))
-    return duckdb_numbers.literal(str(node.this))
+    return number_of(str(node.this))
 
 
-def _cast(to: _Translation, node: exp.Expr) -> Value:
-    if not isinstance(node, exp.Cast):
-        raise TypeError(node)
-    return duckdb_casts.cast(node, to.value(node.this))
+def _typed_literal(to: _Translation, node: exp.Expr) -> Value:
+    """`date '…'` and `timestamp '…'`, which sqlglot reads as casts of text that is written out."""
+    kind = kind_of_type(node.args["to"])
+    if kind.name not in TIMES or not node.this.is_string or node.args.get("safe"):
+        _refuse("a cast comes to something else for some values; have a measure that casts")
+    return text_as(kind, str(node.this.this))
 
 
 def _interval(to: _Translation, node: exp.Expr) -> Value:
-    return duckdb_times.interval(node)
+    return interval(node)
 
 
-def _part_of_time(to: _Translation, node: exp.Expr) -> Value:
-    return duckdb_times.part(node, to.value(node.this))
+def _length(to: _Translation, node: exp.Expr) -> Value:
+    found = to.value(node.this)
+    if found.kind == BINARY:
+        return Value(cast(call("octet_length", found.sql), "int"), INT)
+    return Value(cast(call("length", _text(found)), "int"), INT)
 
 
 def _of_text(to: _Translation, node: exp.Expr) -> Value:
-    found = to.values(node.this, node.args.get("expression"))
-    if {value.kind for value in found} <= {BINARY} and isinstance(node, exp.Length):
-        return duckdb_text.bytes_of(found[0])
-    return duckdb_text.of_text(node, found)
+    text, other = to.values(node.this, node.expression)
+    one, two = _text(text), _text(other)
+    if not isinstance(node, exp.Like):
+        return Value(call(_OF_TEXT[type(node)], one, two), BOOLEAN)
+    # Spark's patterns escape with a backslash, DuckDB's with nothing.
+    if other.literal is None and other.kind != NULL:
+        _refuse("a pattern has to be written out")
+    if "\\" in (other.literal or ""):
+        _refuse("a pattern with a backslash is read in another way")
+    return Value(exp.Like(this=one, expression=two), BOOLEAN)
 
 
+def _text(value: Value) -> exp.Expr:
+    if value.kind not in (TEXT, NULL, UNKNOWN):
+        _refuse(f"it needs text, and has {value.kind}")
+    return value.sql
+
+
+_OF_TEXT: dict[type[exp.Expr], str] = {
+    exp.StartsWith: "starts_with",
+    exp.EndsWith: "ends_with",
+    exp.Contains: "contains",
+}
 _Rule = Callable[[_Translation, exp.Expr], Value]
 _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Column: _column,
@@ -285,9 +319,8 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Nullif: _nullif,
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), _arithmetic),
     **dict.fromkeys((exp.Neg, exp.Abs), _of_number),
-    **dict.fromkeys((exp.Cast, exp.TryCast), _cast),
+    **dict.fromkeys((exp.Cast, exp.TryCast), _typed_literal),
     exp.Interval: _interval,
-    **dict.fromkeys((exp.Hour, exp.Minute), _part_of_time),
-    **dict.fromkeys((exp.Lower, exp.Upper, exp.Length, exp.Like), _of_text),
-    **dict.fromkeys((exp.StartsWith, exp.EndsWith, exp.Contains), _of_text),
+    exp.Length: _length,
+    **dict.fromkeys((exp.Like, *_OF_TEXT), _of_text),
 }

@@ -19,11 +19,10 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidemark.pipeline.expressions.arguments import argument_faults
-from tidemark.pipeline.expressions.duckdb_types import kind_of_measure
-from tidemark.pipeline.expressions.duckdb_values import UNKNOWN, Kind
 from tidemark.pipeline.expressions.functions import spark_functions
 from tidemark.pipeline.expressions.in_duckdb import columns_of, in_duckdb
 from tidemark.pipeline.expressions.kept_types import kept_type_faults
+from tidemark.pipeline.expressions.kinds import UNKNOWN, Kind, kind_of_measure
 from tidemark.pipeline.expressions.names import (
     DIALECT,
     Fault,

@@ -12,8 +12,8 @@ from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Literal
 
-from tidemark.pipeline.expressions.duckdb_times import text_as
-from tidemark.pipeline.expressions.duckdb_values import (
+from tidemark.pipeline.expressions.arithmetic import text_as
+from tidemark.pipeline.expressions.kinds import (
     BOOLEAN,
     DATE,
     TEXT,

@@ -1,18 +1,24 @@
-"""Numbers in DuckDB as Spark counts: literals, comparisons and arithmetic."""
+"""Numbers and times in DuckDB as Spark counts: literals, comparisons and arithmetic."""
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 from sqlglot import exp
 
-from tidemark.pipeline.expressions.duckdb_values import (
+from tidemark.pipeline.expressions.kinds import (
     BIGINT,
+    DATE,
     DIGITS,
     DOUBLE,
     INT,
+    INTERVAL,
+    MONTHS,
     NULL,
     NUMBER,
+    TIMES,
+    TIMESTAMP,
     UNKNOWN,
     Kind,
     Untranslated,
@@ -23,10 +29,26 @@ from tidemark.pipeline.expressions.duckdb_values import (
 
 _MOST_DIGITS = 38
 _WIDER = list(DIGITS)
-_NO_NUMBER = "needs numbers, and has {}; cast it"
+_NO_NUMBER = "needs numbers, and has {}"
+_DAY = r"\d{4}-\d{2}-\d{2}"
+_DATE_TEXT = re.compile(_DAY)
+_TIME_TEXT = re.compile(
+    rf"{_DAY}([T ]\d{{2}}:\d{{2}}:\d{{2}}(\.\d{{1,6}})?(Z|[+-]\d{{2}}:\d{{2}})?)?"
+)
+_UNITS = {"SECOND": INTERVAL, "MINUTE": INTERVAL, "HOUR": INTERVAL, "DAY": INTERVAL}
+_UNITS |= {"WEEK": INTERVAL, "MONTH": MONTHS, "YEAR": MONTHS}
+_WHOLE = re.compile(r"[+-]?\d{1,9}")
+_OF_TIME = (*TIMES, INTERVAL.name, MONTHS.name)
 
 
-def literal(text: str) -> Value:
+def arithmetic(node: exp.Expr, left: Value, right: Value) -> Value:
+    """A sum, difference, product, quotient or remainder of numbers, or of times."""
+    if left.kind.name in _OF_TIME or right.kind.name in _OF_TIME:
+        return _of_times(node, left, right)
+    return _of_numbers(node, left, right)
+
+
+def number_of(text: str) -> Value:
     """A number as it is written, of the type that Spark gives it: DuckDB's whole numbers take the
     type of what they meet, and overflow with it."""
     if "e" in text.lower():
@@ -45,7 +67,7 @@ def literal(text: str) -> Value:
     return Value(cast(exp.Literal.number(text), f"decimal({precision},{scale})"), kind)
 
 
-def alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
+def numbers_alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
     """Numbers that are compared, or of which one is chosen."""
     kinds = [value.kind for value in values if value.kind.name not in (NULL.name, UNKNOWN.name)]
     if NUMBER in kinds or any(value.kind == UNKNOWN for value in values):
@@ -86,7 +108,7 @@ def as_double(value: exp.Expr) -> exp.Expr:
     return cast(value, "double")
 
 
-def arithmetic(node: exp.Expr, left: Value, right: Value) -> Value:
+def _of_numbers(node: exp.Expr, left: Value, right: Value) -> Value:
     """A sum, product, quotient or remainder; a division by zero gives null."""
     kinds = (left.kind, right.kind)
     for kind in kinds:
@@ -95,7 +117,7 @@ def arithmetic(node: exp.Expr, left: Value, right: Value) -> Value:
     if not all(kind.is_whole or kind.is_decimal or kind.is_floating for kind in kinds):
         return Value(type(node)(this=left.sql, expression=right.sql), NUMBER)
     if all(kind.name == "float" for kind in kinds):
-        raise Untranslated("floats are added in single precision; cast them to double")
+        raise Untranslated("floats are added in single precision; have a measure of doubles")
     divides = isinstance(node, exp.Div | exp.IntDiv | exp.Mod)
     if any(kind.is_floating for kind in kinds) and not isinstance(node, exp.IntDiv):
         one, other = _in_doubles(left), _in_doubles(right)
@@ -129,7 +151,7 @@ def _of_exact(node: exp.Expr, left: Kind, right: Kind) -> Kind:
             return BIGINT
         return max(left, right, key=lambda kind: _WIDER.index(kind.name))
     if isinstance(node, exp.Div | exp.IntDiv):
-        raise Untranslated("decimals are divided to another number of digits; cast them to double")
+        raise Untranslated("decimals are divided to another number of digits; a measure can")
     (one, of_one), (other, of_other) = left.digits, right.digits
     if isinstance(node, exp.Mul):
         precision, scale = one + other + 1, of_one + of_other
@@ -147,3 +169,77 @@ def of_one(node: exp.Expr, value: Value) -> Value:
     if isinstance(node, exp.Neg):
         return Value(exp.Paren(this=exp.Neg(this=exp.Paren(this=value.sql))), value.kind)
     return Value(call("abs", value.sql), value.kind)
+
+
+def times_alike(values: list[Value]) -> tuple[list[exp.Expr], Kind]:
+    """Times that are compared, or of which one is chosen; text where it is written out."""
+    stamped = any(value.kind == TIMESTAMP for value in values)
+    kind = TIMESTAMP if stamped else DATE
+    return [_as(kind, value) for value in values], kind
+
+
+def _as(kind: Kind, value: Value) -> exp.Expr:
+    if value.literal is not None:
+        return text_as(kind, value.literal).sql
+    if value.kind.name not in (*TIMES, NULL.name, UNKNOWN.name):
+        raise Untranslated(
+            f"{kind} and {value.kind} are compared in another way; have a measure of one type"
+        )
+    return _to_timestamp(value.sql) if kind == TIMESTAMP and value.kind == DATE else value.sql
+
+
+def _to_timestamp(value: exp.Expr) -> exp.Expr:
+    return cast(value, "timestamptz")
+
+
+def text_as(kind: Kind, text: str) -> Value:
+    """A date or a timestamp as it is written; the engines read other spellings differently."""
+    pattern = _DATE_TEXT if kind == DATE else _TIME_TEXT
+    if not pattern.fullmatch(text):
+        form = "2026-01-31" if kind == DATE else "2026-01-31 10:00:00Z"
+        raise Untranslated(f"write the {kind} '{text}' as in '{form}'")
+    to = "date" if kind == DATE else "timestamptz"
+    return Value(cast(exp.Literal.string(text), to), kind)
+
+
+def interval(node: exp.Expr) -> Value:
+    """So many of one unit."""
+    unit = str(node.args.get("unit")).upper().removesuffix("S")
+    number = node.this.name if isinstance(node.this, exp.Literal) else ""
+    if unit not in _UNITS or not _WHOLE.fullmatch(number):
+        raise Untranslated("write an interval as in `interval 10 minutes`")
+    name = "to_" + unit.lower() + "s"
+    whole = cast(exp.Literal.string(number), "int")
+    return Value(call(name, whole), _UNITS[unit], literal=None)
+
+
+def _of_times(node: exp.Expr, left: Value, right: Value) -> Value:
+    """A time and an interval or days, two times, two intervals."""
+    adds, subtracts = isinstance(node, exp.Add), isinstance(node, exp.Sub)
+    kinds = (left.kind, right.kind)
+    if UNKNOWN in kinds or NULL in kinds:
+        return Value(type(node)(this=left.sql, expression=right.sql), UNKNOWN)
+    if adds and right.kind.name in TIMES:
+        left, right = right, left
+    pair = type(node)(this=exp.Paren(this=left.sql), expression=exp.Paren(this=right.sql))
+    if subtracts and left.kind == right.kind == DATE:
+        return Value(call("to_days", cast(pair, "int")), INTERVAL)
+    if subtracts and {left.kind, right.kind} <= {DATE, TIMESTAMP}:
+        sides = [_to_timestamp(exp.Paren(this=side.sql)) for side in (left, right)]
+        return Value(exp.Paren(this=exp.Sub(this=sides[0], expression=sides[1])), INTERVAL)
+    if (adds or subtracts) and left.kind == DATE and right.kind in (INT, MONTHS):
+        return Value(cast(pair, "date"), DATE)
+    if (adds or subtracts) and left.kind == DATE and right.kind == INTERVAL:
+        if _is_of_days(right):
+            return Value(cast(pair, "date"), DATE)
+        raise Untranslated("a date and a part of a day; have a measure that is a timestamp")
+    if (adds or subtracts) and left.kind == TIMESTAMP and right.kind in (INTERVAL, MONTHS):
+        return Value(exp.Paren(this=pair), TIMESTAMP)
+    if (adds or subtracts) and left.kind == right.kind == INTERVAL:
+        return Value(exp.Paren(this=pair), INTERVAL)
+    raise Untranslated(f"{left.kind} and {right.kind} go together in another way")
+
+
+def _is_of_days(value: Value) -> bool:
+    found = value.sql.this if isinstance(value.sql, exp.Paren) else value.sql
+    return isinstance(found, exp.Anonymous) and str(found.this) in ("to_days", "to_weeks")
