@@ -72,8 +72,8 @@ def fold(
     by_key = _by_key(given, keys)
     held = [[_held(row, time, spec) for row in of_key] for of_key in by_key.values()]
     for values, outputs in zip(by_key, keys_folded_under_seeds(spec, held, frontier), strict=True):
-        told = dict(zip(keys, values, strict=True))
-        found.extend(_shown(output, spec, told, verdicts) for output in outputs)
+        of_key = dict(zip(keys, values, strict=True))
+        found.extend(_shown(output, spec, of_key, verdicts) for output in outputs)
     return sorted(found, key=lambda output: output["window_start"])
 
 

@@ -30,23 +30,23 @@ def written_by(stored: bytes) -> str | None:
         found = json.loads(stored)
     except ValueError:
         return None
-    told = found.get(WRITTEN_BY) if isinstance(found, dict) else None
-    return told if isinstance(told, str) else None
+    version = found.get(WRITTEN_BY) if isinstance(found, dict) else None
+    return version if isinstance(version, str) else None
 
 
-def is_of_a_newer_release(told: str | None) -> bool:
+def is_of_a_newer_release(version: str | None) -> bool:
     """Is the first or second number of a release higher than ours? Releases that share both read
     what each other wrote. What was written before versions were told is older."""
-    return told is not None and _release(told) > _release(__version__)
+    return version is not None and _release(version) > _release(__version__)
 
 
-def _release(told: str) -> tuple[int, ...]:
+def _release(version: str) -> tuple[int, ...]:
     """None of ours, (), is older than any."""
-    numbers = told.partition("+")[0].split(".")[:2]
+    numbers = version.partition("+")[0].split(".")[:2]
     return tuple(map(int, numbers)) if all(part.isdecimal() for part in numbers) else ()
 
 
-def beside_ours(told: str | None) -> str:
+def beside_ours(version: str | None) -> str:
     """What wrote something and what reads it, for an error."""
-    writer = f"Tidemark {told}" if told else "A Tidemark that does not say its version"
+    writer = f"Tidemark {version}" if version else "A Tidemark that does not say its version"
     return f"{writer} wrote it, and this is {told_version()}"

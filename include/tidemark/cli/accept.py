@@ -69,20 +69,20 @@ def accept(
         now, warehouse = datetime.now(UTC), Warehouse.of(found.name, loaded)
         # The store's clock is known under the lease only.
         clock = clock_faults(ingest_checkpoint(warehouse), Clocks(now, now))
-        told = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)), clock)
+        accepted = Accepted(losses, lost, tuple(changes_to_accept(found, loaded)), clock)
     else:
         run_id = manual_run_id(datetime.now(UTC), "acceptance")
-        told = accept_changes(found, loaded, run_id, given.reason, given.by)
-    for loss in told.by_hand:
+        accepted = accept_changes(found, loaded, run_id, given.reason, given.by)
+    for loss in accepted.by_hand:
         for commit in loss.by_hand:
             print(f"{loss.place}: {commit}")
-    for one in told.lost:
+    for one in accepted.lost:
         print(f"{found.source.label}: {one.detail}")
-    for change in told.of_file:
+    for change in accepted.of_file:
         print(change)
-    for fault in told.clock:
+    for fault in accepted.clock:
         print(fault)
-    if not (told.by_hand or told.lost or told.of_file or told.clock):
+    if not (accepted.by_hand or accepted.lost or accepted.of_file or accepted.clock):
         print(
             f"Nothing was changed by hand in the tables of {found.name}, nothing of its source is "
             "lost, no clock is apart, and no change of its file waits to be accepted."
@@ -91,11 +91,11 @@ def accept(
         print('Nothing was written. Accept it with --reason "…".')
     else:
         print(f"Accepted: {given.reason} ({given.by}).")
-        if told.by_hand:
+        if accepted.by_hand:
             print("Audit the pipeline (`tidemark audit`).")
-        if any(not one.is_kept for one in told.lost):
+        if any(not one.is_kept for one in accepted.lost):
             print(f"The next run (`tidemark run {found.name}`) tells it in rejects, and goes on.")
-        if told.clock:
+        if accepted.clock:
             print("Runs go on with this machine's clock, as far as it is apart now.")
-        if told.of_file:
+        if accepted.of_file:
             print(f"The next run (`tidemark run {found.name}`) takes the change.")

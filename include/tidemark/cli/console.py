@@ -57,8 +57,8 @@ def report_table(*columns: str) -> ReportTable:
 def facts_table(facts: Mapping[str, str]) -> ReportTable:
     """A table without a header: a row for each name, with what there is to say of it."""
     table = report_table("", "~")
-    for name, told in facts.items():
-        table.add_row(name, told)
+    for name, value in facts.items():
+        table.add_row(name, value)
     return table
 
 
@@ -142,8 +142,8 @@ class ReportTable:
             ]
             yield from ((line, style) for line in _side_by_side(beside, cells, widths))
             rest = [*(one for one, fits in zip(beside, held, strict=True) if not fits), *below]
-            told = [(column.name, column.cells[row]) for column in rest if column.cells[row]]
-            yield from ((_INDENT + line, style) for line in _stacked(told, room - len(_INDENT)))
+            pairs = [(column.name, column.cells[row]) for column in rest if column.cells[row]]
+            yield from ((_INDENT + line, style) for line in _stacked(pairs, room - len(_INDENT)))
 
 
 def _widths(columns: Sequence[_Column], room: int) -> list[int]:
@@ -173,10 +173,10 @@ def _side_by_side(
         )
 
 
-def _stacked(told: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
+def _stacked(pairs: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
     """Names with what is told of them, as many on a line as it has room for."""
     short: list[str] = []
-    for name, cell in told:
+    for name, cell in pairs:
         label = f"{name}:" if name else ""
         pair = f"{label} {cell}".strip()
         if cell_len(pair) <= room and "\n" not in pair:

@@ -99,16 +99,16 @@ def _options(
         if name in left_out:
             continue
         of, default = types[name], field.get_default()
-        told: dict[str, Any] = {"help": field.description, "show_default": bool(default)}
+        settings: dict[str, Any] = {"help": field.description, "show_default": bool(default)}
         # A choice is shown by its values.
         if of is not bool and not any(get_origin(one) is Literal for one in get_args(of)):
-            told["metavar"] = flag.removeprefix("--").upper()
+            settings["metavar"] = flag.removeprefix("--").upper()
         if of in (Instant, Instant | None):
-            told |= {"parser": instant, "metavar": "TIME"}
+            settings |= {"parser": instant, "metavar": "TIME"}
             of = datetime if field.is_required() else datetime | None
         elif default == ():
             of, default = list[str] | None, None
-        option = typer.Argument(**told) if name in arguments else typer.Option(flag, **told)
+        option = typer.Argument(**settings) if name in arguments else typer.Option(flag, **settings)
         yield Parameter(
             name,
             Parameter.KEYWORD_ONLY,

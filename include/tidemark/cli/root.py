@@ -40,11 +40,11 @@ class _Commands(Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            told = error if isinstance(error, TidemarkError) else damage_of(error)
-            if told is None:
+            known = error if isinstance(error, TidemarkError) else damage_of(error)
+            if known is None:
                 raise
-            print(f"{type(told).__name__}: {told}", file=sys.stderr)
-            raise typer.Exit(failure_exit_code(told)) from None
+            print(f"{type(known).__name__}: {known}", file=sys.stderr)
+            raise typer.Exit(failure_exit_code(known)) from None
 
 
 def root_app(name: str, purpose: str) -> typer.Typer:
@@ -95,12 +95,12 @@ def stopped_by_signals() -> Iterator[None]:
     leases are given back, jobs are ended, temporary folders go. One that whoever started the
     command has ignored (nohup, `&`) stays so."""
 
-    told: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         # What a library kept from going on is told again, maybe as another signal.
-        told.append(number)
-        raise Stopped(told[0])
+        signals.append(number)
+        raise Stopped(signals[0])
 
     possible = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in possible}

@@ -52,8 +52,8 @@ def has_own_configuration(environment: Mapping[str, str]) -> bool:
 
 def logging_to(log: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that make Spark log to this file; the JVM makes the file and its folder."""
-    told = {"log4j2.configurationFile": _CONFIGURATION.as_uri(), "tidemark.spark.log": log}
-    options = " ".join(_quoted(f"-D{name}={place}") for name, place in told.items())
+    properties = {"log4j2.configurationFile": _CONFIGURATION.as_uri(), "tidemark.spark.log": log}
+    options = " ".join(_quoted(f"-D{name}={place}") for name, place in properties.items())
     return {_SUBMIT_OPTS: f"{environment.get(_SUBMIT_OPTS, '')} {options}".strip()}
 
 

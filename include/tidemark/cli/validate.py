@@ -89,12 +89,12 @@ def _tell(load: Load, settings: Path | None) -> bool:
     except (PipelineInvalid, PipelineNotFound) as error:
         print(error)
         return False
-    told, refusal = _changes(pipeline, settings)
+    lines, refusal = _changes(pipeline, settings)
     if refusals := [*_fold_faults(pipeline)] if refusal is None else [refusal]:
         print("\n".join(refusals))
         return False
     print(f"{pipeline.name}: good (tables: {', '.join(pipeline.tables)})")
-    for line in told:
+    for line in lines:
         print(f"  {line}")
     return True
 

@@ -111,9 +111,9 @@ def noted_of(rests_on: Mapping[str, Dependency], known: Mapping[str, int]) -> di
     """The app transactions that note these, none of them behind what gold notes already."""
     noted = {}
     for name, one in rests_on.items():
-        told = noted_name(name, one.id)
-        before = known.get(told, one.at)
-        noted[told] = max(one.at, before)
+        name_noted = noted_name(name, one.id)
+        before = known.get(name_noted, one.at)
+        noted[name_noted] = max(one.at, before)
         if one.entry is not None and one.at >= before:
             noted[entry_name(name, one.id)] = one.entry
     return noted

@@ -295,14 +295,16 @@ def _by_each_text(event_time: EventTime) -> SimpleForm:
 def _local(array: Array, zone: ZoneInfo) -> Converted:
     """Text with an offset by Arrow, text without one by the zone's offset in its minute."""
     zoned = pc.match_substring_regex(array, "(?:Z|[+-][0-9:]{5})$")
-    told = pc.if_else(zoned, array, pa.scalar(None, pa.string())).cast(TIMESTAMP).cast(pa.int64())
+    by_offset = (
+        pc.if_else(zoned, array, pa.scalar(None, pa.string())).cast(TIMESTAMP).cast(pa.int64())
+    )
     texts = pc.if_else(zoned, pa.scalar(None, pa.string()), array)
     local = texts.cast(pa.timestamp("us")).cast(pa.int64())
     minutes = pc.subtract(local, _remainder(local)).dictionary_encode()
-    doubtful = pc.or_kleene(_outside_calendar(told), _not_by_minutes(local))
+    doubtful = pc.or_kleene(_outside_calendar(by_offset), _not_by_minutes(local))
     offsets = [_offset(minute, zone) for minute in minutes.dictionary.to_pylist()]
     distance = pa.array(offsets, pa.int64()).take(minutes.indices)
-    micros = pc.coalesce(told, pc.subtract(local, distance))
+    micros = pc.coalesce(by_offset, pc.subtract(local, distance))
     return micros.cast(TIMESTAMP), pc.and_(pc.fill_null(doubtful, False), array.is_valid())
 
 

@@ -93,13 +93,13 @@ def copied_batches(
             [pipeline, query],
         ).fetchall()
     return {
-        batch: ReadTo(end, watermark, _of_others(told, others))
-        for batch, end, watermark, told in rows
+        batch: ReadTo(end, watermark, _of_others(others_text, others))
+        for batch, end, watermark, others_text in rows
     }
 
 
-def _of_others(told: str | None, others: Sequence[OtherInput]) -> dict[str, int]:
-    ends: dict[str, int] = json.loads(told or "{}")
+def _of_others(others_text: str | None, others: Sequence[OtherInput]) -> dict[str, int]:
+    ends: dict[str, int] = json.loads(others_text or "{}")
     return {one.name: ends.get(one.id, 0) for one in others}
 
 

@@ -335,9 +335,9 @@ def _settled(
     yield from ({**empty, WRITTEN_AT: now, **line} for line in left)
 
 
-def _is_same(told: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
+def _is_same(noted: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
     """Of what the tables tell; the line may know more."""
-    return all(line[name] == value for name, value in told.items() if value is not None)
+    return all(line[name] == value for name, value in noted.items() if value is not None)
 
 
 def _row(line: LedgerLine) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def _gold(table: Section, scope: Scope) -> tuple[dict[str, KnownName], dict[str,
         found[folded(name)] = KnownName(name, spark_type(text) if isinstance(text, str) else None)
         kinds[name] = kind_of_name(found[folded(name)])
     for name, expression in section(table, "measures").items():
-        told, kinds[name] = measure_types(expression, scope)
-        found[folded(name)] = KnownName(name, told)
+        problems, kinds[name] = measure_types(expression, scope)
+        found[folded(name)] = KnownName(name, problems)
     return found, kinds
 
 

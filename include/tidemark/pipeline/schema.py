@@ -41,8 +41,8 @@ def _by_its_keys(kinds: list[dict[str, Any]]) -> dict[str, Any]:
     """A table is of the kind that its keys tell, as `table_kind` has it: of several that it may be,
     editors would say that it is none, and not where."""
     by_name = _by_name(kinds)
-    told = {"required": ["session"]}
-    of_sessions = {"required": ["window"], "properties": {"window": told}}
+    rule = {"required": ["session"]}
+    of_sessions = {"required": ["window"], "properties": {"window": rule}}
     found = {"if": of_sessions, "then": by_name["SessionTable"], "else": by_name["WindowTable"]}
     return _told_by_key(by_name, TABLE_KINDS, found)
 

@@ -153,8 +153,8 @@ def _problems(
         for detail in details
     )
     message = f"should be {' or '.join(allowed)}"
-    if told := _description(path, document.content):
-        message += f" ({told.rstrip('.')})"
+    if description := _description(path, document.content):
+        message += f" ({description.rstrip('.')})"
     return [document.problem(path, message, value=_value(details[0]["input"]))]
 
 

@@ -143,21 +143,21 @@ def _page(pipeline: str, run_id: str, time: datetime, table: TableExpectations) 
     return re.sub(rf"{word}x(\d+)x", r"&#\1;", page)
 
 
-def _result(told: Told) -> Any:
+def _result(verdict: Told) -> Any:
     """What was told, as a result of Great Expectations, whose words are made of those."""
     import great_expectations.expectations as gxe
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    asked = {name: one for name, one in told.arguments.items() if name not in FOR_PEOPLE}
+    asked = {name: one for name, one in verdict.arguments.items() if name not in FOR_PEOPLE}
     return ExpectationValidationResult(
-        success=told.passed,
+        success=verdict.passed,
         expectation_config=ExpectationConfiguration(
-            type=getattr(gxe, told.name).expectation_type,
+            type=getattr(gxe, verdict.name).expectation_type,
             kwargs=asked,
-            description=told.arguments.get("description"),
+            description=verdict.arguments.get("description"),
         ),
-        result=dict(told.found),
+        result=dict(verdict.found),
         exception_info={
             "raised_exception": False,
             "exception_traceback": None,

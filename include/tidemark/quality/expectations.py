@@ -73,8 +73,8 @@ def judge_expectations(rows: PlannedRows) -> Iterator[TableExpectations]:
     if not checks or not rows.count(f"SELECT count(*) FROM {ROWS}"):
         return
     judged = list(_each(rows, checks))
-    told = tuple(one for _, one in judged if one is not None)
-    yield TableExpectations(rows.name, tuple(verdict for verdict, _ in judged), told)
+    results = tuple(one for _, one in judged if one is not None)
+    yield TableExpectations(rows.name, tuple(verdict for verdict, _ in judged), results)
 
 
 def _each(rows: PlannedRows, checks: list[Check]) -> Iterator[tuple[CheckVerdict, Told | None]]:
@@ -85,7 +85,7 @@ def _each(rows: PlannedRows, checks: list[Check]) -> Iterator[tuple[CheckVerdict
             "severity": check.severity,
         }
         try:
-            told = _tell(_Asked(rows, check))
+            verdict = _tell(_Asked(rows, check))
         except (duckdb.Error, ValueError, ArithmeticError) as error:
             looked_at = rows.count(f"SELECT count(*) FROM {ROWS}")
             broken = f"nobody can tell: {error}"
@@ -93,14 +93,14 @@ def _each(rows: PlannedRows, checks: list[Check]) -> Iterator[tuple[CheckVerdict
             continue
         yield (
             CheckVerdict(
-                passed=told.passed,
-                observed=told.observed,
-                rows=told.rows,
-                unexpected=told.found.get("unexpected_count"),
-                examples=told.examples,
+                passed=verdict.passed,
+                observed=verdict.observed,
+                rows=verdict.rows,
+                unexpected=verdict.found.get("unexpected_count"),
+                examples=verdict.examples,
                 **details,
             ),
-            told,
+            verdict,
         )
 
 
@@ -159,8 +159,8 @@ class _Asked:
 
     def within(self, value: str, kind: Kind) -> str:
         """The condition that a value keeps the bounds, which are of this type."""
-        told = [compared(value, kind, sign, bound) for sign, bound in self.bounds()]
-        return " AND ".join(f"({one})" for one in told) or "true"
+        conditions = [compared(value, kind, sign, bound) for sign, bound in self.bounds()]
+        return " AND ".join(f"({one})" for one in conditions) or "true"
 
     def in_set(self, value: str) -> str:
         """The condition that a value of the column is listed."""
@@ -266,8 +266,10 @@ def _lengths(asked: _Asked) -> str:
 def _matches(asked: _Asked) -> str:
     patterns = asked.arguments.get("regex_list") or [asked.arguments["regex"]]
     all_of_them = asked.arguments.get("match_on", "any") == "all"
-    told = [f"regexp_matches({asked.column}, {text_literal(pattern)})" for pattern in patterns]
-    return (" AND " if all_of_them else " OR ").join(told)
+    conditions = [
+        f"regexp_matches({asked.column}, {text_literal(pattern)})" for pattern in patterns
+    ]
+    return (" AND " if all_of_them else " OR ").join(conditions)
 
 
 def _pairs(asked: _Asked, *, or_equal: bool | None) -> _Rule:
@@ -341,13 +343,13 @@ def _figure(
 ) -> Callable[[_Asked], Told]:
     """A figure of a column of numbers."""
 
-    def told(asked: _Asked) -> Told:
+    def judged(asked: _Asked) -> Told:
         value = tell(asked.rows.connection, asked.of, _quoted(asked.columns[0]))
         if value is not None and asked.kind.is_floating:
             return _held_to_bounds(asked, float(value))
         return _held_to_bounds(asked, value)
 
-    return told
+    return judged
 
 
 def _held_to_bounds(asked: _Asked, value: float | Fraction | None) -> Told:
@@ -382,7 +384,7 @@ def _row_count(asked: _Asked) -> Told:
 def _share(sql: str, *, of_rows: bool | None) -> Callable[[_Asked], Told]:
     """How many there are, as a share of the rows or of the values; or their number."""
 
-    def told(asked: _Asked) -> Told:
+    def judged(asked: _Asked) -> Told:
         column = _quoted(asked.columns[0])
         number, rows, values = asked.one(
             f"SELECT {sql.format(column)}, count(*), count({column}) {asked.of}"
@@ -392,7 +394,7 @@ def _share(sql: str, *, of_rows: bool | None) -> Callable[[_Asked], Told]:
         whole = rows if of_rows else values
         return _held_to_bounds(asked, Fraction(number, whole) if whole else None)
 
-    return told
+    return judged
 
 
 def _distinct(asked: _Asked) -> Told:

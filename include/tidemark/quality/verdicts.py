@@ -68,8 +68,8 @@ def check_name(check: Check) -> str:
     if isinstance(asked, str):
         return f"{asked}{where}"
     ((name, arguments),) = asked.items()
-    told = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-    return f"{name}({told}){where}"
+    arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return f"{name}({arguments_text}){where}"
 
 
 def verdict_line(verdict: CheckVerdict) -> str:

@@ -21,8 +21,8 @@ def former_generation(warehouse: Warehouse, table: str) -> int:
     if gold is not None and is_published(gold):
         return generation_of(gold)
     numbers = generations(warehouse, table)
-    told = [one for one in numbers if warehouse.changes(table, one).open() is not None]
-    return max(told or numbers, key=lambda number: (_last_run(warehouse, table, number), number))
+    there = [one for one in numbers if warehouse.changes(table, one).open() is not None]
+    return max(there or numbers, key=lambda number: (_last_run(warehouse, table, number), number))
 
 
 def _last_run(warehouse: Warehouse, table: str, number: int) -> datetime:

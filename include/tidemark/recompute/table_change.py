@@ -57,9 +57,9 @@ def change_of(
         if found.refused and found.verdict is not ChangeVerdict.NEW_GENERATION
     ]
     if in_the_way:
-        told = "\n".join(f"  {found}" for found in in_the_way)
+        lines = "\n".join(f"  {found}" for found in in_the_way)
         raise MigrationRefused(
-            f"The file of {pipeline.name} asks for more than a generation can take:\n{told}\n"
+            f"The file of {pipeline.name} asks for more than a generation can take:\n{lines}\n"
             "Nothing was written. Put it back, or accept it (`tidemark accept`), and migrate then."
         )
     left = [query for query in compared.unfinished if query.name != table]

@@ -32,12 +32,12 @@ def misfits(tables: tuple[TableInventory, ...], place: TablePlace) -> Iterator[s
         return
     for table in tables:
         yield from _older_folder(table, ledger)
-        told = last_batch_written(ledger, table.pipeline, str(table.ingest.id))
-        lacking = _published_after(table, told) if told >= 0 else None
+        last = last_batch_written(ledger, table.pipeline, str(table.ingest.id))
+        lacking = _published_after(table, last) if last >= 0 else None
         if lacking is not None:
             yield (
                 f"Gold of {table.name} was published from batch {lacking} of {table.ingest.uri}, "
-                f"and {place.uri} has its lines up to batch {told}: the ledger is older than the "
+                f"and {place.uri} has its lines up to batch {last}: the ledger is older than the "
                 "pipeline's folder."
             )
 
@@ -45,11 +45,11 @@ def misfits(tables: tuple[TableInventory, ...], place: TablePlace) -> Iterator[s
 def _older_folder(table: TableInventory, ledger: DeltaTable | None) -> Iterator[str]:
     """Held against what is planned: a batch's lines may be there before its commit is."""
     for query in (table.ingest, table.query):
-        told = last_batch_written(ledger, table.pipeline, str(query.id))
-        if told > query.planned:
+        last = last_batch_written(ledger, table.pipeline, str(query.id))
+        if last > query.planned:
             yield (
                 f"The last planned batch of {query.uri} is {query.planned}, and the ledger has "
-                f"its lines up to batch {told}: the pipeline's folder is older than the ledger."
+                f"its lines up to batch {last}: the pipeline's folder is older than the ledger."
             )
 
 

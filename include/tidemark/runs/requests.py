@@ -21,7 +21,7 @@ from tidemark.runs.acceptance import CheckOverride, acceptance
 _FORM = "ISO 8601 with a zone, as in 2026-07-01T00:00:00Z, or a date, its midnight in UTC"
 # An instant with its zone: without one it would be guessed.
 Instant = Annotated[
-    datetime, BeforeValidator(lambda told: utc_instant(told) if isinstance(told, str) else told)
+    datetime, BeforeValidator(lambda value: utc_instant(value) if isinstance(value, str) else value)
 ]
 
 
@@ -45,19 +45,19 @@ class JobRequest(BaseModel):
 
     def arguments(self) -> list[str]:
         """The arguments of the job by which `read` gives this request again."""
-        told: list[str] = []
+        arguments: list[str] = []
         for name, flag, field in flags(type(self)):
             value = getattr(self, name)
             if value == field.get_default():
                 continue
             if value is True:
-                told.append(flag)
+                arguments.append(flag)
                 continue
             for one in value if isinstance(value, tuple) else (value,):
                 text = one.isoformat() if isinstance(one, datetime) else str(one)
                 # argparse would take it for an option.
-                told += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-        return told
+                arguments += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+        return arguments
 
     @classmethod
     def read(cls, argv: Sequence[str] | None) -> Self:
@@ -82,9 +82,9 @@ class JobRequest(BaseModel):
                 help=(field.description or "").replace("%", "%%"),
                 **of_kind,
             )
-        told = vars(parser.parse_args(argv))
+        values = vars(parser.parse_args(argv))
         try:
-            return cls.model_validate(told)
+            return cls.model_validate(values)
         except ValidationError as error:
             parser.error(fault_of(error))
 

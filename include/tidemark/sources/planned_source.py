@@ -81,16 +81,16 @@ class PlannedSourceHandle(SourceHandle, Generic[Planned]):
         return batch_offset(ingest, batch, self.offset_of)
 
     def lost(self, ingest: Checkpoint) -> tuple[LostInput, ...]:
-        return tuple(told for told, _ in self.losses(ingest))
+        return tuple(loss for loss, _ in self.losses(ingest))
 
     def accept_lost(
         self, ingest: Checkpoint, lost: Sequence[LostInput], accepted: LossAcceptance
     ) -> None:
         """What was lost or grew meanwhile is not accepted: runs stop at that."""
         parts, notes = {one.part for one in lost}, source_notes(ingest)
-        found = [(told, of) for told, of in self.losses(ingest) if told.part in parts]
+        found = [(loss, of) for loss, of in self.losses(ingest) if loss.part in parts]
         if found:
-            entries = [accepted_loss(told, accepted, of) for told, of in found]
+            entries = [accepted_loss(loss, accepted, of) for loss, of in found]
             lost_now = (*notes.lost, *entries)
             write_source_notes(ingest, notes.model_copy(update={"lost": lost_now}))
 

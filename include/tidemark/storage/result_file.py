@@ -53,8 +53,8 @@ class RunError(Facts):
 )
 def write_result(uri: str, result: Facts, options: Mapping[str, str]) -> None:
     """Write a result and which Tidemark wrote it; an earlier one of the same try is replaced."""
-    told = {WRITTEN_BY: told_version(), **result.model_dump(mode="json", by_alias=True)}
-    write_bytes(uri, json.dumps(told, indent=2, ensure_ascii=False).encode(), options)
+    fields = {WRITTEN_BY: told_version(), **result.model_dump(mode="json", by_alias=True)}
+    write_bytes(uri, json.dumps(fields, indent=2, ensure_ascii=False).encode(), options)
 
 
 def read_result(kind: type[Result], uri: str, options: Mapping[str, str]) -> Result:
@@ -65,12 +65,12 @@ def read_result(kind: type[Result], uri: str, options: Mapping[str, str]) -> Res
         raise ResultUnreadable(
             f"There is no result file {uri}: the job ended before it could write one."
         ) from error
-    told = written_by(stored)
+    version = written_by(stored)
     try:
-        return kind.model_validate_json(stored if told is None else _without_version(stored))
+        return kind.model_validate_json(stored if version is None else _without_version(stored))
     except ValidationError as error:
         raise ResultUnreadable(
-            f"{uri} is not a {kind.__name__} of format 1. {beside_ours(told)}: {error}"
+            f"{uri} is not a {kind.__name__} of format 1. {beside_ours(version)}: {error}"
         ) from error
 
 

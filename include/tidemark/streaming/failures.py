@@ -29,8 +29,8 @@ def failure_of(error: Exception, happened: str) -> TidemarkError:
     """The error as one of ours. `happened` says what failed, and in which state things are."""
     if isinstance(error, TidemarkError):
         return error
-    if told := expression_failure(error, happened) or lacking(error, happened):
-        return told
+    if known := expression_failure(error, happened) or lacking(error, happened):
+        return known
     if is_exhausted(error):
         return exhausted(happened)
     cause = cause_of(error)

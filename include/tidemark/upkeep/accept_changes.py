@@ -120,12 +120,12 @@ def _accept(
 ) -> None:
     table = place.existing()
     place.fence()
-    told = [Transaction(name, version) for name, version in (transactions or {}).items()]
+    noted = [Transaction(name, version) for name, version in (transactions or {}).items()]
     table.alter.set_table_properties(
         {_PROPERTY: str(note.up_to)},
         raise_if_not_exists=False,
         commit_properties=CommitProperties(
-            custom_metadata=as_metadata(note), app_transactions=told
+            custom_metadata=as_metadata(note), app_transactions=noted
         ),
     )
 

@@ -25,12 +25,12 @@ _STYLES = {
 
 
 def print_diagnosis(
-    console: Console, name: str, diagnosis: Diagnosis, in_use: bool, told: Sequence[str]
+    console: Console, name: str, diagnosis: Diagnosis, in_use: bool, facts: Sequence[str]
 ) -> None:
     """Print the verdict on a checkpoint, what is told of its sources, and its worst findings."""
     console.print(f"\n{name}: {verdict_text(diagnosis)}{'' if in_use else ' (not in use)'}")
     console.print(diagnosis.sentence)
-    for line in told:
+    for line in facts:
         console.print(line)
     for finding in diagnosis.findings[:_SHOWN]:
         console.print(f"\n{finding.severity} · {finding.kind}", style=_STYLES[finding.severity])
@@ -44,8 +44,8 @@ def print_losses(console: Console, losses: Sequence[Loss]) -> None:
     console.print("\ntables and checkpoints together: damaged")
     for loss in losses:
         console.print(f"\n{loss.name}", style=_STYLES[Severity.DAMAGE])
-        told = {"known": loss.what, "data at risk": loss.at_most, "what to do": loss.way_out}
-        console.print(facts_table(told))
+        facts = {"known": loss.what, "data at risk": loss.at_most, "what to do": loss.way_out}
+        console.print(facts_table(facts))
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:
@@ -67,7 +67,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _finding(finding: Finding) -> ReportTable:
-    told = {
+    fields = {
         "known": finding.known,
         "the engine": finding.engine,
         "data at risk": finding.at_risk,
@@ -75,5 +75,5 @@ def _finding(finding: Finding) -> ReportTable:
     }
     if finding.files:
         more = finding.count - len(finding.files)
-        told["files"] = "\n".join(finding.files) + (f"\nand {more:,} more" if more else "")
-    return facts_table(told)
+        fields["files"] = "\n".join(finding.files) + (f"\nand {more:,} more" if more else "")
+    return facts_table(fields)

@@ -50,16 +50,16 @@ def print_checkpoint_overview(console: Console, name: str, overview: Overview) -
 
 
 def _summary(overview: Overview) -> ReportTable:
-    told = {"query": overview.query_id or _NOTHING}
-    told |= {log: _batches(batches) for log, batches in overview.batches.items()}
-    told["next batch"] = f"{overview.next_batch:,}"
+    facts = {"query": overview.query_id or _NOTHING}
+    facts |= {log: _batches(batches) for log, batches in overview.batches.items()}
+    facts["next batch"] = f"{overview.next_batch:,}"
     if overview.batch_time_ms is not None:
-        told["time of the last batch"] = instant_text(overview.batch_time_ms)
-    told["watermark"] = _watermark(overview)
+        facts["time of the last batch"] = instant_text(overview.batch_time_ms)
+    facts["watermark"] = _watermark(overview)
     partitions = overview.conf.get("spark.sql.shuffle.partitions")
     if partitions and overview.operators:
-        told["recorded partitions"] = partitions
-    return facts_table(told)
+        facts["recorded partitions"] = partitions
+    return facts_table(facts)
 
 
 def _batches(batches: tuple[int, int, int] | None) -> str:
@@ -172,8 +172,8 @@ def show_diagnoses(targets: CheckpointTargets, in_json: bool) -> int:
         if target.in_use:
             code = max(code, VERDICTS[diagnosis.verdict])
         if in_json:
-            told = {"sources": ends, "lag": None if lag is None else asdict(lag)}
-            documents.append(head(target) | diagnosis_json(diagnosis) | told)
+            fields = {"sources": ends, "lag": None if lag is None else asdict(lag)}
+            documents.append(head(target) | diagnosis_json(diagnosis) | fields)
         else:
             lines = [*ends, *([] if lag is None else [lag_text(lag)])]
             print_diagnosis(console, target.name, diagnosis, target.in_use, lines)

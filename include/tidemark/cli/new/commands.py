@@ -151,13 +151,13 @@ def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: SourceSample) 
     """What a pipeline was proposed to be, by its name for people."""
     table = pipeline.tables[proposal.table]
     keys = f"by {', '.join(table.group_by)}: " if table.group_by else ""
-    told = {
+    numbers = {
         key: entry if isinstance(entry, str) else ", ".join(f"{k} {v}" for k, v in entry.items())
         for key, entry in found.source.items()
     }
-    told["columns"] = ", ".join(pipeline.source.columns)
+    numbers["columns"] = ", ".join(pipeline.source.columns)
     if proposal.left_out:
-        told["in _extra"] = ", ".join(one.name for one in proposal.left_out)
-    told["event time"] = proposal.event_time.name
-    told["unique by"] = proposal.unique.column.name if proposal.unique else "–"
-    return told | {proposal.table: f"{keys}{', '.join(table.measures)}"}
+        numbers["in _extra"] = ", ".join(one.name for one in proposal.left_out)
+    numbers["event time"] = proposal.event_time.name
+    numbers["unique by"] = proposal.unique.column.name if proposal.unique else "–"
+    return numbers | {proposal.table: f"{keys}{', '.join(table.measures)}"}

@@ -201,12 +201,12 @@ def _sample(table: SourceTable, offset: Offset, settings: Settings) -> Sample:
 
 def _no_table(uris: Sequence[str]) -> str:
     near = {uri: found for uri in uris if (found := _near(uri))}
-    told = next(iter(near), uris[-1])
-    nor = "".join(f" There is none at {uri} either." for uri in uris if uri != told)
-    hint = f" Did you mean {near[told]}?" if told in near else ""
-    keys = "" if is_local(told) else "; keys of its store stand in the settings"
+    example = next(iter(near), uris[-1])
+    nor = "".join(f" There is none at {uri} either." for uri in uris if uri != example)
+    hint = f" Did you mean {near[example]}?" if example in near else ""
+    keys = "" if is_local(example) else "; keys of its store stand in the settings"
     return (
-        f"There is no Delta table {told}: a folder with a `_delta_log`.{hint}{nor} "
+        f"There is no Delta table {example}: a folder with a `_delta_log`.{hint}{nor} "
         f"Name one that is there{keys}."
     )
 

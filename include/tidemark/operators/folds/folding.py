@@ -205,9 +205,9 @@ class Folding:
     ) -> Episode:
         outputs[:] = [one for one in outputs if one.start != episode.start]
         nothing = (None,) * len(self.spec.emits)
-        told = f"{failure}, {where}".encode("utf-8", "backslashreplace").decode()
+        verdict = f"{failure}, {where}".encode("utf-8", "backslashreplace").decode()
         error = failure.__cause__ or failure
-        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, told, error))
+        outputs.append(Output(episode.start, VERDICT, end, nothing, episode.rows, verdict, error))
         return replace(episode, state=None, read=None)
 
     def _row(self, row: HeldRow) -> dict[str, Any]:
@@ -244,13 +244,13 @@ class Folding:
 
     def _said(self, error: BaseException, method: str) -> str:
         """The error, and the last line of the fold's own code that it passed."""
-        told = named(error)
+        named_error = named(error)
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename in self.spec.code and frame.lineno:
                 lines = self.spec.code[frame.filename].splitlines()
                 line = said(lines[frame.lineno - 1])
-                return f"{told}, {frame.filename}:{frame.lineno}: `{line}`"
-        return f"{told}, in `{method}` of {self.spec.python}"
+                return f"{named_error}, {frame.filename}:{frame.lineno}: `{line}`"
+        return f"{named_error}, in `{method}` of {self.spec.python}"
 
     def _state(self, episode: Episode) -> Any:
         if episode.read is not None:
@@ -345,8 +345,8 @@ def agreed(
     outputs: list[Output] = []
     for start in sorted({*both[0], *both[1]}):
         first, second = (found.get(start, []) for found in both)
-        told = any(NOT_DETERMINISTIC in (one.failure or "") for one in first)
-        if told or _shown(first) == _shown(second):
+        failed_before = any(NOT_DETERMINISTIC in (one.failure or "") for one in first)
+        if failed_before or _shown(first) == _shown(second):
             outputs += first
             continue
         last = (first or second)[-1]

@@ -110,15 +110,15 @@ class Folds(Gapped):
     def definition_changes(self, query: str, asked: Table) -> Iterator[Difference]:
         assert isinstance(asked, FoldTable)
         old, new = self.table.fold, asked.fold
-        told = [
+        pairs = [
             ("fold.python", old.python, new.python),
             ("fold.timeout", duration_text(old.timeout), duration_text(new.timeout)),
             ("fold.order_by", _list(old.order_by), _list(new.order_by)),
             ("fold.emits", _typed(old.emits), _typed(new.emits)),
         ]
         if old.python == new.python and not same_code(self.table.code, asked.code):
-            told.append(("the code of fold.python", *_changed(self.table.code, asked.code)))
-        for what, before, after in told:
+            pairs.append(("the code of fold.python", *_changed(self.table.code, asked.code)))
+        for what, before, after in pairs:
             if before != after:
                 yield Difference(query, what, before, after, ChangeVerdict.NEW_GENERATION, _OTHER)
 
@@ -170,7 +170,7 @@ def _changed(old: dict[str, str], new: dict[str, str]) -> tuple[str, str]:
     """What each side has of the files that differ: their names, and a fingerprint of the source."""
     files = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
 
-    def told(side: dict[str, str]) -> str:
+    def labelled(side: dict[str, str]) -> str:
         return ", ".join(f"{path} {fingerprint(side[path])}" for path in files if path in side)
 
-    return told(old) or "none", told(new) or "none"
+    return labelled(old) or "none", labelled(new) or "none"

@@ -37,5 +37,5 @@ def not_deterministic(operator: Folds, bronze: DeltaTable) -> Iterator[str]:
     for key, of_key in zip(by_key, outputs, strict=True):
         for output in of_key:
             if output.failure and NOT_DETERMINISTIC in output.failure:
-                told = ", ".join(f"{name}={value}" for name, value in names[key].items())
-                yield f"{told}: {output.failure}"
+                key_text = ", ".join(f"{name}={value}" for name, value in names[key].items())
+                yield f"{key_text}: {output.failure}"

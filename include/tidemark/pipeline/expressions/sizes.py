@@ -33,10 +33,10 @@ def size_faults(root: exp.Expr) -> Iterator[tuple[exp.Expr, str]]:
     found: dict[int, int] = {}
     # A walk meets a call before those within it.
     for node in root.walk():
-        told = _length(node)
-        if told is None:
+        known = _length(node)
+        if known is None:
             continue
-        name, number = told
+        name, number = known
         if number is None:
             yield (
                 node,

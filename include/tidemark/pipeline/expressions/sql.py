@@ -247,8 +247,8 @@ def _too_large(tokens: list[Token]) -> Fault | None:
 
 def _syntax_fault(text: str, error: ParseError) -> Fault:
     first = error.errors[0] if error.errors else {}
-    told = str(first.get("description")).split(" but got <Token")[0]
-    reason = re.sub(r"'?for <class '[\w.]+\.(\w+)'>", r"for \1", told)
+    description = str(first.get("description")).split(" but got <Token")[0]
+    reason = re.sub(r"'?for <class '[\w.]+\.(\w+)'>", r"for \1", description)
     found = str(first.get("highlight") or "")
     context = str(first.get("start_context") or "")
     offset = text.find(context + found) + len(context) if context else 0

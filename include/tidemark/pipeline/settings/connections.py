@@ -174,7 +174,7 @@ def connection_of(connections: Mapping[str, Connection], name: str) -> Connectio
 
 def client_options(connection: Connection) -> dict[str, str]:
     """For librdkafka. What it holds is as secret as the connection."""
-    told = {
+    options = {
         "bootstrap.servers": ",".join(connection.servers),
         "security.protocol": connection.protocol,
         "sasl.mechanism": connection.mechanism,
@@ -185,7 +185,7 @@ def client_options(connection: Connection) -> dict[str, str]:
         "ssl.key.pem": _pem("key", _shown(connection.key)),
         "ssl.key.password": _shown(connection.key_password),
     }
-    return {**{name: one for name, one in told.items() if one is not None}, **connection.client}
+    return {**{name: one for name, one in options.items() if one is not None}, **connection.client}
 
 
 def secrets_in_file(connections: object) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -229,11 +229,11 @@ def airflow_variable(connection_id: str) -> str:
 
 def _of_airflow(name: str, connection: Connection) -> Connection:
     variable = airflow_variable(str(connection.airflow))
-    told = f"The connection `{name}` is Airflow's `{connection.airflow}`"
+    label = f"The connection `{name}` is Airflow's `{connection.airflow}`"
     text = os.environ.get(variable)
     if text is None:
         raise SettingsInvalid(
-            f"{told}, and {variable} is not set. Nothing was read. Tasks set it by themselves; "
+            f"{label}, and {variable} is not set. Nothing was read. Tasks set it by themselves; "
             "elsewhere give it as Airflow writes it: a JSON object with conn_type and extra."
         )
     try:
@@ -244,7 +244,7 @@ def _of_airflow(name: str, connection: Connection) -> Connection:
         extra = None
     if not isinstance(extra, dict):
         raise SettingsInvalid(
-            f"{told}, and {variable} is not a JSON object of conn_type `kafka` with an extra of "
+            f"{label}, and {variable} is not a JSON object of conn_type `kafka` with an extra of "
             "librdkafka's options. Nothing was read."
         )
     values: dict[str, Any] = {"client": dict(connection.client)}
@@ -257,7 +257,7 @@ def _of_airflow(name: str, connection: Connection) -> Connection:
         return Connection.model_validate(values)
     except ValidationError as error:
         wrong = "; ".join(str(one["msg"]) for one in error.errors(include_input=False))
-        raise SettingsInvalid(f"{told}, whose extra cannot be used: {wrong}.") from None
+        raise SettingsInvalid(f"{label}, whose extra cannot be used: {wrong}.") from None
 
 
 def _shown(secret: SecretStr | None) -> str | None:
@@ -278,9 +278,9 @@ def _pem(name: str, given: str | None) -> str | None:
     else:
         why = "it holds no `-----BEGIN …`"
     if _PEM not in text:
-        told = "" if name == "key" else f", {given},"
+        also = "" if name == "key" else f", {given},"
         raise SettingsInvalid(
-            f"The connection's `{name}`{told} cannot be read as PEM: {why}. Nothing was read. "
+            f"The connection's `{name}`{also} cannot be read as PEM: {why}. Nothing was read. "
             "Java's key stores and PKCS12 are not taken; `openssl` turns them into PEM."
         )
     return text

@@ -96,9 +96,9 @@ def take_back(change: PipelineChange, warehouse: Warehouse, lease: int) -> None:
     _take_back_checkpoint(change.ingest, warehouse)
     for gold in change.golds:
         if gold.back is not None and not gold.stays and not _has_begun(warehouse, gold):
-            told = _transactions(change, gold, warehouse)
+            transactions = _transactions(change, gold, warehouse)
             note = PublishedNote(run=change.run_id, started_at=change.planned_at, trigger=REWIND)
-            _take_back(warehouse.gold(gold.table), gold.back, lease, (note, told))
+            _take_back(warehouse.gold(gold.table), gold.back, lease, (note, transactions))
 
 
 def left_to_begin(change: PipelineChange, warehouse: Warehouse) -> Iterator[str]:
@@ -118,15 +118,15 @@ def _ingested(change: PipelineChange, back: TableBack) -> tuple[Note, dict[str, 
 def _transactions(change: PipelineChange, gold: GoldBack, warehouse: Warehouse) -> dict[str, int]:
     """Gold's transactions as they were, but bronze and rejects are at the versions that they
     went back by."""
-    told = dict(gold.transactions)
+    transactions = dict(gold.transactions)
     for name, place in ((BRONZE, warehouse.bronze), (REJECTS, warehouse.rejects)):
         table = place.existing()
         noted = noted_name(name, str(table.metadata().id))
-        told |= {one: table.version() for one in (name, noted) if one in told}
+        transactions |= {one: table.version() for one in (name, noted) if one in transactions}
     noted = noted_name(INGEST, change.ingest.query)
-    if noted in told:
-        told[noted] = min(told[noted], change.ingest.batch)
-    return told
+    if noted in transactions:
+        transactions[noted] = min(transactions[noted], change.ingest.batch)
+    return transactions
 
 
 def _take_back(

@@ -101,8 +101,8 @@ def plan_to_run(
         newest_with(warehouse.rejects, to.rejects, batch),
         dict(_golds_at(pipeline, warehouse, runs, to)),
     )
-    told = f"the end of run {to.run}, which ended at {to.ended_at:%Y-%m-%dT%H:%M:%SZ}"
-    plan = _plan(pipeline, settings, versions, back, told, now)
+    label = f"the end of run {to.run}, which ended at {to.ended_at:%Y-%m-%dT%H:%M:%SZ}"
+    plan = _plan(pipeline, settings, versions, back, label, now)
     reasons = (
         *damage_of(judge_checkpoint(facts.after.facts, now)),
         *unfit(facts),
@@ -154,8 +154,8 @@ def plan_undo(
         before.rejects.seen,
         {one.table: one.back.seen for one in before.golds if one.back is not None},
     )
-    told = f"what it was before the rewind {rewind}"
-    plan = _plan(pipeline, settings, versions, back, told, now)
+    label = f"what it was before the rewind {rewind}"
+    plan = _plan(pipeline, settings, versions, back, label, now)
     copy = copied_checkpoint(warehouse, rewind)
     reasons = (
         *damage_of(judge_checkpoint(list_checkpoint(copy).facts, now)),
@@ -277,12 +277,12 @@ def plan_gold(
         return GoldBack(table=found.name, back=None, stays=True, newest_generation=newest), None
     planned = plan_back(found.gold.place, gold.version() if version is None else version)
     then = found.gold.place.at_version(planned.back.version)
-    told = _transactions(found, then) | {ABANDONED: max(abandoned(gold), newest)}
+    transactions = _transactions(found, then) | {ABANDONED: max(abandoned(gold), newest)}
     back = GoldBack(
         table=found.name,
         back=planned.back,
         stays=version is None,
-        transactions=told,
+        transactions=transactions,
         newest_generation=newest,
     )
     return back, planned
@@ -299,5 +299,5 @@ def _transactions(found: TableInventory, then: DeltaTable) -> dict[str, int]:
     ids[QUERY] = query_checkpoint(warehouse, found.name, generation).query_id()
     noted = [noted_name(name, identity) for name, identity in ids.items() if identity is not None]
     names = (CHANGES, CLOSE, GENERATION, IDENTITIES, *operator.inputs, *noted)
-    told = {name: then.transaction_version(name) for name in names}
-    return {name: version for name, version in told.items() if version is not None}
+    versions = {name: then.transaction_version(name) for name in names}
+    return {name: version for name, version in versions.items() if version is not None}

@@ -23,7 +23,7 @@ def run_before_offsets(
     them, nor later ones. RewindRefused where there is none."""
     warehouse = Warehouse.of(pipeline.name, settings)
     ingest, source = ingest_checkpoint(warehouse), source_handle(pipeline, settings)
-    told = shown(f"{part} at {offset:,}" for part, offset in sorted(offsets.items()))
+    label = shown(f"{part} at {offset:,}" for part, offset in sorted(offsets.items()))
     for run in reversed(runs.runs):
         read = _read_to(source, ingest, last_batch(warehouse, ingest, run))
         if unknown := sorted(offsets.keys() - read.keys()):
@@ -34,7 +34,7 @@ def run_before_offsets(
         if all(read[part] <= offset for part, offset in offsets.items()):
             return run
     raise RewindRefused(
-        f"No run is known at whose end {pipeline.name} had not read {told} yet, or the runs to go "
+        f"No run is known at whose end {pipeline.name} had not read {label} yet, or the runs to go "
         "back to are all later. Nothing was changed."
     )
 

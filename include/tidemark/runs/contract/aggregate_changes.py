@@ -92,10 +92,10 @@ def _measures(
         swapped = sorted(before) == sorted(after)
         reason = (_BY_POSITION if swapped else _OTHER_STATE).format("measures")
         renamed = _renamed(before, after)
-        if untold := {name: was for name, was in renamed.items() if name not in renamed_from}:
-            told = ", ".join(f"{name}: {was}" for name, was in untold.items())
+        if unsaid := {name: was for name, was in renamed.items() if name not in renamed_from}:
+            listed = ", ".join(f"{name}: {was}" for name, was in unsaid.items())
             reason += (
-                f". If that is a new name alone, say `renamed_from: {{{told}}}` in the table: a "
+                f". If that is a new name alone, say `renamed_from: {{{listed}}}` in the table: a "
                 "migration then takes the values over, with what is written below the old name"
             )
         yield _refused(query, "measures", _list(list(before)), _list(list(after)), reason)

@@ -142,12 +142,12 @@ def read_contract(place: str, options: Options) -> Contract | None:
         stored = read_bytes(place, options)
     except FileMissing:
         return None
-    told = written_by(stored)
-    if is_of_a_newer_release(told):
+    version = written_by(stored)
+    if is_of_a_newer_release(version):
         raise CheckpointUnreadable(
-            f"The query of {place} ran by a newer release. {beside_ours(told)}. Nothing was "
-            f"written. Run Tidemark {told} or later: an older release does not go on with what a "
-            "newer one wrote, and takes over a copy of the root from before it."
+            f"The query of {place} ran by a newer release. {beside_ours(version)}. Nothing was "
+            f"written. Run Tidemark {version} or later: an older release does not go on with what "
+            "a newer one wrote, and takes over a copy of the root from before it."
         )
     try:
         return Contract.model_validate_json(stored)
@@ -155,7 +155,7 @@ def read_contract(place: str, options: Options) -> Contract | None:
         text = re.sub(r"\s+", " ", str(error.errors(include_url=False, include_input=False)[:3]))
         raise CheckpointUnreadable(
             f"{place} is no contract that this version of Tidemark knows: {text}. "
-            f"{beside_ours(told)}. Nothing was written. If a newer version wrote it, run that. "
+            f"{beside_ours(version)}. Nothing was written. If a newer version wrote it, run that. "
             "Else move the file away: the next run takes the pipeline's file as what the query was "
             "started with, so make sure that it is."
         ) from error

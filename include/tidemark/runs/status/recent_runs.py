@@ -89,8 +89,8 @@ def counted_once(runs: Sequence[RecentRun]) -> tuple[RecentRun, ...]:
     found = []
     for run in runs:
         tables = {
-            name: replace(told, late_rows=0) if name in newer and not told.is_published else told
-            for name, told in run.tables.items()
+            name: replace(table, late_rows=0) if name in newer and not table.is_published else table
+            for name, table in run.tables.items()
         }
         newer |= tables.keys()
         found.append(replace(run, tables=tables))

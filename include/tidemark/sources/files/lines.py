@@ -34,5 +34,5 @@ def first_lines(place: str, options: Options, most: int, most_bytes: int) -> Ite
             if number >= most:
                 return
     except PartUnreadable as error:
-        told = f"{place} cannot be read beyond line {number:,}: {error.cause}."
-        raise SampleUnusable(told) from error
+        message = f"{place} cannot be read beyond line {number:,}: {error.cause}."
+        raise SampleUnusable(message) from error

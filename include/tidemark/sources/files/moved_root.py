@@ -102,8 +102,8 @@ def _moved(text: str, source: SourceFiles, roots: Sequence[str], root: str) -> s
 
 
 def _line(entry: Mapping[str, object], root: str, below: str) -> str:
-    told = {**entry, "path": _as_spark_has_it(root, below)}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    entry_here = {**entry, "path": _as_spark_has_it(root, below)}
+    return json.dumps(entry_here, ensure_ascii=False, separators=(",", ":"))
 
 
 def _folder(source: SourceFiles) -> str:

@@ -190,11 +190,11 @@ class KafkaCluster:
             if found := refusal(self.name, one):
                 return found
         causes = [one.str() for one in heard if one.str()]
-        told = causes[0] if causes else f"no answer in {ANSWER_SECONDS:.0f} seconds"
+        cause = causes[0] if causes else f"no answer in {ANSWER_SECONDS:.0f} seconds"
         return SourceUnavailable(
             f"The Kafka cluster of the connection `{self.name}` ({self._servers}) cannot be asked: "
-            f"{told}. Nothing was read in this try. Is it running, and reached from here? The next "
-            "try goes on where this one would have."
+            f"{cause}. Nothing was read in this try. Is it running, and reached from here? The "
+            "next try goes on where this one would have."
         )
 
     @property
@@ -212,7 +212,7 @@ def refusal(name: str, error: KafkaError) -> SourceRefused | None:
     """The error of a cluster that does not let us in; None where that is not what happened."""
     from confluent_kafka import KafkaError as Codes
 
-    told = {
+    options = {
         Codes._AUTHENTICATION: "the login was refused: correct its user, password or mechanism",
         Codes.SASL_AUTHENTICATION_FAILED: "the login was refused: correct its user, password or "
         "mechanism",
@@ -221,10 +221,10 @@ def refusal(name: str, error: KafkaError) -> SourceRefused | None:
         Codes.TOPIC_AUTHORIZATION_FAILED: "its user may not read or describe the topic",
         Codes.CLUSTER_AUTHORIZATION_FAILED: "its user may not ask the cluster",
     }.get(error.code())
-    if told is None:
+    if options is None:
         return None
     return SourceRefused(
-        f"The Kafka cluster of the connection `{name}` does not let us in; {told}. It said: "
+        f"The Kafka cluster of the connection `{name}` does not let us in; {options}. It said: "
         f"{error.str()}. Nothing was read in this try."
     )
 

@@ -141,6 +141,6 @@ def _time(message: Message) -> str | None:
     try:
         time = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
-        told = f"Kafka's time of the message, {milliseconds} ms, is beyond the year 9999"
-        raise _Unusable(told) from error
+        detail = f"Kafka's time of the message, {milliseconds} ms, is beyond the year 9999"
+        raise _Unusable(detail) from error
     return time.isoformat(timespec="milliseconds")

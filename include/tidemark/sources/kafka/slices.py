@@ -139,10 +139,10 @@ class KafkaSlice(Slice):
 
         for topic in topics:
             try:
-                told = consumer.list_topics(topic, timeout=1).topics[topic].error
+                error = consumer.list_topics(topic, timeout=1).topics[topic].error
             except KafkaException:
                 return
-            if told and (refused := refusal(self.connection, told)):
+            if error and (refused := refusal(self.connection, error)):
                 raise refused
 
     def _damaged(self, message: Message) -> DataDamaged:
@@ -157,11 +157,11 @@ class KafkaSlice(Slice):
         )
 
     def _silent(self, left: Sequence[OffsetRange], heard: list[KafkaError]) -> SourceUnavailable:
-        told = f": {heard[-1].str()}" if heard else ""
+        cause = f": {heard[-1].str()}" if heard else ""
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         return SourceUnavailable(
             f"Kafka gave no message of {left[0]}{more} for {PATIENCE_SECONDS:.0f} seconds "
-            f"(connection `{self.connection}`){told}. Nothing of the batch was committed in this "
+            f"(connection `{self.connection}`){cause}. Nothing of the batch was committed in this "
             "try. Is each broker running? The next try reads the batch again."
         )
 

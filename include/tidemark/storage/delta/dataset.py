@@ -58,9 +58,9 @@ def _told_less(fragment: Any, columns: Sequence[str]) -> Any:
         for name in columns
         if name in known
     )
-    told = reduce(and_, parts, ds.scalar(True))
+    condition = reduce(and_, parts, ds.scalar(True))
     return fragment.format.make_fragment(
-        fragment.path, filesystem=fragment.filesystem, partition_expression=told
+        fragment.path, filesystem=fragment.filesystem, partition_expression=condition
     )
 
 

@@ -154,21 +154,21 @@ def note_of(commit: Mapping[str, Any]) -> Note | None:
 
     Raises NoteUnreadable where it has one of a known kind in another version or form.
     """
-    told = _told(commit)
-    if "kind" not in told or "version" not in told:
-        return _former(told, commit) or _former_publish(commit)
-    if told["kind"] not in _KINDS:
+    noted = _told(commit)
+    if "kind" not in noted or "version" not in noted:
+        return _former(noted, commit) or _former_publish(commit)
+    if noted["kind"] not in _KINDS:
         return None
     try:
-        return _NOTE.validate_python(told)
+        return _NOTE.validate_python(noted)
     except ValidationError as error:
-        raise _unreadable(told, commit) from error
+        raise _unreadable(noted, commit) from error
 
 
-def _unreadable(told: Mapping[str, Any], commit: Mapping[str, Any]) -> NoteUnreadable:
+def _unreadable(noted: Mapping[str, Any], commit: Mapping[str, Any]) -> NoteUnreadable:
     return NoteUnreadable(
-        f"The commit of version {commit.get('version')} notes {str(told)[:_SHOWN]}: a note of "
-        f"kind `{told['kind']}`, but in no form that this version of Tidemark knows. What "
+        f"The commit of version {commit.get('version')} notes {str(noted)[:_SHOWN]}: a note of "
+        f"kind `{noted['kind']}`, but in no form that this version of Tidemark knows. What "
         "rests on it was not done. Run the version that wrote it, or a newer one."
     )
 
@@ -176,20 +176,20 @@ def _unreadable(told: Mapping[str, Any], commit: Mapping[str, Any]) -> NoteUnrea
 def _told(commit: Mapping[str, Any]) -> dict[str, Any]:
     """What stands in its userMetadata; empty where that is not a JSON object."""
     try:
-        told = json.loads(commit.get(_ENTRY) or "{}")
+        noted = json.loads(commit.get(_ENTRY) or "{}")
     except (TypeError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return noted if isinstance(noted, dict) else {}
 
 
-def _former(told: dict[str, Any], commit: Mapping[str, Any]) -> Note | None:
+def _former(noted: dict[str, Any], commit: Mapping[str, Any]) -> Note | None:
     """A note of a batch from before there were kinds, known by an entry that only it has."""
-    if not {"query", "batch"} <= told.keys():
+    if not {"query", "batch"} <= noted.keys():
         return None
-    if "seen_ms" in told:
-        found = {"kind": "ingest", "version": 1, **told}
-    elif "close_ms" in told or "emitted_rows" in told:
-        found = {"kind": "emitted", **told}
+    if "seen_ms" in noted:
+        found = {"kind": "ingest", "version": 1, **noted}
+    elif "close_ms" in noted or "emitted_rows" in noted:
+        found = {"kind": "emitted", **noted}
     else:
         return None
     try:

@@ -37,16 +37,16 @@ def lacking(error: Exception, happened: str) -> EngineMissing | None:
 
     `happened` says what failed and in which state things are now.
     """
-    told = [str(error), getattr(error, "_stackTrace", None) or "", *java_causes(error)]
-    text = "\n".join(told)
+    texts = [str(error), getattr(error, "_stackTrace", None) or "", *java_causes(error)]
+    text = "\n".join(texts)
     reason = next(_reasons(text), None)
     return None if reason is None else EngineMissing(f"{happened} {reason}")
 
 
 def _reasons(text: str) -> Iterator[str]:
-    for pattern, told in _TOLD:
+    for pattern, description in _TOLD:
         if found := pattern.search(text):
-            yield told(found)
+            yield description(found)
     if _FOREIGN_LAMBDA in text:
         yield f"The executors lack jars that the driver has, Delta's most likely. {JARS_ON_ALL}"
 

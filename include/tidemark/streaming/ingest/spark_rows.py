@@ -97,10 +97,10 @@ def judge_further(
         return _of_many(batch, judged, lines, repeated, kept, release)
     except BaseException as error:
         # Before the lines are gone that it is looked for in.
-        told = _exhausted(_rows(spark, batch, lines), batch) if is_exhausted(error) else None
+        exhausted = _exhausted(_rows(spark, batch, lines), batch) if is_exhausted(error) else None
         release()
-        if told:
-            raise told from error
+        if exhausted:
+            raise exhausted from error
         raise
 
 
@@ -152,8 +152,8 @@ def _with_failures(rows: DataFrame, batch: Batch) -> DataFrame:
     failed = rows.where(F.col(FAILED).isNotNull())
     if not batch.source.derive or failed.isEmpty():
         return good
-    told = failure_details(failed, batch.source).drop(FAILED)
-    return good.unionByName(told.withColumn("_reason", F.lit(EXPRESSION)))
+    details = failure_details(failed, batch.source).drop(FAILED)
+    return good.unionByName(details.withColumn("_reason", F.lit(EXPRESSION)))
 
 
 def _of_many(

@@ -62,8 +62,8 @@ def _backfill(job: Job[BackfillRequest]) -> JobOutcome:
     request = job.request
     result = backfill_once(job.run(BACKFILL), request, job.progress, job.started)
     target = request.result if request.dry_run else job.target
-    told = [] if result.error else list(backfill_lines(result))
-    return JobOutcome(result, target, job_exit_code(result.error), told)
+    lines = [] if result.error else list(backfill_lines(result))
+    return JobOutcome(result, target, job_exit_code(result.error), lines)
 
 
 def backfill_once(

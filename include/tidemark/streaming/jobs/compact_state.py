@@ -67,8 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _compaction(job: Job[CompactionRequest]) -> JobOutcome:
     run, every = job.run("compaction"), job.request.every
     result = compact_once(run, every, job.progress, job.started)
-    told = list(compaction_lines(result))
-    return JobOutcome(result, job.target, job_exit_code(result.error), told)
+    lines = list(compaction_lines(result))
+    return JobOutcome(result, job.target, job_exit_code(result.error), lines)
 
 
 def compact_once(

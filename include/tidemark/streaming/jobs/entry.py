@@ -112,10 +112,10 @@ def job_main(
 
 def reported(failure: Exception, progress: Progress) -> RunError:
     """Say what went wrong; an error that nobody foresaw with its whole traceback."""
-    told = failure if isinstance(failure, TidemarkError) else _of_engine(failure)
-    if told is not failure and not isinstance(told, ExpressionFailed):
+    known = failure if isinstance(failure, TidemarkError) else _of_engine(failure)
+    if known is not failure and not isinstance(known, ExpressionFailed):
         traceback.print_exception(failure, file=progress.out)
-    error = RunError.of(told or failure)
+    error = RunError.of(known or failure)
     progress.say(f"failed: {error.type}: {error.message}")
     return error
 

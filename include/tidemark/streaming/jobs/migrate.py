@@ -67,8 +67,8 @@ def _migrate(job: Job[MigrationRequest]) -> JobOutcome:
     request = job.request
     result = migrate_once(job.run(MIGRATION), request, job.progress, job.started)
     target = request.result if request.dry_run else job.target
-    told = [] if result.error else list(migration_lines(result))
-    return JobOutcome(result, target, job_exit_code(result.error), told)
+    lines = [] if result.error else list(migration_lines(result))
+    return JobOutcome(result, target, job_exit_code(result.error), lines)
 
 
 def migrate_once(

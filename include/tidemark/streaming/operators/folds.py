@@ -148,11 +148,11 @@ class StreamedFolds(StreamedOperator):
 
     def _output_schema(self, inputs: Inputs) -> T.StructType:
         """The columns in which tasks give outputs: times in microseconds."""
-        told = self.columns(inputs)
+        schema = self.columns(inputs)
         fields = [
             T.StructField(one.name, T.LongType()) if one.name in ("window_start", "window_end")
             else one
-            for one in told.fields
+            for one in schema.fields
         ]  # fmt: skip
         return T.StructType([*fields, T.StructField(FAILURE, T.StringType())])
 
@@ -182,7 +182,7 @@ def _key_folded(
         emitted = {
             name: [one.values[place] for one in outputs] for place, name in enumerate(spec.emits)
         }
-        told: dict[str, list[Any]] = {
+        by_name: dict[str, list[Any]] = {
             "window_start": [one.start for one in outputs],
             "window_end": [one.end for one in outputs],
             **{key: [rows.column(key)[0].as_py()] * len(outputs) for key in keys},
@@ -191,7 +191,7 @@ def _key_folded(
             "rows": [one.rows for one in outputs],
             FAILURE: [one.failure for one in outputs],
         }
-        columns = [pa.array(told[field.name], field.type) for field in schema]
+        columns = [pa.array(by_name[field.name], field.type) for field in schema]
         return pa.table(columns, schema=schema)
 
     return folded

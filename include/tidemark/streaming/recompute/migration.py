@@ -345,11 +345,11 @@ def _rows_of_changes(plan: Migration, generation: int) -> pa.Table:
         ).to_arrow_table()
     rows = pa.concat_tables([plan.computed, conformed(frozen, plan.computed.schema)])
     schema = pa.schema(Schema.from_json(plan.changes_json).to_arrow())  # type: ignore[arg-type]
-    told = (generation, plan.table.run_id, _SEED_BATCH)
+    noted = (generation, plan.table.run_id, _SEED_BATCH)
     return pa.concat_tables(
         [
-            rows_of_changes(schema, plan.excluded, FAILED, *told),
-            rows_of_changes(schema, rows, MIGRATION, *told),
+            rows_of_changes(schema, plan.excluded, FAILED, *noted),
+            rows_of_changes(schema, rows, MIGRATION, *noted),
         ]
     )
 

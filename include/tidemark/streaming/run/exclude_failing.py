@@ -60,8 +60,8 @@ def exclude_failing(spark: SparkSession, plan: Aggregate) -> int:
         streamed.recompute(inputs, closed).write.format("noop").mode("overwrite").save()
 
     failed = failing_among(compute, candidates)
-    told = {*operator.identity, *operator.values, FAILURE}
-    schema = pa.schema([field for field in schema_of(changes) if field.name in told])
+    names = {*operator.identity, *operator.values, FAILURE}
+    schema = pa.schema([field for field in schema_of(changes) if field.name in names])
     rows = verdict_rows(failed, in_bronze, schema)
     append_recomputed(
         plan.table.changes, rows, FAILED, plan.table.generation, plan.table.run_id, batch.number

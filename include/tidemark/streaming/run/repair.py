@@ -144,8 +144,8 @@ def _repair_ending(
 def _note_detached(plan: Repair, changes: DeltaTable, detached: pa.Table | None) -> None:
     """Before anything else: what is published without it would go on with the stream's own."""
     if detached is not None and detached.num_rows:
-        told = {*plan.operator.identity, *plan.operator.values, FAILURE}
-        columns = pa.schema([field for field in schema_of(changes) if field.name in told])
+        names = {*plan.operator.identity, *plan.operator.values, FAILURE}
+        columns = pa.schema([field for field in schema_of(changes) if field.name in names])
         rows = conformed(detached, columns)
         append_recomputed(plan.table.changes, rows, APART, plan.table.generation, plan.table.run_id)
 

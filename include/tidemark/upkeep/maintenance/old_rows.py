@@ -50,8 +50,8 @@ def ageing_tables(pipeline: Pipeline, settings: Settings, now: datetime) -> Iter
     )
     for place, stays, more in rules:
         if (table := place.open()) is not None:
-            told = f"written before {instant_text(epoch_ms(before))}{more}"
-            yield Ageing(place, table, stays(table), told)
+            why = f"written before {instant_text(epoch_ms(before))}{more}"
+            yield Ageing(place, table, stays(table), why)
 
 
 def _of_runs(before: datetime, published: datetime | None, table: DeltaTable) -> ds.Expression:
