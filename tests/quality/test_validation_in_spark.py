@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,9 @@ TOLD: dict[str, Callable[[Row], bool | None]] = {
     "coalesce(total, 0) % 2 = 0": lambda row: (row["total"] or 0) % 2 == 0,
     "key in ('a', 'b')": lambda row: None if row["key"] is None else row["key"] in "ab",
     "case when total < 0 then false else true end": lambda row: not below(row["total"], 0),
-    "minute(window_start) < 30": lambda row: row["window_start"].minute < 30,
+    "window_start < timestamp '2026-07-01 10:30:00Z'": lambda row: (
+        row["window_start"] < datetime(2026, 7, 1, 10, 30, tzinfo=UTC)
+    ),
 }
 
 
