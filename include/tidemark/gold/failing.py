@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from tidemark.gold.latest_verdict import latest_verdict_key
 from tidemark.gold.plan import GoldState
 from tidemark.gold.row_values import counts_at_close, dates_predicate, time_literal
 from tidemark.operators.operator import Operator, listed, same_row
-from tidemark.operators.repaired import FAILED
+from tidemark.operators.repaired import BACKFILL, CLOSED, FAILED, LATE, SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, schema_of
@@ -124,7 +123,7 @@ def failing_known(
         CREATE TEMP TABLE failing_known AS SELECT {columns} FROM failing_rows f
         WHERE {_is_verdict(operator, "history_of_gone", after_ms)}
         QUALIFY row_number() OVER (
-            PARTITION BY {identity} ORDER BY {latest_verdict_key(operator, "f")} DESC) = 1
+            PARTITION BY {identity} ORDER BY {_last_verdict(operator, "f")} DESC) = 1
         """
     )
 
@@ -133,7 +132,7 @@ def _is_verdict(operator: Operator, history: str, after_ms: int) -> str:
     """The condition that a row `f` of `failing_rows` is a verdict, and that the relation `history`
     has none which says that it is gone; where it can fail again, that it is since. By what is in
     force at a frontier."""
-    since = f"{latest_verdict_key(operator, 'h')} > {latest_verdict_key(operator, 'f')}"
+    since = f"{_last_verdict(operator, 'h')} > {_last_verdict(operator, 'f')}"
     when = since if operator.traits.fails_again else "true"
     return f"""f.cause <> '{FAILED}' AND {counts_at_close(after_ms, "f")} AND NOT EXISTS (
         FROM {history} h WHERE h."rows" = 0 AND {same_row(operator, "f", "h")} AND {when}
@@ -218,7 +217,7 @@ def _told(
         f"""
         CREATE TEMP TABLE told AS
         SELECT {identity},
-            last("{FAILURE}" ORDER BY {latest_verdict_key(operator, "f")}) AS "{FAILURE}"
+            last("{FAILURE}" ORDER BY {_last_verdict(operator, "f")}) AS "{FAILURE}"
         FROM failing f WHERE {condition} GROUP BY {identity}
         """,
         values,
@@ -237,3 +236,14 @@ def _words(row: Mapping[str, Any]) -> str:
         if name not in ("window_start", FAILURE)
     )
     return f"{start}{keys}: {row[FAILURE]}"
+
+
+def _last_verdict(operator: Operator, relation: str) -> str:
+    """What tells the last word on a row, of those that were computed from bronze or failed, as a
+    value of DuckDB's to order by: that with more input rows, as a row's only grow. Where one fails
+    again over other rows, that after the newest batch, and there by its cause."""
+    if not operator.traits.fails_again:
+        return f"({listed(operator.traits.grows, relation)},)"
+    causes = ", ".join(f"'{cause}'" for cause in (LATE, CLOSED, SEAL, BACKFILL))
+    within = f"coalesce(list_position([{causes}], {relation}.cause), 0)"
+    return f"(coalesce({relation}.batch, -1), {within})"

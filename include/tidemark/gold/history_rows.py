@@ -8,10 +8,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import MigrationRefused
-from tidemark.gold.latest_verdict import latest_verdict_key
 from tidemark.gold.row_values import latest, time_literal
 from tidemark.operators.operator import Operator, listed
-from tidemark.operators.repaired import BACKFILL, MIGRATION, NOT_OF_GOLD, SEAL
+from tidemark.operators.repaired import SEAL
 from tidemark.pipeline.instants import epoch_ms, instant_text
 from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.delta.history import FAILURE, VERSION, changes_between
@@ -54,65 +53,28 @@ def rows_of_history(changes: DeltaTable, operator: Operator, before_ms: int) -> 
 
 
 def _ordered(changes: DeltaTable, operator: Operator, before_ms: int) -> pa.Table:
-    """The rows before a time, with a `_commit_version` that puts those of one window in order.
-
-    Maintenance packs files, and with the former ones their commits' feed goes. Then the rows tell:
-    the stream's by their batch, before what was computed again; of that the one with more input
-    rows is later, but where a backfill may have taken some away, or the row went. Where a row can
-    fail again, each tells the batch after which it was said.
-    """
+    """The rows before a time, by the feed of their commits, which tells what came after what."""
     started = f"window_start < {time_literal(before_ms)}"
-    same = listed(operator.identity)
-    others = ", ".join(f"'{cause}'" for cause in NOT_OF_GOLD)
     with duckdb_in_utc() as connection:
         try:
             connection.register("found", changes_between(changes, -1, changes.version()))
             return pa.table(connection.sql(f"FROM found WHERE {started}").to_arrow_table())
         except (DeltaError, OSError, pa.ArrowException, duckdb.Error):
             connection.register("found", dataset_of(changes))
-        connection.execute(
-            f"""
-            CREATE TEMP TABLE ranked AS
-            SELECT *, cause NOT IN ('stream', '{MIGRATION}') AS _again FROM found WHERE {started}
-            """
-        )
-        said = latest_verdict_key(operator, "r")
-        values = listed((*operator.values, FAILURE), "r")
-        unknown = "count(DISTINCT _value) FILTER (_again AND _last = 1) > 1"
-        if operator.traits.fails_again:
-            # From before what was computed told the batch after which it was.
-            unknown += " OR count(*) > 1 AND bool_or(_again AND batch IS NULL)"
-        else:
-            taken = f"""cause = '{BACKFILL}' OR "rows" = 0"""
-            unknown += f" OR count(*) FILTER (_again) > 1 AND bool_or(_again AND ({taken}))"
-        ((unordered,),) = connection.execute(
+        windows = connection.sql(
             f"""
             SELECT count(*) FROM (
-                FROM (
-                    FROM ranked r SELECT *, ({values}) AS _value,
-                        rank() OVER (PARTITION BY {same}, _again ORDER BY {said} DESC) AS _last
-                    WHERE cause NOT IN ({others})
-                ) SELECT {same} GROUP BY {same} HAVING {unknown}
-            )
+                SELECT DISTINCT {listed(operator.identity)} FROM found WHERE {started})
             """
-        ).fetchall()
-        if unordered:
+        ).fetchall()[0][0]
+        if windows:
             raise MigrationRefused(
-                f"Gold is gone, and of {unordered:,} windows nobody can tell any more which of the "
-                f"values in {changes.table_uri} was the last: one went, a backfill is among "
-                "them, two are of as many rows, or one does not tell its batch; and the commits "
-                "that would tell were removed by maintenance. Bronze has no rows of windows before "
-                f"{instant_text(before_ms)} any more (`keep`). Nothing was written. Restore gold "
-                "from a backup; or move that history away too, and these windows are gone."
+                f"Gold is gone, and nobody can tell any more which value in {changes.table_uri} "
+                f"was the last one of {windows:,} windows: maintenance has removed the commits "
+                f"that would, and bronze has no rows of windows before {instant_text(before_ms)} "
+                "any more (`keep`). Nothing was written. Restore gold from a backup; or move that "
+                "history away too, and these windows are gone."
             )
-        order = f"_again, batch NULLS FIRST, {said}"
-        if operator.traits.fails_again:
-            order = f"batch NULLS FIRST, _again, {said}"
-        rows = connection.sql(
-            f"""
-            SELECT * EXCLUDE (_again), row_number() OVER (
-                PARTITION BY {same} ORDER BY {order}) AS {VERSION}
-            FROM ranked r
-            """
-        ).to_arrow_table()
-        return pa.table(rows)
+        return pa.table(
+            connection.sql(f"SELECT *, 0 AS {VERSION} FROM found LIMIT 0").to_arrow_table()
+        )
