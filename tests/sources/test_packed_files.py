@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.packers import PACKERS
+from tidemark.pipeline.model import FilesSource
 from tidemark.sources.files.codecs import FAULTS, PACKED, unpacked
 from tidemark.sources.files.first_lines import copy_first_lines
 
+JSON_LINES = FilesSource.model_construct(format="json_lines", columns={})
 ONE, MANY = b'{"n":1}\n', b"\n".join(b'{"n":%d}' % n for n in range(1, 41))
 # What the tools `zstd` 1.5 and `lz4` 1.9 make of them: with a sum of the content, which Arrow's
 # packers leave out.
@@ -104,7 +106,7 @@ def test_copied_first_lines_are_read_as_plain_ones_whatever_packed_the_file(
     file = tmp_path / f"a.json{ending}"
     pack = PACKERS[f".{ending.rpartition('.')[2].lower()}"]
     file.write_bytes(pack(ONE) + pack(ONE))
-    taken = copy_first_lines([str(file)], {}, 10, 10**6, tmp_path / "copies")
+    taken = copy_first_lines(JSON_LINES, [str(file)], {}, 10, 10**6, tmp_path / "copies")
     assert (taken.rows, taken.notes) == (2, ())
     (copy,) = (path for path in (tmp_path / "copies").rglob("*") if path.is_file())
     assert b"".join(unpacked(str(copy), iter([copy.read_bytes()]))) == ONE * 2

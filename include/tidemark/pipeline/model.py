@@ -8,7 +8,9 @@ a file come out at once, with their places. Build a Pipeline with `load_pipeline
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -69,6 +71,16 @@ def _starting(value: str | dict[str, dict[int, int]]) -> str | dict[str, dict[in
 def _files(pattern: str) -> str:
     split_files(pattern)
     return pattern
+
+
+def _encoding(name: str) -> str:
+    try:
+        # Codecs of bytes, such as zlib, are none.
+        "".encode(name)
+        codecs.getincrementaldecoder(name)
+    except LookupError:
+        raise ValueError(f"`{name}` is no encoding of text that is known here") from None
+    return name
 
 
 def _python_class(text: str) -> str:
@@ -219,13 +231,80 @@ class Source(_Model, ABC):
         return None
 
 
+class CsvFormat(_Model):
+    """How CSV files are written."""
+
+    delimiter: str = Field(
+        default=",", min_length=1, max_length=1, description="What stands between two fields"
+    )
+    header: bool = Field(
+        default=True,
+        description="Does the first record name the fields? false: they are the columns, in their "
+        "order",
+    )
+    quote: str = Field(
+        default='"', max_length=1, description='What a field may stand between; "": nothing does'
+    )
+    escape: str = Field(
+        default="",
+        max_length=1,
+        description="What stands before a quote within quotes; without it the quote is doubled",
+    )
+    encoding: Annotated[str, AfterValidator(_encoding)] = Field(
+        default="utf-8", description="utf-8, utf-16, iso-8859-1, windows-1252 …"
+    )
+    nulls: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=("",), description="Texts that are null where they stand without quotes"
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="The point of numbers")
+    comment: str = Field(
+        default="", max_length=1, description="A line that begins with it is no record"
+    )
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        signs = [self.delimiter, self.quote, self.escape, self.comment]
+        used = [one for one in signs if one]
+        if len(set(used)) < len(used):
+            raise ValueError("delimiter, quote, escape and comment have to differ")
+        if any(one in "\r\n" or not one.isascii() for one in used):
+            raise ValueError("delimiter, quote, escape and comment are ASCII, and no end of a line")
+        if self.decimal == self.delimiter:
+            raise ValueError("the point of numbers is the delimiter")
+        return self
+
+
+class CsvFormatOptions(_Model):
+    """Files of comma-separated values, and how they are written."""
+
+    csv: CsvFormat
+
+
 class FilesSource(Source):
     """Where rows come from and what an accepted row looks like."""
 
     files: Annotated[str, AfterValidator(_files)] = Field(
-        description="JSON-lines files below the root, or an absolute URI that the settings list "
-        "under `sources`: FOLDER/NAME-PATTERN, or FOLDER/**/NAME-PATTERN for all folders below"
+        description="Files below the root, or an absolute URI that the settings list under "
+        "`sources`: FOLDER/NAME-PATTERN, or FOLDER/**/NAME-PATTERN for all folders below"
     )
+    format: Literal["json_lines", "csv", "parquet"] | CsvFormatOptions | None = Field(
+        default=None,
+        description="What is in them; without it .csv, .tsv and .parquet are what they say, all "
+        "others JSON lines",
+    )
+
+    @model_validator(mode="after")
+    def _fields_are_values(self) -> Self:
+        named = self.format is None and re.search(r"\.(csv|tsv)\b", self.files)
+        if self.format != "csv" and not isinstance(self.format, CsvFormatOptions) and not named:
+            return self
+        for name, column in self.columns.items():
+            if re.match("(array|map|struct)<", column.type):
+                raise ValueError(
+                    f"`{name}` is {column.type}, and a field of CSV is one value: declare it as "
+                    "string, and take it apart in `derive`"
+                )
+        return self
 
     @property
     def label(self) -> str:

@@ -86,6 +86,7 @@ def text(row: Row) -> str:
 
 class Files(World):
     lost, lost_since = "unreadable file", "changed file"
+    ending: ClassVar = "json"
     elsewhere: ClassVar = {"files": "others/*.json"}
 
     def named(self) -> dict[str, Any]:
@@ -101,10 +102,27 @@ class Files(World):
             file.unlink()
 
     def _files(self, part: str) -> list[Path]:
-        return list((self.place.root / "landing").glob(f"{part}-*.json"))
+        return list((self.place.root / "landing").glob(f"{part}-*.{self.ending}"))
 
     def remove(self) -> None:
         (self.place.root / "landing").rmdir()
+
+
+class CsvFiles(Files):
+    elsewhere: ClassVar = {"files": "others/*.csv"}
+    ending: ClassVar = "csv"
+
+    def named(self) -> dict[str, Any]:
+        return {"files": "landing/*.csv"}
+
+    def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
+        number = len(self._files(part))
+        lines = ["at,key,amount", *map(self.raw, rows)]
+        file = self.place.land(f"{part}-{number}.csv", lines)
+        return [(file.as_uri(),)] * len(rows)
+
+    def raw(self, row: Row) -> str:
+        return row if isinstance(row, str) else ",".join(str(value) for value in row.values())
 
 
 class Log(World):
@@ -242,4 +260,10 @@ def _files_of(table: DeltaTable) -> list[str]:
     return [uri.rpartition("/")[2] for uri in table.file_uris()]
 
 
-WORLDS: dict[str, type[World]] = {"files": Files, "log": Log, "kafka": Topics, "delta": Table}
+WORLDS: dict[str, type[World]] = {
+    "files": Files,
+    "csv": CsvFiles,
+    "log": Log,
+    "kafka": Topics,
+    "delta": Table,
+}

@@ -38,7 +38,8 @@ def find_sample(given: str, settings: Settings, pipeline: str) -> SourceSample:
     prefix = next((one for one in KINDS if given.startswith(one)), None)
     if prefix is None:
         places = find_files(given, settings, pipeline)
-        return SourceSample({"files": places.source}, read_sample(places.read, settings))
+        sample = read_sample(places.read, settings)
+        return SourceSample({"files": places.source, **sample.entries}, sample)
     try:
         return KINDS[prefix](given.removeprefix(prefix), settings, pipeline)
     except TidemarkError as error:
@@ -54,9 +55,9 @@ def new(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="JSON lines: a file, a pattern in quotes, or a URI of either. A topic: "
-            "kafka:CONNECTION/TOPIC. A Delta table: delta:URI, or delta:PATH, from the root or "
-            "from here.",
+            help="JSON lines, CSV or Parquet: a file, a pattern in quotes, or a URI of either. A "
+            "topic: kafka:CONNECTION/TOPIC. A Delta table: delta:URI, or delta:PATH, from the root "
+            "or from here.",
         ),
     ],
     event_time: Annotated[

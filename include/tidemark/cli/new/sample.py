@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidemark.errors import SampleUnusable
-from tidemark.pipeline.model import Pipeline
+from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.files.lines import first_lines
-from tidemark.sources.source import REASON
+from tidemark.sources.formats.formats import CSV, csv_form, format_of
+from tidemark.sources.source import AS_READ, REASON
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_LINES = 10_000
 _SHOWN = 60
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_BOOLEAN = re.compile("true|false")
 
 Row = dict[str, Any]
 
@@ -42,7 +47,8 @@ class Sample:
     to say. `row` is what people call one.
 
     `schema` has the types of the columns by name, where the source tells them. `beside` are columns
-    that rows may have beside their own fields, with a value for each row.
+    that rows may have beside their own fields, with a value for each row. `entries` of a
+    pipeline's `source` say how the rows are written.
     """
 
     rows: tuple[Row, ...]
@@ -51,6 +57,7 @@ class Sample:
     row: str = "line"
     schema: Mapping[str, KnownType] | None = None
     beside: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    entries: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -70,22 +77,82 @@ class SourceSample:
 
 
 def read_sample(places: Iterable[str], settings: Settings) -> Sample:
-    """The first MOST_LINES lines of these files. SampleUnusable where hardly any is a row."""
+    """The first MOST_LINES records of these files. SampleUnusable where hardly any is a row."""
     files = list(places)
-    pieces: list[pa.Table] = []
-    options, most_bytes = settings.storage_options, settings.max_line_bytes
-    try:
-        for place in files:
-            if left := MOST_LINES - sum(map(len, pieces)):
-                pieces += first_lines(place, options, left, most_bytes)
-    except SampleUnusable as error:
-        raise SampleUnusable(f"{error} Nothing was written.") from error
+    source = _source(files, settings)
+    pieces = _pieces(source, files, settings)
     values = [line for piece in pieces for line in piece["_value"].to_pylist()]
     lines = [line for line in values if line is not None]
     rows = rows_of(pieces)
     if 2 * len(rows) <= len([line for line in lines if line.strip()]):
         raise SampleUnusable(f"{_without_rows(files, lines, len(rows))} Nothing was written.")
-    return Sample(rows, len(lines), lambda _: pieces)
+    written = source.format
+    entries = {} if written is None else {"format": source.model_dump()["format"]}
+    if isinstance(written, CsvFormatOptions):
+        entries = {"format": {"csv": written.csv.model_dump(exclude_defaults=True)}}
+
+    def as_lines(pipeline: Pipeline) -> Sequence[pa.Table]:
+        assert isinstance(pipeline.source, FilesSource)
+        return _pieces(pipeline.source, files, settings)
+
+    return Sample(rows, len(lines), as_lines, entries=entries)
+
+
+def _source(files: Sequence[str], settings: Settings) -> FilesSource:
+    """How the files are written, and of CSV which columns are numbers or booleans: those of which
+    nine in ten texts are."""
+    plain = FilesSource.model_construct(format=None, columns={})
+    if not files or format_of(None, files[0]) != CSV:
+        return plain
+    delimiter = _delimiter(files[0], settings)
+    if delimiter != csv_form(plain, files[0]).delimiter:
+        written = CsvFormatOptions(csv=CsvFormat(delimiter=delimiter))
+        plain = FilesSource.model_construct(format=written, columns={})
+    texts: dict[str, list[str]] = defaultdict(list)
+    for row in rows_of(_pieces(plain, files, settings)):
+        for name, value in row.items():
+            if value is not None:
+                texts[name].append(value)
+    columns = {
+        name: Column(type=kind) for name, found in texts.items() if (kind := _kind_of(found))
+    }
+    return FilesSource.model_construct(format=plain.format, columns=columns)
+
+
+def _kind_of(texts: Sequence[str]) -> str | None:
+    for kind, form in (("double", _NUMBER), ("boolean", _BOOLEAN)):
+        if sum(1 for one in texts if form.fullmatch(one)) >= 0.9 * len(texts):
+            return kind
+    return None
+
+
+def _delimiter(place: str, settings: Settings) -> str:
+    """The one by which most records have as many fields as the first, and more than one."""
+    found: dict[str, tuple[int, int]] = {}
+    for delimiter in (",", ";", "\t", "|"):
+        form = CsvFormatOptions(csv=CsvFormat(delimiter=delimiter))
+        source = FilesSource.model_construct(format=form, columns={})
+        try:
+            rows = rows_of(_pieces(source, [place], settings, 100))
+        except SampleUnusable:
+            continue
+        fields = len(rows[0]) if rows else 0
+        found[delimiter] = (len(rows), fields) if fields > 1 else (0, 0)
+    return max(found, key=lambda one: found[one], default=",")
+
+
+def _pieces(
+    source: FilesSource, files: Sequence[str], settings: Settings, most: int | None = None
+) -> list[pa.Table]:
+    pieces: list[pa.Table] = []
+    options, most_bytes = settings.storage_options, settings.max_line_bytes
+    try:
+        for place in files:
+            if left := (most or MOST_LINES) - sum(map(len, pieces)):
+                pieces += first_lines(source, place, options, left, most_bytes)
+    except SampleUnusable as error:
+        raise SampleUnusable(f"{error} Nothing was written.") from error
+    return pieces
 
 
 def rows_of(pieces: Iterable[pa.Table]) -> tuple[Row, ...]:
@@ -93,7 +160,8 @@ def rows_of(pieces: Iterable[pa.Table]) -> tuple[Row, ...]:
     read: list[Row | None] = []
     for piece in pieces:
         columns = piece.to_pydict()
-        values, reasons = columns["_value"], columns.get(REASON, [None] * len(piece))
+        values = columns.get(AS_READ, columns["_value"])
+        reasons = columns.get(REASON, [None] * len(piece))
         read += [
             row_of(value)
             for value, reason in zip(values, reasons, strict=True)

@@ -1,1 +1,1 @@
-"""Files of JSON lines as a source: which are unread, what of a batch is read and was committed."""
+"""Files as a source: which are unread, what of a batch is read and was committed."""

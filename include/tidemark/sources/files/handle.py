@@ -1,4 +1,4 @@
-"""Files of JSON lines as a pipeline's source.
+"""Files as a pipeline's source.
 
 The engine's file source takes each file that it lists and does not have in its log (class
 FileStreamSource). Where it did not read one that the store lists, the JVM cannot tell a name, or
@@ -8,6 +8,7 @@ FileStreamSink, `hasMetadata`).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from tidemark.errors import (
 )
 from tidemark.pipeline.difference import FROM_NOW, ChangeVerdict, Difference
 from tidemark.pipeline.instants import epoch_ms, instant_of
-from tidemark.pipeline.model import FilesSource, FoldTable, Pipeline
+from tidemark.pipeline.model import CsvFormatOptions, FilesSource, FoldTable, Pipeline
 from tidemark.pipeline.places import INGEST
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.pipeline.source_files import SourceFiles, has_pattern, is_uri, split_files
@@ -40,6 +41,7 @@ from tidemark.sources.files.unread import (
     source_files,
     unread_files,
 )
+from tidemark.sources.formats.formats import slices_of
 from tidemark.sources.notes import accepted_loss, source_notes, write_source_notes
 from tidemark.sources.source import (
     FirstRows,
@@ -194,7 +196,7 @@ class FilesSourceHandle(SourceHandle):
 
     def slices(self, ingest: Checkpoint, batch: int, reading: Reading) -> Sequence[Slice]:
         # Arrow takes a tenth of a second to load, which a Dag file has not.
-        from tidemark.sources.files.slices import changed_while_read, file_slices
+        from tidemark.sources.files.slices import changed_while_read
 
         files, facts = self._slice(ingest, batch)
         listed = {file.uri: reading.seen.get(file.uri, file.modified_ms) for file in files}
@@ -202,7 +204,7 @@ class FilesSourceHandle(SourceHandle):
         found = {uri: facts[uri] or FileFacts(1, instant_of(listed[uri])) for uri in reading.read}
         if changed := [u for u, one in found.items() if epoch_ms(one.modified) != listed[u]]:
             raise changed_while_read(changed)
-        return file_slices(found, self.settings.storage_options)
+        return slices_of(files_source(self.pipeline), found, self.settings.storage_options)
 
     def left_out(
         self,
@@ -230,12 +232,20 @@ class FilesSourceHandle(SourceHandle):
         found = source_files(self.files, self.settings.storage_options)
         places = sorted(one if local else quote(one, safe=":/") for one in found)
         return copy_first_lines(
-            places, self.settings.storage_options, most, self.settings.max_line_bytes, copies
+            files_source(self.pipeline),
+            places,
+            self.settings.storage_options,
+            most,
+            self.settings.max_line_bytes,
+            copies,
         )
 
     @classmethod
     def changes(cls, old: Pipeline, new: Pipeline) -> Iterator[Difference]:
         yield from file_changes(pattern_of(old), pattern_of(new))
+        before, after = [_format_text(files_source(one).format) for one in (old, new)]
+        if before != after:
+            yield Difference(INGEST, "source.format", before, after, ChangeVerdict.SAFE, FROM_NOW)
         limits = [one.advanced.max_files_per_batch for one in (old, new)]
         yield from limit_changes(*limits)
 
@@ -275,10 +285,21 @@ class FilesSourceHandle(SourceHandle):
         return local_path(folder)
 
 
+def files_source(pipeline: Pipeline) -> FilesSource:
+    """The source of a pipeline that reads files."""
+    assert isinstance(pipeline.source, FilesSource)
+    return pipeline.source
+
+
 def pattern_of(pipeline: Pipeline) -> str:
     """What the pipeline's file says of its files."""
-    assert isinstance(pipeline.source, FilesSource)
-    return pipeline.source.files
+    return files_source(pipeline).files
+
+
+def _format_text(said: str | CsvFormatOptions | None) -> str:
+    if isinstance(said, CsvFormatOptions):
+        return json.dumps({"csv": said.csv.model_dump(exclude_defaults=True)}, ensure_ascii=False)
+    return said or "by name"
 
 
 def file_changes(old: str, new: str) -> Iterator[Difference]:

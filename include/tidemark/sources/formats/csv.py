@@ -1,0 +1,330 @@
+"""Files of comma-separated values: each record as the JSON line that it would be.
+
+A field's text is null where the file has one of `nulls` without quotes, a number or `true` and
+`false` where its column takes these and the text is one as JSON writes it (with `decimal: ","` with
+a comma for the point), and text in any other case: so what is strict about a JSON line is so here.
+
+Two ways come to the same. A record that a pattern proves is read by Arrow, many at once; any other
+by `csv_records.fields_of`, which is the definition.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+
+from tidemark.judge.arrow import Array
+from tidemark.judge.arrow import kernels as pc
+from tidemark.judge.reasons import MALFORMED
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
+from tidemark.sources.files.slices import cause_of, changed_while_read
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+from tidemark.sources.formats.csv_records import BadRecord, Fields, fields_of, records
+from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
+from tidemark.sources.large_lines import LargeLine, bounded
+from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice
+from tidemark.storage.files import FileFacts, FileMissing, Options, open_file
+
+_TEXT = "text"
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_UNPACKED = 10
+# A pattern of more fields is too large for RE2.
+_MOST_NAMES = 150
+
+
+@dataclass(frozen=True)
+class CsvSlice(Slice):
+    """A whole file, which was of this size and time when it was planned: where a quoted field may
+    hold ends of lines, none of them says where a record begins."""
+
+    part: str
+    size: int
+    modified_ms: int
+    options: Options
+    form: CsvForm
+
+    @property
+    def label(self) -> str:
+        return self.part
+
+    @property
+    def estimated_bytes(self) -> int:
+        return self.size * _UNPACKED if is_packed(self.part) else self.size
+
+    def names(self, most_bytes: int) -> tuple[str, ...]:
+        """The names of its fields; none where it has no record. Raises as `lines`."""
+        reader = _RecordReader(self.part, self.form, most_bytes)
+        for _ in self._columns(reader):
+            break
+        return reader.names or ()
+
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        for columns in self._columns(_RecordReader(self.part, self.form, most_bytes)):
+            first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
+            where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
+            yield pa.table({**columns, "_file": where})
+
+    def _columns(self, reader: _RecordReader) -> Iterator[Mapping[str, Array]]:
+        if reason := why_not_read(self.part):
+            raise PartUnreadable(self.part, reason)
+        try:
+            opened = open_file(self.part, 0, self.options)
+            if (opened.facts.size, epoch_ms(opened.facts.modified)) != (
+                self.size,
+                self.modified_ms,
+            ):
+                raise changed_while_read([self.part])
+            chunks = _as_utf8(unpacked(self.part, opened.chunks), self.form.encoding)
+            yield from reader.columns(chunks)
+        except FileMissing as error:
+            raise PartUnreadable(self.part, "It was gone between listing and reading") from error
+        except FAULTS as error:
+            raise PartUnreadable(self.part, cause_of(error)) from error
+
+
+def header_of(names: Sequence[str], form: CsvForm) -> str:
+    """The record that names these fields."""
+    if not form.quote:
+        return form.delimiter.join(names)
+    before = form.escape or form.quote
+    quoted = [name.replace(before, before * 2) if form.escape else name for name in names]
+    inner = [name.replace(form.quote, before + form.quote) for name in quoted]
+    return form.delimiter.join(f"{form.quote}{name}{form.quote}" for name in inner)
+
+
+def csv_slice(uri: str, facts: FileFacts, options: Options, form: CsvForm) -> CsvSlice:
+    """A file as it is now."""
+    return CsvSlice(uri, facts.size, epoch_ms(facts.modified), dict(options), form)
+
+
+def _as_utf8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """The file's text in UTF-8, without a byte order mark. UnicodeDecodeError, a ValueError, where
+    another encoding has no text for its bytes; what is no UTF-8 is the judge's to say."""
+    if codecs.lookup(encoding).name == "utf-8":
+        begun = False
+        for chunk in chunks:
+            yield chunk if begun else chunk.removeprefix(codecs.BOM_UTF8)
+            begun = begun or bool(chunk)
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    for chunk in chunks:
+        yield decoder.decode(chunk).removeprefix("\ufeff").encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+class _RecordReader:
+    """The lines of one file, in the columns of `Slice.lines`."""
+
+    def __init__(self, part: str, form: CsvForm, most: int) -> None:
+        self.part, self.form, self.most = part, form, most
+        self.names: tuple[str, ...] | None = None if form.header else form.names
+        self.number = 0
+
+    def columns(self, chunks: Iterator[bytes]) -> Iterator[Mapping[str, Array]]:
+        for piece in records(chunks, self.form, self.most):
+            if self.names is None:
+                rest = self._after_header(piece)
+                if rest is None:
+                    continue
+                piece = rest
+            self.number += 1 if isinstance(piece, BadRecord | LargeLine) else len(piece)
+            if isinstance(piece, LargeLine):
+                yield piece.columns(f"Record {self.number:,}", self.most)
+            elif isinstance(piece, BadRecord):
+                yield _rejected(piece)
+            elif len(piece):
+                yield self._read(piece)
+
+    def _after_header(self, piece: Any) -> Array | None:
+        """The records behind the first, whose fields become the names; None where there is none."""
+        if isinstance(piece, BadRecord | LargeLine):
+            why = piece.why if isinstance(piece, BadRecord) else "it is too large"
+            raise PartUnreadable(self.part, f"Its header cannot be read: {why}")
+        if not len(piece):
+            return None
+        try:
+            found = fields_of(piece[0].as_py().decode(), self.form)
+        except UnicodeDecodeError as error:
+            raise PartUnreadable(self.part, f"Its header is not valid UTF-8 ({error})") from error
+        if isinstance(found, str):
+            raise PartUnreadable(self.part, f"Its header cannot be read: {found}")
+        names = [name for name, _ in found]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise PartUnreadable(self.part, f"Its header names {', '.join(twice)} twice")
+        self.names = tuple(names)
+        return piece.slice(1)
+
+    def _read(self, lines: Array) -> Mapping[str, Array]:
+        before = self.number - len(lines)
+        held = dict(bounded(lines, self.most, lambda n: f"Record {before + n + 1:,}"))
+        reasons = held.get(REASON, pa.nulls(len(lines), pa.string()))
+        details = held.get(DETAIL, pa.nulls(len(lines), pa.string()))
+        as_read, why = self._as_json(lines)
+        bad = pc.and_(pc.is_valid(why), pc.is_null(reasons))
+        return {
+            "_value": held["_value"],
+            AS_READ: as_read,
+            REASON: pc.if_else(bad, pa.scalar(MALFORMED), reasons),
+            DETAIL: pc.if_else(bad, why, details),
+        }
+
+    def _as_json(self, lines: Array) -> tuple[Array, Array]:
+        """Each record as a JSON line; and why one is none."""
+        proven = self._proven(lines)
+        fast = self._by_arrow(lines.filter(proven))
+        if fast is not None and len(fast) == len(lines):
+            return fast, pa.nulls(len(lines), pa.string())
+        many: Iterator[bytes] = iter([] if fast is None else fast.to_pylist())
+        is_fast = [False] * len(lines) if fast is None else proven.to_pylist()
+        found: list[bytes] = []
+        why: list[str | None] = []
+        for one, line in zip(is_fast, lines.to_pylist(), strict=True):
+            text, reason = (next(many), None) if one else self._by_itself(line)
+            found.append(text)
+            why.append(reason)
+        return pa.array(found, pa.binary()), pa.array(why, pa.string())
+
+    def _by_itself(self, line: bytes) -> tuple[bytes, str | None]:
+        if not line:
+            return line, "blank line"
+        try:
+            found = fields_of(line.decode(), self.form)
+        except UnicodeDecodeError:
+            # The judge says that it is no UTF-8.
+            return line, None
+        names = self.names or ()
+        if isinstance(found, str):
+            return line, found
+        if len(found) != len(names):
+            of = "the header has" if self.form.header else "the pipeline's columns are"
+            return line, f"{len(found):,} fields, {of} {len(names):,}"
+        return json_of(names, found, self.form).encode(), None
+
+    @cached_property
+    def _pattern(self) -> str:
+        """A record of so many fields as there are names, each in the plainest form; no character
+        that JSON writes in another way but quotes and backslashes."""
+        form, names = self.form, self.names or ()
+        delimiter, quote = re.escape(form.delimiter), re.escape(form.quote)
+        plain = rf"[^{delimiter}{quote}\x00-\x1f]*"
+        field = (
+            rf"(?:{plain}|{quote}(?:[^{quote}\x00-\x1f]|{quote}{quote})*{quote})"
+            if quote
+            else plain
+        )
+        return rf"^{field}(?:{delimiter}{field}){{{len(names) - 1}}}$"
+
+    def _proven(self, lines: Array) -> Array:
+        """Which records the pattern matches."""
+        form, names = self.form, self.names or ()
+        none = pa.repeat(pa.scalar(False), len(lines))
+        if form.escape or not 1 <= len(names) <= _MOST_NAMES:
+            return none
+        try:
+            texts = lines.cast(pa.string())
+        except pa.ArrowInvalid:
+            return none
+        matches = pc.match_substring_regex(texts, self._pattern)
+        return pc.and_(matches, pc.greater(pc.binary_length(lines), 0))
+
+    def _by_arrow(self, lines: Array) -> Array | None:
+        """Proven records as JSON lines; None where Arrow sees other rows than these."""
+        names, form = self.names or (), self.form
+        if not len(lines):
+            return pa.array([], pa.binary())
+        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+        data = pc.binary_join(whole, b"\n")[0].as_py() + b"\n"
+        keys = [str(place) for place in range(len(names))]
+        rows = pcsv.read_csv(
+            BytesIO(data),
+            pcsv.ReadOptions(use_threads=False, column_names=keys, block_size=len(data) + 1),
+            pcsv.ParseOptions(
+                delimiter=form.delimiter,
+                quote_char=form.quote or False,
+                double_quote=True,
+                escape_char=False,
+                newlines_in_values=False,
+                ignore_empty_lines=False,
+            ),
+            pcsv.ConvertOptions(
+                column_types=dict.fromkeys(keys, pa.string()),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=list(form.nulls),
+            ),
+        )
+        if len(rows) != len(lines):
+            return None
+        columns = [column.combine_chunks() for column in rows.columns]
+        kinds = zip(columns, _kinds(names, form), strict=True)
+        return lines_of_columns(names, [_values(one, kind, form) for one, kind in kinds])
+
+
+def json_of(names: Sequence[str], fields: Fields, form: CsvForm) -> str:
+    """A record as a JSON object: the definition of what its texts are."""
+    kinds = _kinds(names, form)
+    values = [
+        f"{json.dumps(name, ensure_ascii=False)}: {_value(text, quoted, kind, form)}"
+        for name, kind, (text, quoted) in zip(names, kinds, fields, strict=True)
+    ]
+    return f"{{{', '.join(values)}}}"
+
+
+def _kinds(names: Sequence[str], form: CsvForm) -> list[str]:
+    known = dict(form.kinds)
+    return [known.get(name, _TEXT) for name in names]
+
+
+def _value(text: str, quoted: bool, kind: str, form: CsvForm) -> str:
+    if not quoted and text in form.nulls:
+        return "null"
+    if kind == NUMBER:
+        number = _with_point(text, form)
+        if number is not None and re.fullmatch(_NUMBER, number, re.ASCII):
+            return number
+    if kind == BOOLEAN and text in ("true", "false"):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _with_point(text: str, form: CsvForm) -> str | None:
+    if form.decimal == ".":
+        return text
+    return None if "." in text else text.replace(form.decimal, ".")
+
+
+def _values(column: Array, kind: str, form: CsvForm) -> Array:
+    """Texts of a column as JSON, as `_value` says."""
+    found = quoted(column)
+    if kind == NUMBER:
+        numbers, fits = column, pc.match_substring_regex(column, f"^(?:{_NUMBER})$")
+        if form.decimal != ".":
+            numbers = pc.replace_substring(column, form.decimal, ".")
+            fits = pc.and_(
+                pc.match_substring_regex(numbers, f"^(?:{_NUMBER})$"),
+                pc.invert(pc.match_substring(column, ".")),
+            )
+        found = pc.if_else(fits, numbers, found)
+    elif kind == BOOLEAN:
+        found = pc.if_else(pc.is_in(column, pa.array(["true", "false"])), column, found)
+    return pc.coalesce(found, NULL)
+
+
+def _rejected(record: BadRecord) -> Mapping[str, Array]:
+    return {
+        "_value": pa.array([record.text], pa.binary()),
+        AS_READ: pa.array([record.text], pa.binary()),
+        REASON: pa.array([MALFORMED]),
+        DETAIL: pa.array([record.why]),
+    }

@@ -1,0 +1,64 @@
+"""Which format a file has, as the pipeline says or the file's name does, and what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidemark.pipeline.model import CsvFormat, CsvFormatOptions, FilesSource
+from tidemark.sources.files.codecs import plain_name
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+
+if TYPE_CHECKING:
+    from tidemark.sources.source import Slice
+    from tidemark.storage.files import FileFacts, Options
+
+JSON_LINES, CSV, PARQUET = "json_lines", "csv", "parquet"
+# Ends of names, without those that say how the file is packed.
+_BY_NAME = {".csv": CSV, ".tsv": CSV, ".parquet": PARQUET}
+_NUMBERS = (
+    *("byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint"),
+    *("float", "real", "double", "decimal", "dec", "numeric"),
+)
+
+
+def format_of(said: str | CsvFormatOptions | None, place: str) -> str:
+    """The format of a file, by its place."""
+    if said is not None:
+        return CSV if isinstance(said, CsvFormatOptions) else said
+    name = plain_name(place).lower()
+    return next((kind for end, kind in _BY_NAME.items() if name.endswith(end)), JSON_LINES)
+
+
+def csv_form(source: FilesSource, place: str) -> CsvForm:
+    """How a CSV file of the pipeline is written; one whose name says `.tsv` has tabs, where the
+    pipeline does not say what it has."""
+    said = source.format
+    tabs = plain_name(place).lower().endswith(".tsv")
+    given = CsvFormat(delimiter="\t") if tabs else CsvFormat()
+    given = said.csv if isinstance(said, CsvFormatOptions) else given
+    kinds = []
+    for name, column in source.columns.items():
+        word = column.type.partition("(")[0].strip().lower()
+        if word in _NUMBERS or word == "boolean":
+            kinds.append((name, BOOLEAN if word == "boolean" else NUMBER))
+    return CsvForm(**given.model_dump(), kinds=tuple(kinds), names=tuple(source.columns))
+
+
+def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Options) -> list[Slice]:
+    """The slices of these files as they are now, in their order."""
+    # Arrow takes a tenth of a second to load, which a Dag file has not.
+    from tidemark.sources.files.slices import file_slices
+    from tidemark.sources.formats.csv import csv_slice
+    from tidemark.sources.formats.parquet import parquet_slice
+
+    found: list[Slice] = []
+    for uri, facts in uris.items():
+        kind = format_of(source.format, uri)
+        if kind == CSV:
+            found.append(csv_slice(uri, facts, options, csv_form(source, uri)))
+        elif kind == PARQUET:
+            found.append(parquet_slice(uri, facts, options))
+        else:
+            found += file_slices({uri: facts}, options)
+    return found

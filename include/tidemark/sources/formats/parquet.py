@@ -1,0 +1,294 @@
+"""Rows of a Parquet file as the JSON lines that they would be.
+
+Text, numbers (decimals with all their digits), true and false, null, lists, structs and maps are
+what JSON has. An instant is ISO 8601 in UTC; a timestamp without a zone is ISO 8601 without one,
+and a date or time too, to the microsecond; binary is base64. NaN and the infinities have no JSON,
+nor have times beyond the years 1 to 9999 and text that is not UTF-8: their row is malformed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.judge.arrow import Array
+from tidemark.judge.arrow import kernels as pc
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.pipeline.settings.storage_options import is_local, local_path
+from tidemark.sources.files.slices import changed_while_read
+from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
+from tidemark.sources.large_lines import bounded
+from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
+from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
+
+# That Python cannot hold: a time beyond its years, text that is not UTF-8.
+_BEYOND = (OverflowError, ValueError)
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+Encoder = Callable[[Any], str]
+# Rows that are turned into lines at a time; fewer where so many have more bytes than that.
+_AT_ONCE = 20_000
+_BYTES_AT_ONCE = 64 * 1024 * 1024
+# Bytes of a column that are read at a time.
+_AT_A_TIME = 1024 * 1024
+# A row as JSON is about so much larger than in its file.
+UNPACKED = 8
+
+
+def encoder_of(kind: pa.DataType) -> Encoder:
+    """What makes JSON of values of a type, as Arrow gives them to Python; null is null."""
+    inner = _encoder(kind)
+    return lambda value: "null" if value is None else inner(value)
+
+
+def _encoder(kind: pa.DataType) -> Encoder:
+    if pa.types.is_timestamp(kind):
+        return _time if kind.tz is None else _instant
+    if pa.types.is_decimal(kind):
+        return _decimal
+    if pa.types.is_dictionary(kind):
+        return _encoder(kind.value_type)
+    if pa.types.is_time(kind):
+        return _time
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        raise pa.ArrowNotImplementedError(f"a column of type {kind} has no JSON")
+    if pa.types.is_date(kind):
+        return lambda value: f'"{value.isoformat()}"'
+    if any(is_one(kind) for is_one in _BINARY):
+        return lambda value: f'"{base64.b64encode(value).decode()}"'
+    if pa.types.is_struct(kind):
+        fields = [(json.dumps(one.name), one.name, encoder_of(one.type)) for one in kind]
+        return lambda value: _object((name, encode(value[key])) for name, key, encode in fields)
+    if pa.types.is_map(kind):
+        of_key, of_item = encoder_of(kind.key_type), encoder_of(kind.item_type)
+        return lambda value: _object((_key(of_key(key)), of_item(item)) for key, item in value)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        of_one = encoder_of(kind.value_type)
+        return lambda value: f"[{', '.join(of_one(one) for one in value)}]"
+    return lambda value: json.dumps(value, ensure_ascii=False)
+
+
+def lines_of(given: pa.Table, partition: dict[str, str]) -> list[bytes]:
+    """A line for each row. `partition`: further fields of all of them, by name, as JSON; Spark
+    writes these to the file too, and what the log says of them counts."""
+    rows = given.drop_columns([name for name in partition if name in given.column_names])
+    columns = [
+        [f"{json.dumps(name, ensure_ascii=False)}: " for name in rows.column_names],
+        [_texts(column, encoder_of(column.type)) for column in rows.columns],
+    ]
+    shared = [f"{json.dumps(name, ensure_ascii=False)}: {one}" for name, one in partition.items()]
+    texts = [[name + value for value in values] for name, values in zip(*columns, strict=True)]
+    if not texts:
+        return [f"{{{', '.join(shared)}}}".encode()] * len(rows)
+    return [f"{{{', '.join([*fields, *shared])}}}".encode() for fields in zip(*texts, strict=True)]
+
+
+def _object(fields: Any) -> str:
+    return f"{{{', '.join(f'{name}: {value}' for name, value in fields)}}}"
+
+
+def _texts(column: pa.ChunkedArray[Any], encode: Encoder) -> list[str]:
+    try:
+        return [encode(value) for value in column.to_pylist()]
+    except _BEYOND:
+        return [_text(value, encode) for value in column]
+
+
+def _text(value: pa.Scalar[Any], encode: Encoder) -> str:
+    """One value by itself; what it lacks, which is no JSON, where it has none."""
+    try:
+        return encode(value.as_py())
+    except _BEYOND as error:
+        return f"({error})"
+
+
+def _key(key: str) -> str:
+    """JSON as the name of a field."""
+    return key if key.startswith('"') else f'"{key}"'
+
+
+def _instant(value: datetime) -> str:
+    aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return f'"{aware.replace(tzinfo=None).isoformat()}Z"'
+
+
+def _time(value: datetime | time) -> str:
+    return f'"{value.isoformat()}"'
+
+
+def _decimal(value: Decimal) -> str:
+    return format(value, "f")
+
+
+@dataclass(frozen=True)
+class ParquetSlice(Slice):
+    """A whole file, which was of this size and time when it was planned. Of a local file only what
+    is read at a time is in memory; of another one the whole file."""
+
+    part: str
+    size: int
+    modified_ms: int
+    options: Options
+
+    @property
+    def label(self) -> str:
+        return self.part
+
+    @property
+    def estimated_bytes(self) -> int:
+        return self.size * UNPACKED
+
+    def lines(self, most_bytes: int) -> Iterator[pa.Table]:
+        number = 0
+        for rows in self.rows():
+            columns = [_json(column.combine_chunks()) for column in rows.columns]
+            lines = lines_of_columns(rows.column_names, columns)
+            first = pa.repeat(pa.scalar(0, pa.int32()), len(lines))
+            where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
+            found = bounded(lines, most_bytes, partial(_row_name, number))
+            yield pa.table({**found, "_file": where})
+            number += len(lines)
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Its rows, some at a time. Raises as `lines`."""
+        self._check()
+        try:
+            place = local_path(self.part) if is_local(self.part) else None
+            file = parquet_file(place or pa.BufferReader(read_bytes(self.part, self.options)))
+            schema = typed(file)
+            for column in schema:
+                # A type that has no JSON is told before a row is read.
+                encoder_of(column.type)
+            for batch in file.iter_batches(rows_at_once(file)):
+                yield pa.Table.from_batches([batch]).cast(schema, safe=False)
+            self._check()
+        except (FileMissing, FileNotFoundError) as error:
+            raise PartUnreadable(self.part, "It was gone between listing and reading") from error
+        except PermissionError as error:
+            raise PartUnreadable(self.part, "It may not be read (permission denied)") from error
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno in NOT_THE_PART:
+                raise
+            raise PartUnreadable(self.part, f"It cannot be read as Parquet ({error})") from error
+
+    def _check(self) -> None:
+        """Before it is read and after: its footer is read first, its pages later."""
+        facts = stat_files([self.part], self.options)[self.part]
+        if facts is None:
+            raise PartUnreadable(self.part, "It was gone between listing and reading")
+        if (facts.size, epoch_ms(facts.modified)) != (self.size, self.modified_ms):
+            raise changed_while_read([self.part])
+
+
+def _json(column: Array) -> Array:
+    """A column as JSON: by Arrow where it writes what `encoder_of` does, else value by value."""
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return pc.coalesce(column.cast(pa.string()), NULL)
+    if pa.types.is_float64(kind):
+        texts = column.cast(pa.string())
+        # 5.0 is no whole number; neither text of what is no number is JSON.
+        whole = pc.binary_join_element_wise(texts, pa.scalar(".0"), "")
+        found = pc.if_else(pc.match_substring_regex(texts, "[.e]"), texts, whole)
+        return pc.coalesce(found, NULL)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        texts = column.cast(pa.string())
+        if not pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+            return pc.coalesce(quoted(texts), NULL)
+    if pa.types.is_date32(kind) and not _beyond_years(column):
+        return pc.coalesce(quoted(column.cast(pa.string())), NULL)
+    if kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")) and not _beyond_years(column):
+        # Arrow writes `2026-07-01 10:00:00.123456Z`.
+        texts = pc.replace_substring(column.cast(pa.string()), " ", "T")
+        return pc.coalesce(quoted(texts), NULL)
+    return pa.array(_texts(pa.chunked_array([column]), encoder_of(kind)), pa.string())
+
+
+def _beyond_years(column: Array) -> bool:
+    """Is a time outside of the years 1 to 9999, or before 1970, where Arrow rounds otherwise?"""
+    years = pc.year(column)
+    return bool(pc.any(pc.or_(pc.less(years, 1970), pc.greater(years, 9999))).as_py())
+
+
+def _row_name(before: int, place: int) -> str:
+    return f"Row {before + place + 1:,}"
+
+
+def copy_rows(uri: str, options: Options, most: int, target: Path) -> int:
+    """Write the first `most` rows of a file to another one: how many these are. PartUnreadable
+    where it cannot be read."""
+    facts = stat_files([uri], options)[uri]
+    if facts is None:
+        raise PartUnreadable(uri, "It was gone between listing and reading")
+    taken: list[pa.Table] = []
+    for rows in parquet_slice(uri, facts, options).rows():
+        taken.append(rows.slice(0, most - sum(map(len, taken))))
+        if sum(map(len, taken)) >= most:
+            break
+    if taken:
+        pq.write_table(pa.concat_tables(taken), target)
+    return sum(map(len, taken))
+
+
+def parquet_slice(uri: str, facts: FileFacts, options: Options) -> ParquetSlice:
+    """A file as it is now."""
+    return ParquetSlice(uri, facts.size, epoch_ms(facts.modified), dict(options))
+
+
+def parquet_file(file: Any) -> pq.ParquetFile:
+    """The file to read, page by page, as a row group may have gigabytes. Spark's INT96 may be of
+    any year, which nanoseconds do not reach."""
+    return pq.ParquetFile(
+        file, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
+    )
+
+
+def rows_at_once(file: pq.ParquetFile) -> int:
+    """By what the file says of its row groups."""
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    largest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
+    return max(1, min(_AT_ONCE, _BYTES_AT_ONCE // max(1, largest)))
+
+
+def typed(file: pq.ParquetFile) -> pa.Schema:
+    """The file's columns with a zone for INT96, which is an instant; Arrow gives it none."""
+    columns = file.schema
+    stored = iter([columns.column(place).physical_type for place in range(len(columns))])
+    return pa.schema([one.with_type(_with_instants(one.type, stored)) for one in file.schema_arrow])
+
+
+def _with_instants(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
+    """`stored`: how the leaves of the type, and of those after it, lie in the file."""
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_with_instants(one.type, stored)) for one in kind])
+    if pa.types.is_map(kind):
+        key = _with_instants(kind.key_type, stored)
+        return pa.map_(key, _with_instants(kind.item_type, stored))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_with_instants(kind.value_type, stored)))
+    if next(stored) == "INT96":
+        return pa.timestamp("us", "UTC")
+    return _in_microseconds(kind)
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """Python's times have no more digits; the judge cuts off what a line has beyond them too."""
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    return pa.time64("us") if pa.types.is_time64(kind) else kind

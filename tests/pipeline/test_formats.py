@@ -1,0 +1,78 @@
+"""What a pipeline's file may say of the format of its files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kit.running import clicks
+from tidemark.pipeline.load import pipeline_from_mapping
+from tidemark.pipeline.model import CsvFormat, CsvFormatOptions, FilesSource
+from tidemark.pipeline.problems import PipelineFileInvalid
+from tidemark.sources.files.handle import FilesSourceHandle
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER
+from tidemark.sources.formats.formats import CSV, JSON_LINES, PARQUET, csv_form, format_of
+
+
+def source_of(**source: Any) -> FilesSource:
+    pipeline = pipeline_from_mapping("p", clicks(source={**clicks()["source"], **source}))
+    assert isinstance(pipeline.source, FilesSource)
+    return pipeline.source
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.json", JSON_LINES), ("a.log", JSON_LINES), ("a.csv", CSV), ("A.CSV.GZ", CSV),
+        ("a.tsv.zst", CSV), ("a.parquet", PARQUET), ("a.csv.json", JSON_LINES),
+    ],
+)  # fmt: skip
+def test_a_file_is_what_its_name_says_where_nothing_else_does(name: str, kind: str) -> None:
+    assert format_of(None, f"file:///landing/{name}") == kind
+    assert format_of("parquet", f"file:///landing/{name}") == PARQUET
+    assert format_of(CsvFormatOptions(csv=CsvFormat()), f"file:///landing/{name}") == CSV
+
+
+def test_the_form_of_a_csv_file_is_what_the_pipeline_says_with_the_kinds_of_its_columns() -> None:
+    columns = {"at": "timestamp", "amount": "decimal(10,2) not null", "b": "boolean"}
+    columns["key"] = "string"
+    form = csv_form(source_of(columns=columns, format={"csv": {"nulls": ["", "NA"]}}), "a.csv")
+    assert (form.nulls, form.delimiter) == (("", "NA"), ",")
+    assert form.kinds == (("amount", NUMBER), ("b", BOOLEAN))
+    assert form.names == ("at", "amount", "b", "key")
+    assert csv_form(source_of(), "a.tsv.gz").delimiter == "\t"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ({"format": "excel"}, "json_lines"),
+        ({"format": {"csv": {"delimiter": ";;"}}}, "delimiter"),
+        ({"format": {"csv": {"delimiter": '"'}}}, "have to differ"),
+        ({"format": {"csv": {"decimal": ","}}}, "the point of numbers is the delimiter"),
+        ({"format": {"csv": {"comment": "\n"}}}, "no end of a line"),
+        ({"format": {"csv": {"encoding": "klingon"}}}, "no encoding of text"),
+        ({"format": {"csv": {"encoding": "zlib"}}}, "no encoding of text"),
+        ({"format": "csv", "columns": {"at": "timestamp", "x": "array<int>"}}, "is one value"),
+        (
+            {"files": "landing/*.csv.gz", "columns": {"at": "timestamp", "x": "map<string,int>"}},
+            "is one value",
+        ),
+    ],
+)
+def test_what_no_file_can_be_is_refused(source: dict[str, Any], told: str) -> None:
+    with pytest.raises(PipelineFileInvalid) as found:
+        source_of(**source)
+    assert told in str(found.value)
+
+
+def test_another_format_is_a_safe_change() -> None:
+    old, new = [
+        pipeline_from_mapping("p", clicks(source={**clicks()["source"], **more}))
+        for more in ({}, {"format": {"csv": {"delimiter": ";"}}})
+    ]
+    (change,) = FilesSourceHandle.changes(old, new)
+    assert (change.what, change.before) == ("source.format", "by name")
+    assert change.after == '{"csv": {"delimiter": ";"}}'
+    assert not change.verdict.refused

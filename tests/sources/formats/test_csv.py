@@ -1,0 +1,249 @@
+"""CSV files as JSON lines: what Python's and DuckDB's readers find, verdicts for what is odd."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.sources.formats.csv import CsvSlice, _RecordReader, csv_slice
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+from tidemark.sources.formats.csv_records import BadRecord, fields_of, records
+from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
+from tidemark.storage.files import stat_files
+
+MOST = 1_000_000
+FORM = CsvForm(kinds=(("n", NUMBER), ("b", BOOLEAN)))
+Told = list[tuple[str, Any]]
+
+
+def slice_of(path: Path, form: CsvForm = FORM) -> CsvSlice:
+    facts = stat_files([path.as_uri()], {})[path.as_uri()]
+    assert facts is not None
+    return csv_slice(path.as_uri(), facts, {}, form)
+
+
+def told_of(path: Path, form: CsvForm = FORM, most: int = MOST) -> Told:
+    """Of each record what it is as JSON, or the reason and detail of its reject."""
+    found: Told = []
+    for piece in slice_of(path, form).lines(most):
+        columns = piece.to_pydict()
+        for n in range(len(piece)):
+            if REASON in columns and columns[REASON][n] is not None:
+                found.append((columns[REASON][n], columns[DETAIL][n]))
+            else:
+                found.append(("row", json.loads(columns[AS_READ][n])))
+    return found
+
+
+def told(data: bytes | str, form: CsvForm = FORM, name: str = "a.csv", most: int = MOST) -> Told:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return told_of(path, form, most)
+
+
+def rows(data: bytes | str, form: CsvForm = FORM) -> list[Any]:
+    found = told(data, form)
+    assert {kind for kind, _ in found} <= {"row"}, found
+    return [row for _, row in found]
+
+
+def test_a_record_is_an_object_by_the_header_and_the_types_of_its_columns() -> None:
+    data = 'n,b,t\n12,true,x\n-0.5e3,false,"a, ""b"""\n007,yes,\n,,""\n"1","true","null"\n'
+    assert rows(data) == [
+        {"n": 12, "b": True, "t": "x"},
+        {"n": -500.0, "b": False, "t": 'a, "b"'},
+        {"n": "007", "b": "yes", "t": None},
+        {"n": None, "b": None, "t": ""},
+        {"n": 1, "b": True, "t": "null"},
+    ]
+
+
+@pytest.mark.parametrize("text", ["+5", ".5", "5.", " 5", "5 ", "0x1F", "1_000", "NaN", "inf", "१"])
+def test_a_number_is_one_as_json_writes_it_and_else_text(text: str) -> None:
+    assert rows(f"n\n{text}\n") == [{"n": text}]
+
+
+def test_names_are_those_of_each_files_own_header() -> None:
+    assert rows("t,n\nx,1\n") == [{"t": "x", "n": 1}]
+    form = CsvForm(header=False, names=("n", "t"), kinds=FORM.kinds)
+    assert rows("1,x\n2,y\n", form) == [{"n": 1, "t": "x"}, {"n": 2, "t": "y"}]
+
+
+def test_what_is_said_of_the_form_holds() -> None:
+    form = CsvForm(
+        delimiter=";", quote="'", nulls=("", "nil"), decimal=",", comment="#", kinds=FORM.kinds
+    )
+    data = "# by hand\nn;t\n1,5;'a;b'\n#no;row\nnil;'nil'\n1.5;it\n1e3;2\n"
+    assert rows(data, form) == [
+        {"n": 1.5, "t": "a;b"},
+        {"n": None, "t": "nil"},
+        {"n": "1.5", "t": "it"},
+        {"n": 1000.0, "t": "2"},
+    ]
+    escaped = CsvForm(escape="\\")
+    assert rows('t,u\n"a \\"b\\" \\\\",2\n', escaped) == [{"t": 'a "b" \\', "u": "2"}]
+    assert rows('t,u\n5" pipe,2\n', CsvForm(quote="")) == [{"t": '5" pipe', "u": "2"}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+def test_a_file_is_read_in_its_encoding(encoding: str) -> None:
+    form = CsvForm(encoding="utf-8" if encoding == "utf-8-sig" else encoding)
+    assert rows("t,ü\nstraße,é\n".encode(encoding), form) == [{"t": "straße", "ü": "é"}]
+
+
+def test_ends_of_lines_are_those_of_either_kind_and_within_quotes_they_stay() -> None:
+    assert rows(b't,u\r\n1,"a\r\nb"\r\n2,"c\nd"\r\n3,x') == [
+        {"t": "1", "u": "a\r\nb"},
+        {"t": "2", "u": "c\nd"},
+        {"t": "3", "u": "x"},
+    ]
+
+
+def test_what_is_no_record_is_a_reject_with_its_reason_and_the_others_are_rows() -> None:
+    data = 'n,t\n1,a\n2\n3,b,c\n\n4,5" pipe\n5,"x"y\n6,c\n7,"never closed\n8,d\n'
+    assert told(data) == [
+        ("row", {"n": 1, "t": "a"}),
+        ("malformed", "1 fields, the header has 2"),
+        ("malformed", "3 fields, the header has 2"),
+        ("malformed", "blank line"),
+        ("malformed", "a quote is not closed"),
+        ("malformed", "there is text behind the closing quote of field 2"),
+        ("row", {"n": 6, "t": "c"}),
+        ("malformed", "a quote is not closed"),
+        ("row", {"n": 8, "t": "d"}),
+    ]
+
+
+def test_a_quote_too_many_takes_no_other_record_along() -> None:
+    good = "".join(f"{n},x{n}\n" for n in range(50))
+    found = told(f'n,t\n0,5" pipe\n{good}1,7" pipe\n{good}')
+    assert [row["n"] for kind, row in found if kind == "row"] == [*range(50), *range(50)]
+    assert [detail for kind, detail in found if kind != "row"] == ["a quote is not closed"] * 2
+
+
+def test_bytes_that_are_no_text_are_the_judges_to_reject() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.csv"
+        path.write_bytes(b"n,t\n1,\xff\n2,b\n")
+        (piece,) = slice_of(path).lines(MOST)
+    assert piece[AS_READ].to_pylist()[0] == b"1,\xff"
+    assert json.loads(piece[AS_READ].to_pylist()[1]) == {"n": 2, "t": "b"}
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"),
+    [
+        (b"a,b,a\n1,2,3\n", "Its header names a twice"),
+        (b'a,"b"c\n1,2\n', "Its header cannot be read: there is text behind"),
+        (b'"a,b\n1,2\n', "Its header cannot be read: a quote is not closed"),
+        (b"\xff,b\n1,2\n", "Its header is not valid UTF-8"),
+    ],
+)
+def test_a_file_whose_header_says_nothing_is_unreadable(data: bytes, cause: str) -> None:
+    with pytest.raises(PartUnreadable) as found:
+        told(data)
+    assert found.value.cause.startswith(cause)
+
+
+def test_a_file_of_another_encoding_than_it_should_be_is_unreadable() -> None:
+    with pytest.raises(PartUnreadable, match="cannot be read to its end"):
+        told(b"a,b\n1,\x81\n", CsvForm(encoding="windows-1252"))
+
+
+def test_a_file_with_a_header_alone_or_without_a_line_has_no_row() -> None:
+    assert told("n,t\n") == told("n,t") == []
+
+
+def test_a_record_that_is_too_large_is_told_and_the_others_are_rows() -> None:
+    found = told(f"n,t\n1,{'x' * 5_000}\n2,a\n", most=4_096)
+    assert [kind for kind, _ in found] == ["too large", "row"]
+    assert "Record 1 has 5,002 bytes, at most 4,096 are taken" in found[0][1]
+
+
+def test_a_packed_file_is_read_as_a_plain_one() -> None:
+    assert told(gzip.compress(b"n,t\n1,a\n"), name="a.csv.gz") == [("row", {"n": 1, "t": "a"})]
+
+
+# Not `\r`: Python leaves it without quotes, where it is part of the end of the line to others.
+TEXTS = st.text(st.sampled_from('ab1,;." \n\\é-e\t#'), max_size=8)
+
+
+@given(
+    st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=8),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_python_writes_is_read_as_python_and_duckdb_read_it(
+    written: list[list[str]], quoting: Any, end: str
+) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=quoting, lineterminator=end)
+    writer.writerows([["t", "u"], *written])
+    form, new_line = CsvForm(nulls=()), repr(end)[1:-1]
+    found = rows(out.getvalue().encode(), form)
+    assert found == [{"t": one, "u": two} for one, two in written]
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
+        path = Path(folder) / "a.csv"
+        path.write_bytes(out.getvalue().encode())
+        by_duckdb = connection.execute(
+            f"""
+            FROM read_csv('{path}', header = true, delim = ',', quote = '"', escape = '"',
+                all_varchar = true, null_padding = false, nullstr = 'no such text',
+                columns = {{'t': 'VARCHAR', 'u': 'VARCHAR'}}, auto_detect = false,
+                new_line = '{new_line}')
+            """
+        ).fetchall()
+    assert [tuple(row.values()) for row in found] == [
+        (one or "", two or "") for one, two in by_duckdb
+    ]
+
+
+@given(st.text(st.sampled_from('ab17,." \n\r\\é-eE+\x00t'), max_size=60), st.data())
+def test_however_a_file_is_cut_each_record_is_what_the_exact_reader_says(
+    text: str, data: st.DataObject
+) -> None:
+    """Also that of records which Arrow reads."""
+    form = CsvForm(header=False, names=("n", "t"), kinds=(("n", NUMBER),))
+    whole = text.encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert read(chunks, form) == exactly([whole], form)
+
+
+def read(chunks: Sequence[bytes], form: CsvForm) -> Told:
+    found: Told = []
+    for columns in _RecordReader("part", form, MOST).columns(iter(chunks)):
+        told_why = columns[DETAIL].to_pylist()
+        for value, why in zip(columns[AS_READ].to_pylist(), told_why, strict=True):
+            found.append((why or "row", value if why else json.loads(value)))
+    return found
+
+
+def exactly(chunks: Sequence[bytes], form: CsvForm) -> Told:
+    found: Told = []
+    for piece in records(iter(chunks), form, MOST):
+        if isinstance(piece, BadRecord):
+            found.append((piece.why, piece.text))
+            continue
+        for line in piece.to_pylist():  # type: ignore[union-attr]
+            text, why = _RecordReader("part", form, MOST)._by_itself(line)
+            found.append((why or "row", text if why else json.loads(text)))
+    return found
+
+
+def test_the_fields_of_a_record_are_told_with_their_quotes() -> None:
+    assert fields_of('a,"b",,""', CsvForm()) == [
+        ("a", False), ("b", True), ("", False), ("", True),
+    ]  # fmt: skip

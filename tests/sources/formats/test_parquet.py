@@ -1,0 +1,193 @@
+"""Parquet files as JSON lines: each value as the exact encoder writes it, and verdicts on files."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.errors import SourceChanging
+from tidemark.sources.formats.parquet import (
+    ParquetSlice,
+    _json,
+    copy_rows,
+    encoder_of,
+    lines_of,
+    parquet_slice,
+)
+from tidemark.sources.source import DETAIL, REASON, PartUnreadable
+from tidemark.storage.files import stat_files
+
+MOST = 1_000_000
+TIME = datetime(2026, 7, 1, 10, 0, 0, 123_456, tzinfo=UTC)
+
+
+def slice_of(path: Path) -> ParquetSlice:
+    facts = stat_files([path.as_uri()], {})[path.as_uri()]
+    assert facts is not None
+    return parquet_slice(path.as_uri(), facts, {})
+
+
+def lines(path: Path, table: pa.Table, most: int = MOST) -> list[Any]:
+    pq.write_table(table, path)
+    return [
+        json.loads(line)
+        for piece in slice_of(path).lines(most)
+        for line in piece["_value"].to_pylist()
+    ]
+
+
+def test_a_row_is_the_object_of_its_columns(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "n": pa.array([1, None], pa.int32()),
+            "x": pa.array([5.0, 0.1], pa.float64()),
+            "d": pa.array([Decimal("1.10"), None], pa.decimal128(10, 2)),
+            "t": pa.array(['a "b" \\', "c\nd"]),
+            "b": pa.array([True, None]),
+            "at": pa.array([TIME, None], pa.timestamp("us", "UTC")),
+            "ns": pa.array([1_751_364_000_123_456_789, 0], pa.timestamp("ns", "UTC")),
+            "local": pa.array([TIME.replace(tzinfo=None), None], pa.timestamp("us")),
+            "day": pa.array([date(2026, 7, 1), None]),
+            "of": pa.array([time(10, 0), None], pa.time64("us")),
+            "kind": pa.array(["x", "y"]).dictionary_encode(),
+            "list": pa.array([[1, 2], None], pa.list_(pa.int64())),
+        }
+    )
+    first, second = lines(tmp_path / "a.parquet", table)
+    assert first == {
+        "n": 1, "x": 5.0, "d": 1.1, "t": 'a "b" \\', "b": True,
+        "at": "2026-07-01T10:00:00.123456Z", "ns": "2025-07-01T10:00:00.123456Z",
+        "local": "2026-07-01T10:00:00.123456", "day": "2026-07-01", "of": "10:00:00",
+        "kind": "x", "list": [1, 2],
+    }  # fmt: skip
+    assert second["t"] == "c\nd"
+    assert second["n"] is second["at"] is second["list"] is None
+
+
+COLUMNS = st.one_of(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)).map(lambda v: pa.array(v, pa.int64())),
+    st.lists(st.none() | st.floats()).map(lambda v: pa.array(v, pa.float64())),
+    st.lists(st.none() | st.booleans()).map(lambda v: pa.array(v, pa.bool_())),
+    st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))).map(
+        lambda v: pa.array(v, pa.string())
+    ),
+    st.lists(st.none() | st.integers(-(2**60), 2**60)).map(
+        lambda v: pa.array(v, pa.timestamp("us", "UTC"))
+    ),
+    st.lists(st.none() | st.integers(-(2**60), 2**60)).map(
+        lambda v: pa.array(v, pa.timestamp("us"))
+    ),
+    st.lists(st.none() | st.integers(-800_000, 4_000_000)).map(lambda v: pa.array(v, pa.date32())),
+    st.lists(st.none() | st.decimals(-1000, 1000, places=3)).map(
+        lambda v: pa.array(v, pa.decimal128(10, 3))
+    ),
+)
+
+
+@given(COLUMNS)
+def test_a_column_at_once_is_what_its_values_are_one_by_one(column: pa.Array[Any]) -> None:
+    found = _json(column).to_pylist()
+    rows = lines_of(pa.table({"v": column}), {})
+    for one, line, value in zip(found, rows, column, strict=True):
+        exact = line.decode().removeprefix('{"v": ').removesuffix("}")
+        assert same(one, exact), (value, one, exact)
+
+
+def same(one: str, other: str) -> bool:
+    """The same JSON, with the same kind of number; or none, both."""
+    try:
+        read = json.loads(other, parse_constant=broken)
+    except ValueError:
+        return not is_json(one)
+    told = json.loads(one, parse_constant=broken)
+    if isinstance(read, str) and read.endswith("Z"):
+        return datetime.fromisoformat(told) == datetime.fromisoformat(read)
+    if isinstance(read, str) and told != read:
+        return datetime.fromisoformat(told) == datetime.fromisoformat(read)
+    if isinstance(read, float):
+        return type(told) is float and (math.copysign(1, told), told) == (
+            math.copysign(1, read),
+            read,
+        )
+    return type(told) is type(read) and told == read
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=broken)
+    except ValueError:
+        return False
+    return True
+
+
+def broken(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def test_a_row_that_is_too_large_is_told_and_the_others_are_rows(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": ["a", "x" * 5_000]}), tmp_path / "a.parquet")
+    (piece,) = slice_of(tmp_path / "a.parquet").lines(4_096)
+    assert piece[REASON].to_pylist() == [None, "too large"]
+    assert piece[DETAIL].to_pylist()[1].startswith("Row 2 has ")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"PAR1", b"no Parquet at all, but a text of some length"], ids=len
+)
+def test_a_file_that_is_no_parquet_is_unreadable(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(damage)
+    with pytest.raises(PartUnreadable) as found:
+        list(slice_of(path).lines(MOST))
+    assert found.value.cause.startswith("It cannot be read as Parquet")
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3, 0.6, 0.9])
+def test_a_file_that_is_cut_or_damaged_gives_all_of_its_rows_or_is_unreadable(
+    tmp_path: Path, at: float
+) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"n": list(range(5_000)), "t": [f"text {n}" for n in range(5_000)]})
+    pq.write_table(table, path, write_page_checksum=True)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * at)])
+    with pytest.raises(PartUnreadable):
+        list(slice_of(path).lines(MOST))
+
+
+def test_a_type_that_has_no_json_is_told_before_a_row_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"d": pa.array([1], pa.duration("us"))}), path)
+    with pytest.raises(PartUnreadable) as found:
+        list(slice_of(path).lines(MOST))
+    assert "duration[us] has no JSON" in found.value.cause
+
+
+def test_a_file_that_is_another_than_planned_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [1]}), path)
+    planned = slice_of(path)
+    pq.write_table(pa.table({"n": [1, 2, 3]}), path)
+    with pytest.raises(SourceChanging):
+        list(planned.lines(MOST))
+
+
+def test_its_first_rows_are_a_file_of_their_own(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": list(range(100))}), tmp_path / "a.parquet")
+    target = tmp_path / "b.parquet"
+    assert copy_rows((tmp_path / "a.parquet").as_uri(), {}, 7, target) == 7
+    assert pq.read_table(target)["n"].to_pylist() == list(range(7))
+
+
+def test_every_encoder_knows_null() -> None:
+    assert encoder_of(pa.int64())(None) == "null"
