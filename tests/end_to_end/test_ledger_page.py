@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,8 +62,11 @@ def test_the_python_example_runs_where_the_tables_are(impressions: Worked, tmp_p
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "ingest" in done.stdout
+    # It reads with delta-rs's file system, which can abort as the process ends (docs/reading.md).
+    aborted = "terminate called without an active exception" in done.stderr
+    assert done.returncode == 0 or aborted, done.stderr
+    assert re.search(r"ingest +│ +7 ", done.stdout)
+    assert re.search(r"stream +│ +21 ", done.stdout)
 
 
 def test_every_column_is_explained() -> None:
