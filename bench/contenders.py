@@ -116,7 +116,10 @@ def write_pipeline(
     pipeline.parent.mkdir(parents=True, exist_ok=True)
     yaml = YAML()
     yaml.dump(dict(content), pipeline)
-    yaml.dump({"root": str(root), "pipelines": str(pipeline.parent)}, settings)
+    # All contenders read the same files, which lie beside their roots.
+    granted = [f"file://{root.parent}"]
+    told = {"root": str(root), "pipelines": str(pipeline.parent), "sources": granted}
+    yaml.dump(told, settings)
     return settings, pipeline
 
 
