@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.sources.formats.csv import CsvSlice, _RecordReader, csv_slice
+from tidemark.sources.formats.csv import CsvSlice, _as_utf8, _RecordReader, csv_slice
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
 from tidemark.sources.formats.csv_records import BadRecord, fields_of, records
 from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
@@ -210,16 +210,47 @@ def test_what_python_writes_is_read_as_python_and_duckdb_read_it(
     ]
 
 
-@given(st.text(st.sampled_from('ab17,." \n\r\\é-eE+\x00t'), max_size=60), st.data())
+FORMS = st.builds(
+    CsvForm,
+    delimiter=st.sampled_from([",", ";", "\t", "|", "^", "]", "-"]),
+    header=st.just(False),
+    quote=st.sampled_from(['"', '"', "'", ""]),
+    escape=st.sampled_from(["", "", "\\"]),
+    nulls=st.sampled_from([("",), (), ("", "a")]),
+    comment=st.sampled_from(["", "#"]),
+    decimal=st.sampled_from([".", ".", ":"]),
+    kinds=st.just((("n", NUMBER), ("b", BOOLEAN))),
+    names=st.just(("n", "t")),
+)
+
+
+@given(
+    st.text(st.sampled_from("ab17,.:\"' \n\r\\é-eE+\x00t;|^]#\t"), max_size=60), FORMS, st.data()
+)
 def test_however_a_file_is_cut_each_record_is_what_the_exact_reader_says(
-    text: str, data: st.DataObject
+    text: str, form: CsvForm, data: st.DataObject
 ) -> None:
     """Also that of records which Arrow reads."""
-    form = CsvForm(header=False, names=("n", "t"), kinds=(("n", NUMBER),))
     whole = text.encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     assert read(chunks, form) == exactly([whole], form)
+
+
+@pytest.mark.parametrize("columns", [1, 150, 151, 600])
+def test_a_file_of_many_columns_is_read(columns: int) -> None:
+    names = [f"c{n}" for n in range(columns)]
+    data = f"{','.join(names)}\n{','.join(map(str, range(columns)))}\n"
+    assert rows(data) == [{name: str(n) for n, name in enumerate(names)}]
+
+
+def test_a_byte_order_mark_is_passed_over_at_the_beginning_alone() -> None:
+    mark = "\ufeff".encode()
+    for cut in range(5):
+        data = [(mark + b"t\n")[:cut], (mark + b"t\n")[cut:], mark + b"x\n"]
+        assert b"".join(_as_utf8(iter(data), "utf-8")) == b"t\n" + mark + b"x\n"
+    wide = ["\ufefft\n".encode("utf-16-le"), "\ufeffx\n".encode("utf-16-le")]
+    assert b"".join(_as_utf8(iter(wide), "utf-16-le")) == b"t\n" + mark + b"x\n"
 
 
 def read(chunks: Sequence[bytes], form: CsvForm) -> Told:

@@ -165,12 +165,22 @@ def test_a_file_that_is_cut_or_damaged_gives_all_of_its_rows_or_is_unreadable(
         list(slice_of(path).lines(MOST))
 
 
-def test_a_type_that_has_no_json_is_told_before_a_row_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "cause"),
+    [
+        (pa.table({"d": pa.array([1], pa.duration("us"))}), "duration[us] has no JSON"),
+        (pa.table({"u": pa.array([b"x" * 16], pa.uuid())}), "has no JSON"),
+        (pa.table({"n": [1]}).select([]), "it has no columns"),
+    ],
+)
+def test_columns_that_have_no_json_are_told_before_a_row_is_read(
+    tmp_path: Path, table: pa.Table, cause: str
+) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"d": pa.array([1], pa.duration("us"))}), path)
+    pq.write_table(table, path)
     with pytest.raises(PartUnreadable) as found:
         list(slice_of(path).lines(MOST))
-    assert "duration[us] has no JSON" in found.value.cause
+    assert cause in found.value.cause
 
 
 def test_a_file_that_is_another_than_planned_is_told(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tidemark.errors import SampleUnusable
 from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.files.lines import first_lines
+from tidemark.sources.formats.csv_form import NUMBER_TEXT
 from tidemark.sources.formats.formats import CSV, csv_form, format_of
 from tidemark.sources.source import AS_READ, REASON
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000
 _SHOWN = 60
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_NUMBER = re.compile(NUMBER_TEXT, re.ASCII)
 _BOOLEAN = re.compile("true|false")
 
 Row = dict[str, Any]
@@ -87,7 +88,7 @@ def read_sample(places: Iterable[str], settings: Settings) -> Sample:
     if 2 * len(rows) <= len([line for line in lines if line.strip()]):
         raise SampleUnusable(f"{_without_rows(files, lines, len(rows))} Nothing was written.")
     written = source.format
-    entries = {} if written is None else {"format": source.model_dump()["format"]}
+    entries = {}
     if isinstance(written, CsvFormatOptions):
         entries = {"format": {"csv": written.csv.model_dump(exclude_defaults=True)}}
 

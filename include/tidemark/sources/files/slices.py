@@ -73,7 +73,7 @@ class FileSlice(Slice):
         except FileMissing as error:
             raise PartUnreadable(self.part, "It was gone between listing and reading") from error
         except FAULTS as error:
-            raise PartUnreadable(self.part, cause_of(error)) from error
+            raise PartUnreadable(self.part, why_unreadable(error)) from error
 
     def _name(self, number: int) -> str:
         """What the slice's line of this number, from 0, is called."""
@@ -173,7 +173,7 @@ def _at_line_ends(chunks: Iterator[bytes], most: int, mark: bytes) -> Iterator[b
         yield b"".join(begun).removeprefix(mark)
 
 
-def cause_of(error: Exception) -> str:
+def why_unreadable(error: Exception) -> str:
     """Why a file cannot be read; raises the error where the machine is at fault."""
     if isinstance(error, OSError) and error.errno in NOT_THE_PART:
         raise error

@@ -27,8 +27,8 @@ from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
-from tidemark.sources.files.slices import cause_of, changed_while_read
-from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
+from tidemark.sources.files.slices import changed_while_read, why_unreadable
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, NUMBER_TEXT, CsvForm
 from tidemark.sources.formats.csv_records import BadRecord, Fields, fields_of, records
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
 from tidemark.sources.large_lines import LargeLine, bounded
@@ -36,7 +36,6 @@ from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Sli
 from tidemark.storage.files import FileFacts, FileMissing, Options, open_file
 
 _TEXT = "text"
-_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _UNPACKED = 10
 # A pattern of more fields is too large for RE2.
 _MOST_NAMES = 150
@@ -64,32 +63,31 @@ class CsvSlice(Slice):
     def names(self, most_bytes: int) -> tuple[str, ...]:
         """The names of its fields; none where it has no record. Raises as `lines`."""
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for _ in self._columns(reader):
+        for _ in reader.columns(self._text()):
             break
         return reader.names or ()
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
-        for columns in self._columns(_RecordReader(self.part, self.form, most_bytes)):
+        reader = _RecordReader(self.part, self.form, most_bytes)
+        for columns in reader.columns(self._text()):
             first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
             where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
             yield pa.table({**columns, "_file": where})
 
-    def _columns(self, reader: _RecordReader) -> Iterator[Mapping[str, Array]]:
+    def _text(self) -> Iterator[bytes]:
+        """Its text in UTF-8. PartUnreadable and SourceChanging as `Slice.lines`."""
         if reason := why_not_read(self.part):
             raise PartUnreadable(self.part, reason)
         try:
             opened = open_file(self.part, 0, self.options)
-            if (opened.facts.size, epoch_ms(opened.facts.modified)) != (
-                self.size,
-                self.modified_ms,
-            ):
+            planned = self.size, self.modified_ms
+            if (opened.facts.size, epoch_ms(opened.facts.modified)) != planned:
                 raise changed_while_read([self.part])
-            chunks = _as_utf8(unpacked(self.part, opened.chunks), self.form.encoding)
-            yield from reader.columns(chunks)
+            yield from _as_utf8(unpacked(self.part, opened.chunks), self.form.encoding)
         except FileMissing as error:
             raise PartUnreadable(self.part, "It was gone between listing and reading") from error
         except FAULTS as error:
-            raise PartUnreadable(self.part, cause_of(error)) from error
+            raise PartUnreadable(self.part, why_unreadable(error)) from error
 
 
 def header_of(names: Sequence[str], form: CsvForm) -> str:
@@ -110,15 +108,24 @@ def csv_slice(uri: str, facts: FileFacts, options: Options, form: CsvForm) -> Cs
 def _as_utf8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """The file's text in UTF-8, without a byte order mark. UnicodeDecodeError, a ValueError, where
     another encoding has no text for its bytes; what is no UTF-8 is the judge's to say."""
+    begun: bytes | None = b""
+    for chunk in _decoded(chunks, encoding):
+        if begun is None:
+            yield chunk
+        elif len(begun := begun + chunk) >= len(codecs.BOM_UTF8):
+            yield begun.removeprefix(codecs.BOM_UTF8)
+            begun = None
+    if begun:
+        yield begun
+
+
+def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     if codecs.lookup(encoding).name == "utf-8":
-        begun = False
-        for chunk in chunks:
-            yield chunk if begun else chunk.removeprefix(codecs.BOM_UTF8)
-            begun = begun or bool(chunk)
+        yield from chunks
         return
     decoder = codecs.getincrementaldecoder(encoding)()
     for chunk in chunks:
-        yield decoder.decode(chunk).removeprefix("\ufeff").encode()
+        yield decoder.decode(chunk).encode()
     yield decoder.decode(b"", final=True).encode()
 
 
@@ -291,7 +298,7 @@ def _value(text: str, quoted: bool, kind: str, form: CsvForm) -> str:
         return "null"
     if kind == NUMBER:
         number = _with_point(text, form)
-        if number is not None and re.fullmatch(_NUMBER, number, re.ASCII):
+        if number is not None and re.fullmatch(NUMBER_TEXT, number, re.ASCII):
             return number
     if kind == BOOLEAN and text in ("true", "false"):
         return text
@@ -308,11 +315,11 @@ def _values(column: Array, kind: str, form: CsvForm) -> Array:
     """Texts of a column as JSON, as `_value` says."""
     found = quoted(column)
     if kind == NUMBER:
-        numbers, fits = column, pc.match_substring_regex(column, f"^(?:{_NUMBER})$")
+        numbers, fits = column, pc.match_substring_regex(column, f"^(?:{NUMBER_TEXT})$")
         if form.decimal != ".":
             numbers = pc.replace_substring(column, form.decimal, ".")
             fits = pc.and_(
-                pc.match_substring_regex(numbers, f"^(?:{_NUMBER})$"),
+                pc.match_substring_regex(numbers, f"^(?:{NUMBER_TEXT})$"),
                 pc.invert(pc.match_substring(column, ".")),
             )
         found = pc.if_else(fits, numbers, found)

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 JSON_LINES, CSV, PARQUET = "json_lines", "csv", "parquet"
 # Ends of names, without those that say how the file is packed.
 _BY_NAME = {".csv": CSV, ".tsv": CSV, ".parquet": PARQUET}
-_NUMBERS = (
-    *("byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint"),
-    *("float", "real", "double", "decimal", "dec", "numeric"),
-)
 
 
 def format_of(said: str | CsvFormatOptions | None, place: str) -> str:
@@ -37,11 +33,17 @@ def csv_form(source: FilesSource, place: str) -> CsvForm:
     tabs = plain_name(place).lower().endswith(".tsv")
     given = CsvFormat(delimiter="\t") if tabs else CsvFormat()
     given = said.csv if isinstance(said, CsvFormatOptions) else given
+    # Arrow takes a tenth of a second to load, which a Dag file has not.
+    from tidemark.judge.kinds import INTEGER_BITS, DecimalKind, kind_of
+
     kinds = []
     for name, column in source.columns.items():
-        word = column.type.partition("(")[0].strip().lower()
-        if word in _NUMBERS or word == "boolean":
-            kinds.append((name, BOOLEAN if word == "boolean" else NUMBER))
+        kind = kind_of(column.type)
+        simple = getattr(kind, "name", "")
+        if isinstance(kind, DecimalKind) or simple in (*INTEGER_BITS, "float", "double"):
+            kinds.append((name, NUMBER))
+        elif simple == "boolean":
+            kinds.append((name, BOOLEAN))
     return CsvForm(**given.model_dump(), kinds=tuple(kinds), names=tuple(source.columns))
 
 

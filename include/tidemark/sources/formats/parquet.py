@@ -39,6 +39,10 @@ _BINARY = (
     pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
 )
+_AS_THEY_ARE = (
+    *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating),
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+)
 Encoder = Callable[[Any], str]
 # Rows that are turned into lines at a time; fewer where so many have more bytes than that.
 _AT_ONCE = 20_000
@@ -64,8 +68,6 @@ def _encoder(kind: pa.DataType) -> Encoder:
         return _encoder(kind.value_type)
     if pa.types.is_time(kind):
         return _time
-    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
-        raise pa.ArrowNotImplementedError(f"a column of type {kind} has no JSON")
     if pa.types.is_date(kind):
         return lambda value: f'"{value.isoformat()}"'
     if any(is_one(kind) for is_one in _BINARY):
@@ -79,7 +81,9 @@ def _encoder(kind: pa.DataType) -> Encoder:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         of_one = encoder_of(kind.value_type)
         return lambda value: f"[{', '.join(of_one(one) for one in value)}]"
-    return lambda value: json.dumps(value, ensure_ascii=False)
+    if any(is_one(kind) for is_one in _AS_THEY_ARE):
+        return lambda value: json.dumps(value, ensure_ascii=False)
+    raise pa.ArrowNotImplementedError(f"a column of type {kind} has no JSON")
 
 
 def lines_of(given: pa.Table, partition: dict[str, str]) -> list[bytes]:
@@ -166,24 +170,9 @@ class ParquetSlice(Slice):
     def rows(self) -> Iterator[pa.Table]:
         """Its rows, some at a time. Raises as `lines`."""
         self._check()
-        try:
-            place = local_path(self.part) if is_local(self.part) else None
-            file = parquet_file(place or pa.BufferReader(read_bytes(self.part, self.options)))
-            schema = typed(file)
-            for column in schema:
-                # A type that has no JSON is told before a row is read.
-                encoder_of(column.type)
-            for batch in file.iter_batches(rows_at_once(file)):
-                yield pa.Table.from_batches([batch]).cast(schema, safe=False)
-            self._check()
-        except (FileMissing, FileNotFoundError) as error:
-            raise PartUnreadable(self.part, "It was gone between listing and reading") from error
-        except PermissionError as error:
-            raise PartUnreadable(self.part, "It may not be read (permission denied)") from error
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno in NOT_THE_PART:
-                raise
-            raise PartUnreadable(self.part, f"It cannot be read as Parquet ({error})") from error
+        gone = "It was gone between listing and reading"
+        yield from parquet_rows(self.part, self.part, self.options, gone)
+        self._check()
 
     def _check(self) -> None:
         """Before it is read and after: its footer is read first, its pages later."""
@@ -249,22 +238,43 @@ def parquet_slice(uri: str, facts: FileFacts, options: Options) -> ParquetSlice:
     return ParquetSlice(uri, facts.size, epoch_ms(facts.modified), dict(options))
 
 
-def parquet_file(file: Any) -> pq.ParquetFile:
-    """The file to read, page by page, as a row group may have gigabytes. Spark's INT96 may be of
-    any year, which nanoseconds do not reach."""
-    return pq.ParquetFile(
-        file, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
-    )
+def parquet_rows(part: str, uri: str, options: Options, gone: str) -> Iterator[pa.Table]:
+    """The rows of a file, some at a time; of a local one only these are in memory, of another one
+    all of the file. PartUnreadable where it cannot be read, with `gone` where it is not there."""
+    try:
+        place = local_path(uri) if is_local(uri) else pa.BufferReader(read_bytes(uri, options))
+        # Page by page, as a row group may have gigabytes. Spark's INT96 may be of any year, which
+        # nanoseconds do not reach.
+        file = pq.ParquetFile(
+            place, coerce_int96_timestamp_unit="us", pre_buffer=False, buffer_size=_AT_A_TIME
+        )
+        schema = _typed(file)
+        if not len(schema):
+            raise pa.ArrowInvalid("it has no columns")
+        for column in schema:
+            # A type that has no JSON is told before a row is read.
+            encoder_of(column.type)
+        for batch in file.iter_batches(_rows_at_once(file)):
+            # Digits of a time beyond microseconds are cut off, as the judge cuts them off.
+            yield pa.Table.from_batches([batch]).cast(schema, safe=False)
+    except (FileMissing, FileNotFoundError) as error:
+        raise PartUnreadable(part, gone) from error
+    # pyarrow's two errors: of a file that is no Parquet, and of Parquet that it cannot read, such
+    # as another compression, or a type that has no JSON.
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in NOT_THE_PART:
+            raise
+        raise PartUnreadable(part, f"It cannot be read as Parquet ({error})") from error
 
 
-def rows_at_once(file: pq.ParquetFile) -> int:
+def _rows_at_once(file: pq.ParquetFile) -> int:
     """By what the file says of its row groups."""
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     largest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
     return max(1, min(_AT_ONCE, _BYTES_AT_ONCE // max(1, largest)))
 
 
-def typed(file: pq.ParquetFile) -> pa.Schema:
+def _typed(file: pq.ParquetFile) -> pa.Schema:
     """The file's columns with a zone for INT96, which is an instant; Arrow gives it none."""
     columns = file.schema
     stored = iter([columns.column(place).physical_type for place in range(len(columns))])
