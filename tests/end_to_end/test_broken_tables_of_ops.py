@@ -50,3 +50,16 @@ def test_ops_that_is_a_file_stops_no_run(spark: SparkSession, tmp_path: Path) ->
     succeed(spark, place, "first")
     assert DeltaTable(place.places.runs).version() >= 1
     assert place.gold().num_rows == 1
+
+
+def test_the_lines_of_a_first_run_without_rows_are_not_taken_for_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "root")
+    (place.root / "landing").mkdir(parents=True)
+    succeed(spark, place, "empty")
+    place.land("0.json", [ROW.format(n=0)])
+    succeed(spark, place, "first")
+    lines = place.table(place.places.ledger).select(["kind", "batch", "run"]).to_pylist()
+    found = sorted((line["kind"], line["batch"], line["run"]) for line in lines)
+    assert found == [("ingest", 0, "first"), ("stream", 0, "empty"), ("stream", 1, "first")]

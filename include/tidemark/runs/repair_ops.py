@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pyarrow.dataset as ds
+
 from tidemark.gold.checkpoints import ingest_checkpoint
 from tidemark.gold.state import is_published
 from tidemark.ledger.ledger import last_batch_written, replace_ledger
@@ -13,6 +15,7 @@ from tidemark.ledger.rebuild import Ledgered, rebuilt_lines
 from tidemark.pipeline.model import Pipeline
 from tidemark.runs.contract.recorded import seeds_of
 from tidemark.storage.delta.broken_ops import set_broken_aside
+from tidemark.storage.delta.dataset import dataset_of
 from tidemark.storage.warehouse import Warehouse
 
 
@@ -41,11 +44,15 @@ def repair_ops_tables(
 
 
 def _forgot(pipeline: Pipeline, warehouse: Warehouse) -> bool:
-    """Has the ledger nothing of the batches of the source, though something was published? A run
-    publishes after it wrote the ledger."""
-    ingest = ingest_checkpoint(warehouse)
-    query = ingest.query_id()
-    if query is None or last_batch_written(warehouse.ledger.open(), pipeline.name, query) >= 0:
+    """Has the ledger nothing of the pipeline, though something was published? A run publishes after
+    it wrote the ledger; one that found no rows wrote lines of the tables alone."""
+    query = ingest_checkpoint(warehouse).query_id()
+    ledger = warehouse.ledger.open()
+    if query is None or last_batch_written(ledger, pipeline.name, query) >= 0:
         return False
+    if ledger is not None:
+        own = dataset_of(ledger, f"pipeline = '{pipeline.name}'")
+        if own.head(1, ["pipeline"], filter=ds.field("pipeline") == pipeline.name).num_rows:
+            return False
     golds = (warehouse.gold(name).open() for name in pipeline.tables)
     return any(gold is not None and is_published(gold) for gold in golds)
