@@ -27,11 +27,17 @@ settings.register_profile("all", derandomize=True, deadline=None, print_blob=Tru
 settings.register_profile("short", parent=settings.get_profile("all"), max_examples=25)
 
 
-# The long tests in parts, each for one sitting, by how the names of their files begin;
-# `rest` are those of no other part. A test of `make test` is in none.
+# The long tests in parts, each for one sitting, by how the names of their files begin: the first
+# that fits. `rest` are those of no other part. A test of `make test` is in none.
 PARTS: dict[str, tuple[str, ...]] = {
     "losses": ("tests/end_to_end/test_losses",),
     "rows": ("tests/end_to_end/test_every_row", "tests/sources/contract/"),
+    "joins": (
+        "tests/operators/contract/test_joins",
+        "tests/operators/contract/test_losses_of_joins",
+        "tests/operators/test_joins_in_bronze",
+    ),
+    "kinds": ("tests/operators/contract/test_operator_kinds",),
     "operators": ("tests/operators/",),
     "kills": (
         "tests/end_to_end/test_killed",
