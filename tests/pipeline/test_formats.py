@@ -12,7 +12,14 @@ from tidemark.pipeline.model import CsvFormat, CsvFormatOptions, FilesSource
 from tidemark.pipeline.problems import PipelineFileInvalid
 from tidemark.sources.files.handle import FilesSourceHandle
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER
-from tidemark.sources.formats.formats import CSV, JSON_LINES, PARQUET, csv_form, format_of
+from tidemark.sources.formats.formats import (
+    CSV,
+    JSON_DOCUMENT,
+    JSON_LINES,
+    PARQUET,
+    csv_form,
+    format_of,
+)
 
 
 def source_of(**source: Any) -> FilesSource:
@@ -31,6 +38,7 @@ def source_of(**source: Any) -> FilesSource:
 def test_a_file_is_what_its_name_says_where_nothing_else_does(name: str, kind: str) -> None:
     assert format_of(None, f"file:///landing/{name}") == kind
     assert format_of("parquet", f"file:///landing/{name}") == PARQUET
+    assert format_of("json_document", f"file:///landing/{name}") == JSON_DOCUMENT
     assert format_of(CsvFormatOptions(csv=CsvFormat()), f"file:///landing/{name}") == CSV
 
 
@@ -47,7 +55,7 @@ def test_the_form_of_a_csv_file_is_what_the_pipeline_says_with_the_kinds_of_its_
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ({"format": "excel"}, "json_lines"),
+        ({"format": "excel"}, "json_document"),
         ({"format": {"csv": {"delimiter": ";;"}}}, "delimiter"),
         ({"format": {"csv": {"delimiter": '"'}}}, "have to differ"),
         ({"format": {"csv": {"decimal": ","}}}, "the point of numbers is the delimiter"),

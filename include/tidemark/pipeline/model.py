@@ -280,6 +280,9 @@ class CsvFormatOptions(_Model):
     csv: CsvFormat
 
 
+FileFormat = Literal["json_lines", "json_document", "csv", "parquet"]
+
+
 class FilesSource(Source):
     """Where rows come from and what an accepted row looks like."""
 
@@ -287,7 +290,7 @@ class FilesSource(Source):
         description="Files below the root, or an absolute URI that the settings list under "
         "`sources`: FOLDER/NAME-PATTERN, or FOLDER/**/NAME-PATTERN for all folders below"
     )
-    format: Literal["json_lines", "csv", "parquet"] | CsvFormatOptions | None = Field(
+    format: FileFormat | CsvFormatOptions | None = Field(
         default=None,
         description="What is in them; without it .csv, .tsv and .parquet are what they say, all "
         "others JSON lines",

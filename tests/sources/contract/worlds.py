@@ -125,6 +125,19 @@ class CsvFiles(Files):
         return row if isinstance(row, str) else ",".join(str(value) for value in row.values())
 
 
+class DocumentFiles(Files):
+    elsewhere: ClassVar = {"files": "others/*.json"}
+
+    def named(self) -> dict[str, Any]:
+        return {"files": "landing/*.json", "format": "json_document"}
+
+    def land(self, part: str, rows: Sequence[Row]) -> list[Where]:
+        number = len(self._files(part))
+        array = ["[", *(text(row) + "," for row in rows[:-1]), *map(text, rows[-1:]), "]"]
+        file = self.place.land(f"{part}-{number}.json", array)
+        return [(file.as_uri(),)] * len(rows)
+
+
 class Log(World):
     lost, lost_since = "expired", "expired"
     elsewhere: ClassVar = {"log": "others"}
@@ -263,6 +276,7 @@ def _files_of(table: DeltaTable) -> list[str]:
 WORLDS: dict[str, type[World]] = {
     "files": Files,
     "csv": CsvFiles,
+    "documents": DocumentFiles,
     "log": Log,
     "kafka": Topics,
     "delta": Table,

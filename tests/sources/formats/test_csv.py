@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.sources.formats.csv import CsvSlice, _as_utf8, _RecordReader, csv_slice
+from tidemark.sources.formats.csv import CsvSlice, _RecordReader, csv_slice
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
 from tidemark.sources.formats.csv_records import BadRecord, fields_of, records
 from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
@@ -242,15 +242,6 @@ def test_a_file_of_many_columns_is_read(columns: int) -> None:
     names = [f"c{n}" for n in range(columns)]
     data = f"{','.join(names)}\n{','.join(map(str, range(columns)))}\n"
     assert rows(data) == [{name: str(n) for n, name in enumerate(names)}]
-
-
-def test_a_byte_order_mark_is_passed_over_at_the_beginning_alone() -> None:
-    mark = "\ufeff".encode()
-    for cut in range(5):
-        data = [(mark + b"t\n")[:cut], (mark + b"t\n")[cut:], mark + b"x\n"]
-        assert b"".join(_as_utf8(iter(data), "utf-8")) == b"t\n" + mark + b"x\n"
-    wide = ["\ufefft\n".encode("utf-16-le"), "\ufeffx\n".encode("utf-16-le")]
-    assert b"".join(_as_utf8(iter(wide), "utf-16-le")) == b"t\n" + mark + b"x\n"
 
 
 def read(chunks: Sequence[bytes], form: CsvForm) -> Told:

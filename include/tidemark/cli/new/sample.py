@@ -14,7 +14,7 @@ from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSo
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.files.lines import first_lines
 from tidemark.sources.formats.csv_form import NUMBER_TEXT
-from tidemark.sources.formats.formats import CSV, csv_form, format_of
+from tidemark.sources.formats.formats import CSV, JSON_DOCUMENT, JSON_LINES, csv_form, format_of
 from tidemark.sources.source import AS_READ, REASON
 
 if TYPE_CHECKING:
@@ -85,18 +85,31 @@ def read_sample(places: Iterable[str], settings: Settings) -> Sample:
     values = [line for piece in pieces for line in piece["_value"].to_pylist()]
     lines = [line for line in values if line is not None]
     rows = rows_of(pieces)
-    if 2 * len(rows) <= len([line for line in lines if line.strip()]):
+    if _hardly_any(rows, lines) and files and format_of(source.format, files[0]) == JSON_LINES:
+        document = FilesSource.model_construct(format=JSON_DOCUMENT, columns={})
+        found = _pieces(document, files, settings)
+        values = [line for piece in found for line in piece["_value"].to_pylist()]
+        records = [line for line in values if line is not None]
+        if not _hardly_any(rows_of(found), records):
+            source, lines, rows = document, records, rows_of(found)
+    if _hardly_any(rows, lines):
         raise SampleUnusable(f"{_without_rows(files, lines, len(rows))} Nothing was written.")
     written = source.format
-    entries = {}
+    entries: dict[str, Any] = {}
     if isinstance(written, CsvFormatOptions):
         entries = {"format": {"csv": written.csv.model_dump(exclude_defaults=True)}}
+    elif written is not None:
+        entries = {"format": written}
 
     def as_lines(pipeline: Pipeline) -> Sequence[pa.Table]:
         assert isinstance(pipeline.source, FilesSource)
         return _pieces(pipeline.source, files, settings)
 
     return Sample(rows, len(lines), as_lines, entries=entries)
+
+
+def _hardly_any(rows: Sequence[Row], lines: Sequence[bytes]) -> bool:
+    return 2 * len(rows) <= len([line for line in lines if line.strip()])
 
 
 def _source(files: Sequence[str], settings: Settings) -> FilesSource:
@@ -204,16 +217,6 @@ def _without_rows(files: list[str], lines: list[bytes], rows: int) -> str:
     first = next((line for line in lines if line.strip()), None)
     if first is None:
         return f"{name}: no line holds anything. Take a file that has rows."
-    if first.lstrip().startswith(b"["):
-        return (
-            f"{name} is a JSON array. A source is JSON lines, one object a line: "
-            "`jq -c '.[]' FILE` makes them of an array."
-        )
-    if first.strip() == b"{":
-        return (
-            f"{name} has its objects on several lines. A source is JSON lines, one object a line: "
-            "`jq -c . FILE` makes them."
-        )
     other = next(line for line in lines if line.strip() and row_of(line) is None)
     shown = other[:_SHOWN].decode(errors="replace")
     if rows:

@@ -11,7 +11,7 @@ from tidemark.judge.reasons import TOO_LARGE
 from tidemark.pipeline.model import CsvFormatOptions, FilesSource
 from tidemark.sources.files.codecs import plain_name
 from tidemark.sources.files.lines import first_lines
-from tidemark.sources.formats.formats import CSV, PARQUET, csv_form, format_of
+from tidemark.sources.formats.formats import CSV, JSON_DOCUMENT, PARQUET, csv_form, format_of
 from tidemark.sources.source import DETAIL, REASON, FirstRows, PartUnreadable
 from tidemark.storage.files import Options, stat_files
 
@@ -41,8 +41,11 @@ def copy_first_lines(
                 copied, large = _copy_rows(place, options, most - taken, target), list[str]()
             else:
                 pieces = first_lines(source, place, options, most - taken, most_bytes)
-                header = _header(source, place, options, most_bytes)
-                copied, large = _copy(header, pieces, target)
+                if format_of(source.format, place) == JSON_DOCUMENT:
+                    copied, large = _copy(pieces, target, b"[\n", b",\n", b"\n]\n")
+                else:
+                    header = _header(source, place, options, most_bytes)
+                    copied, large = _copy(pieces, target, header)
         except SampleUnusable as error:
             notes.append(str(error))
             continue
@@ -83,7 +86,13 @@ def _copy_rows(place: str, options: Options, most: int, target: Path) -> int:
         raise SampleUnusable(f"{place}: {error.cause}.") from error
 
 
-def _copy(header: bytes, pieces: Iterator[pa.Table], target: Path) -> tuple[int, list[str]]:
+def _copy(
+    pieces: Iterator[pa.Table],
+    target: Path,
+    header: bytes,
+    between: bytes = b"\n",
+    footer: bytes = b"\n",
+) -> tuple[int, list[str]]:
     """Copy lines: how many, and what is said of those that are too large. Where one cannot be read,
     none of the file is left."""
     count, rejected = 0, []
@@ -96,8 +105,9 @@ def _copy(header: bytes, pieces: Iterator[pa.Table], target: Path) -> tuple[int,
                     if REASON in lines and lines[REASON][place] == TOO_LARGE:
                         rejected.append(lines[DETAIL][place])
                         continue
-                    out.write(line + b"\n")
+                    out.write(between + line if count else line)
                     count += 1
+            out.write(footer if count else footer.lstrip(b"\n"))
     except SampleUnusable:
         target.unlink()
         raise

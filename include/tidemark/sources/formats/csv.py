@@ -10,7 +10,6 @@ by `csv_records.fields_of`, which is the definition.
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,68 +25,37 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
-from tidemark.sources.files.slices import changed_while_read, why_unreadable
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, NUMBER_TEXT, CsvForm
-from tidemark.sources.formats.csv_records import BadRecord, Fields, fields_of, records
+from tidemark.sources.formats.csv_records import Fields, fields_of, records
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
+from tidemark.sources.formats.whole_files import BadRecord, WholeFile
 from tidemark.sources.large_lines import LargeLine, bounded
-from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice
-from tidemark.storage.files import FileFacts, FileMissing, Options, open_file
+from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable
+from tidemark.storage.files import FileFacts, Options
 
 _TEXT = "text"
-_UNPACKED = 10
 # A pattern of more fields is too large for RE2.
 _MOST_NAMES = 150
 
 
 @dataclass(frozen=True)
-class CsvSlice(Slice):
-    """A whole file, which was of this size and time when it was planned: where a quoted field may
-    hold ends of lines, none of them says where a record begins."""
+class CsvSlice(WholeFile):
+    """A whole file: where a quoted field may hold ends of lines, none of them says where a record
+    begins."""
 
-    part: str
-    size: int
-    modified_ms: int
-    options: Options
     form: CsvForm
-
-    @property
-    def label(self) -> str:
-        return self.part
-
-    @property
-    def estimated_bytes(self) -> int:
-        return self.size * _UNPACKED if is_packed(self.part) else self.size
 
     def names(self, most_bytes: int) -> tuple[str, ...]:
         """The names of its fields; none where it has no record. Raises as `lines`."""
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for _ in reader.columns(self._text()):
+        for _ in reader.columns(self.text(self.form.encoding)):
             break
         return reader.names or ()
 
     def lines(self, most_bytes: int) -> Iterator[pa.Table]:
         reader = _RecordReader(self.part, self.form, most_bytes)
-        for columns in reader.columns(self._text()):
-            first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
-            where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
-            yield pa.table({**columns, "_file": where})
-
-    def _text(self) -> Iterator[bytes]:
-        """Its text in UTF-8. PartUnreadable and SourceChanging as `Slice.lines`."""
-        if reason := why_not_read(self.part):
-            raise PartUnreadable(self.part, reason)
-        try:
-            opened = open_file(self.part, 0, self.options)
-            planned = self.size, self.modified_ms
-            if (opened.facts.size, epoch_ms(opened.facts.modified)) != planned:
-                raise changed_while_read([self.part])
-            yield from _as_utf8(unpacked(self.part, opened.chunks), self.form.encoding)
-        except FileMissing as error:
-            raise PartUnreadable(self.part, "It was gone between listing and reading") from error
-        except FAULTS as error:
-            raise PartUnreadable(self.part, why_unreadable(error)) from error
+        for columns in reader.columns(self.text(self.form.encoding)):
+            yield self.with_origin(columns)
 
 
 def header_of(names: Sequence[str], form: CsvForm) -> str:
@@ -103,30 +71,6 @@ def header_of(names: Sequence[str], form: CsvForm) -> str:
 def csv_slice(uri: str, facts: FileFacts, options: Options, form: CsvForm) -> CsvSlice:
     """A file as it is now."""
     return CsvSlice(uri, facts.size, epoch_ms(facts.modified), dict(options), form)
-
-
-def _as_utf8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """The file's text in UTF-8, without a byte order mark. UnicodeDecodeError, a ValueError, where
-    another encoding has no text for its bytes; what is no UTF-8 is the judge's to say."""
-    begun: bytes | None = b""
-    for chunk in _decoded(chunks, encoding):
-        if begun is None:
-            yield chunk
-        elif len(begun := begun + chunk) >= len(codecs.BOM_UTF8):
-            yield begun.removeprefix(codecs.BOM_UTF8)
-            begun = None
-    if begun:
-        yield begun
-
-
-def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    if codecs.lookup(encoding).name == "utf-8":
-        yield from chunks
-        return
-    decoder = codecs.getincrementaldecoder(encoding)()
-    for chunk in chunks:
-        yield decoder.decode(chunk).encode()
-    yield decoder.decode(b"", final=True).encode()
 
 
 class _RecordReader:
@@ -148,7 +92,7 @@ class _RecordReader:
             if isinstance(piece, LargeLine):
                 yield piece.columns(f"Record {self.number:,}", self.most)
             elif isinstance(piece, BadRecord):
-                yield _rejected(piece)
+                yield piece.columns()
             elif len(piece):
                 yield self._read(piece)
 
@@ -326,12 +270,3 @@ def _values(column: Array, kind: str, form: CsvForm) -> Array:
     elif kind == BOOLEAN:
         found = pc.if_else(pc.is_in(column, pa.array(["true", "false"])), column, found)
     return pc.coalesce(found, NULL)
-
-
-def _rejected(record: BadRecord) -> Mapping[str, Array]:
-    return {
-        "_value": pa.array([record.text], pa.binary()),
-        AS_READ: pa.array([record.text], pa.binary()),
-        REASON: pa.array([MALFORMED]),
-        DETAIL: pa.array([record.why]),
-    }

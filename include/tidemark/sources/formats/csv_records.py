@@ -12,30 +12,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.sources.formats.csv_form import CsvForm
+from tidemark.sources.formats.whole_files import BadRecord, Piece
 from tidemark.sources.large_lines import LargeLine
 
 _NOT_CLOSED = "a quote is not closed"
 # A record, its fields' texts with whether each was quoted; or why it is none.
 Fields = list[tuple[str, bool]]
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """A record that is rejected as it stands, and why."""
-
-    text: bytes
-    why: str
-
-
-# Records without their ends, all of them well delimited; or one that is rejected.
-Piece = Array | BadRecord | LargeLine
 
 
 def fields_of(record: str, form: CsvForm) -> Fields | str:

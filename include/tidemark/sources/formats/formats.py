@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidemark.sources.source import Slice
     from tidemark.storage.files import FileFacts, Options
 
-JSON_LINES, CSV, PARQUET = "json_lines", "csv", "parquet"
+JSON_LINES, JSON_DOCUMENT, CSV, PARQUET = "json_lines", "json_document", "csv", "parquet"
 # Ends of names, without those that say how the file is packed.
 _BY_NAME = {".csv": CSV, ".tsv": CSV, ".parquet": PARQUET}
 
@@ -52,6 +52,7 @@ def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Optio
     # Arrow takes a tenth of a second to load, which a Dag file has not.
     from tidemark.sources.files.slices import file_slices
     from tidemark.sources.formats.csv import csv_slice
+    from tidemark.sources.formats.json_document import document_slice
     from tidemark.sources.formats.parquet import parquet_slice
 
     found: list[Slice] = []
@@ -59,6 +60,8 @@ def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Optio
         kind = format_of(source.format, uri)
         if kind == CSV:
             found.append(csv_slice(uri, facts, options, csv_form(source, uri)))
+        elif kind == JSON_DOCUMENT:
+            found.append(document_slice(uri, facts, options))
         elif kind == PARQUET:
             found.append(parquet_slice(uri, facts, options))
         else:

@@ -27,8 +27,9 @@ from tidemark.pipeline.instants import epoch_ms
 from tidemark.pipeline.settings.storage_options import is_local, local_path
 from tidemark.sources.files.slices import changed_while_read
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
+from tidemark.sources.formats.whole_files import GONE, WholeFile
 from tidemark.sources.large_lines import bounded
-from tidemark.sources.source import NOT_THE_PART, PartUnreadable, Slice
+from tidemark.sources.source import NOT_THE_PART, PartUnreadable
 from tidemark.storage.files import FileFacts, FileMissing, Options, read_bytes, stat_files
 
 # That Python cannot hold: a time beyond its years, text that is not UTF-8.
@@ -139,18 +140,9 @@ def _decimal(value: Decimal) -> str:
 
 
 @dataclass(frozen=True)
-class ParquetSlice(Slice):
-    """A whole file, which was of this size and time when it was planned. Of a local file only what
-    is read at a time is in memory; of another one the whole file."""
-
-    part: str
-    size: int
-    modified_ms: int
-    options: Options
-
-    @property
-    def label(self) -> str:
-        return self.part
+class ParquetSlice(WholeFile):
+    """A whole file. Of a local one only what is read at a time is in memory; of another one all of
+    it."""
 
     @property
     def estimated_bytes(self) -> int:
@@ -161,24 +153,20 @@ class ParquetSlice(Slice):
         for rows in self.rows():
             columns = [_json(column.combine_chunks()) for column in rows.columns]
             lines = lines_of_columns(rows.column_names, columns)
-            first = pa.repeat(pa.scalar(0, pa.int32()), len(lines))
-            where = pa.DictionaryArray.from_arrays(first, pa.array([self.part]))
-            found = bounded(lines, most_bytes, partial(_row_name, number))
-            yield pa.table({**found, "_file": where})
+            yield self.with_origin(bounded(lines, most_bytes, partial(_row_name, number)))
             number += len(lines)
 
     def rows(self) -> Iterator[pa.Table]:
         """Its rows, some at a time. Raises as `lines`."""
         self._check()
-        gone = "It was gone between listing and reading"
-        yield from parquet_rows(self.part, self.part, self.options, gone)
+        yield from parquet_rows(self.part, self.part, self.options, GONE)
         self._check()
 
     def _check(self) -> None:
         """Before it is read and after: its footer is read first, its pages later."""
         facts = stat_files([self.part], self.options)[self.part]
         if facts is None:
-            raise PartUnreadable(self.part, "It was gone between listing and reading")
+            raise PartUnreadable(self.part, GONE)
         if (facts.size, epoch_ms(facts.modified)) != (self.size, self.modified_ms):
             raise changed_while_read([self.part])
 
@@ -222,7 +210,7 @@ def copy_rows(uri: str, options: Options, most: int, target: Path) -> int:
     where it cannot be read."""
     facts = stat_files([uri], options)[uri]
     if facts is None:
-        raise PartUnreadable(uri, "It was gone between listing and reading")
+        raise PartUnreadable(uri, GONE)
     taken: list[pa.Table] = []
     for rows in parquet_slice(uri, facts, options).rows():
         taken.append(rows.slice(0, most - sum(map(len, taken))))

@@ -1,0 +1,104 @@
+"""Files that one process reads from the beginning to the end, as nothing in them says where a
+record begins."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemark.judge.arrow import Array
+from tidemark.judge.reasons import MALFORMED
+from tidemark.pipeline.instants import epoch_ms
+from tidemark.sources.files.codecs import FAULTS, is_packed, unpacked, why_not_read
+from tidemark.sources.files.slices import changed_while_read, why_unreadable
+from tidemark.sources.large_lines import LargeLine
+from tidemark.sources.source import AS_READ, DETAIL, REASON, PartUnreadable, Slice
+from tidemark.storage.files import FileMissing, Options, open_file
+
+GONE = "It was gone between listing and reading"
+_UNPACKED = 10
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that is rejected as it stands, and why."""
+
+    text: bytes
+    why: str
+
+    def columns(self) -> Mapping[str, Array]:
+        """Its reject, in the columns of `Slice.lines`."""
+        text = pa.array([self.text], pa.binary())
+        why = {REASON: pa.array([MALFORMED]), DETAIL: pa.array([self.why])}
+        return {"_value": text, AS_READ: text, **why}
+
+
+# Records without what stands between them; or one that is rejected.
+Piece = Array | BadRecord | LargeLine
+
+
+@dataclass(frozen=True)
+class WholeFile(Slice):
+    """A file that was of this size and time when it was planned."""
+
+    part: str
+    size: int
+    modified_ms: int
+    options: Options
+
+    @property
+    def label(self) -> str:
+        return self.part
+
+    @property
+    def estimated_bytes(self) -> int:
+        return self.size * _UNPACKED if is_packed(self.part) else self.size
+
+    def with_origin(self, columns: Mapping[str, Array]) -> pa.Table:
+        """Lines of this file in the columns of `Slice.lines`, with its place."""
+        first = pa.repeat(pa.scalar(0, pa.int32()), len(columns["_value"]))
+        return pa.table(
+            {**columns, "_file": pa.DictionaryArray.from_arrays(first, pa.array([self.part]))}
+        )
+
+    def text(self, encoding: str = "utf-8") -> Iterator[bytes]:
+        """Its text in UTF-8, without a byte order mark; what is no UTF-8 is the judge's to say.
+        PartUnreadable (also where another encoding has no text for its bytes) and SourceChanging as
+        `Slice.lines`."""
+        if reason := why_not_read(self.part):
+            raise PartUnreadable(self.part, reason)
+        try:
+            opened = open_file(self.part, 0, self.options)
+            planned = self.size, self.modified_ms
+            if (opened.facts.size, epoch_ms(opened.facts.modified)) != planned:
+                raise changed_while_read([self.part])
+            yield from _without_mark(_decoded(unpacked(self.part, opened.chunks), encoding))
+        except FileMissing as error:
+            raise PartUnreadable(self.part, GONE) from error
+        except FAULTS as error:
+            raise PartUnreadable(self.part, why_unreadable(error)) from error
+
+
+def _without_mark(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    begun: bytes | None = b""
+    for chunk in chunks:
+        if begun is None:
+            yield chunk
+        elif len(begun := begun + chunk) >= len(codecs.BOM_UTF8):
+            yield begun.removeprefix(codecs.BOM_UTF8)
+            begun = None
+    if begun:
+        yield begun
+
+
+def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    if codecs.lookup(encoding).name == "utf-8":
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode()
+    yield decoder.decode(b"", final=True).encode()
