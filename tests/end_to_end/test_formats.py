@@ -75,6 +75,40 @@ def test_the_same_rows_come_to_the_same_tables_in_each_format(
     assert all(tables == found["json"] for tables in found.values())
 
 
+def test_columns_are_the_fields_of_a_source_as_it_names_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    plain = place_of(tmp_path / "plain", "json")
+    land(plain, "json", "one", ROWS)
+    succeed(spark, plain, "one")
+    headed = {
+        "at": {"type": "timestamp", "field": ["When.UTC"]},
+        "key": {"type": "string", "field": "The key", "trim": True},
+        "amount": {"type": "long", "field": "Amount (€)", "nulls": ["n/a"]},
+    }
+    nested = {
+        "at": {"type": "timestamp", "field": "meta.at"},
+        "key": {"type": "string", "field": "payload.key of it"},
+        "amount": {"type": "long", "field": "payload.n.amount"},
+    }
+    for ending, columns in (("csv", headed), ("json", nested), ("parquet", nested)):
+        rows = [
+            {"When.UTC": row["at"], "The key": f" {row['key']} ", "Amount (€)": row["amount"]}
+            if columns is headed
+            else {
+                "meta": {"at": row["at"]},
+                "payload": {"key of it": row["key"], "n": {"amount": row["amount"]}},
+            }
+            for row in ROWS
+        ]
+        more = {"format": {"csv": {"delimiter": ";"}}} if ending == "csv" else {}
+        place = place_of(tmp_path / ending, ending, columns=columns, **more)
+        land(place, ending, "one", rows)
+        assert succeed(spark, place, "one").rows.accepted == len(ROWS)
+        assert shown(place) == shown(plain)
+        assert place.bronze()["_extra"].null_count == len(ROWS)
+
+
 def test_a_bad_file_is_a_reject_and_good_ones_beside_it_are_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
@@ -48,7 +49,20 @@ VALUES = (
     *('{"p":1,"z":{"p":-0}}', '[{"p":0.5,"z":null},null,{"q":[]}]', '{"s":{"p":1,"\\u0070p":1E5}}'),
     *("[[1],[2,null]]", "[[128]]", '[{"p":0.5,"q":["2026-03-01"]}]', '[{"q":["2026-02-30"]}]'),
     *('{"t":"2026-03-01T00:00:00Z","d":1.5}', '{"t":"2026-03-01","d":100000}', '{"d":"1.5"}'),
-    *('""', '"x"', '"ä€😀"', '"a\\"b"', '"\\u00e4"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\n\\/"'),
+    *(
+        '" x\\t"',
+        '" 1"',
+        '"true "',
+        '" 2026-03-01 "',
+        '""',
+        '"x"',
+        '"ä€😀"',
+        '"a\\"b"',
+        '"\\u00e4"',
+        '"\\ud83d\\ude00"',
+        '"\\ud800"',
+        '"\\n\\/"',
+    ),
     *('"\\u0000\\uFFff"', '"\\uD83D\\uDe00\\ud7Ff"', '"\\ud83dx\\ude00"', '"\\ude00\\ud83d"'),
     *('"tab\t"', '"\\q"', '"}"', '"{"', '"1"', '"1.50"', '"12,50"', '"-0.5"', '"+.5"', '"1e2"'),
     *(
@@ -139,13 +153,32 @@ AROUND = (
 def pipelines(draw: st.DrawFn) -> Pipeline:
     """Some columns of random types, and some way of writing event time."""
     types = draw(st.lists(st.sampled_from(TYPES), max_size=4))
-    columns = {
+    columns: dict[str, Any] = {
         f"c{number}": kind + draw(st.sampled_from(["", " not null"]))
         for number, kind in enumerate(types)
     }
+    if draw(st.booleans()):
+        fielded = {"at": "timestamp", **columns}.items()
+        columns = {
+            name: {"type": kind, "field": draw(st.sampled_from(_fields_for(name)))}
+            | draw(st.sampled_from(_texts_for(kind)))
+            for name, kind in fielded
+        }
     unknown = draw(st.sampled_from(["keep", "keep", "ignore", "reject"]))
     keep = draw(st.sampled_from([None, "3650 days"]))
     return pipeline_of(columns, unknown, keep=keep, **draw(st.sampled_from(TIMES)))
+
+
+def _fields_for(name: str) -> list[Any]:
+    return [name, f"{name} (x)", [f"o.{name}"], f"o.{name}", f"o.o.{name}", f"o.ä b.{name}"]
+
+
+def _texts_for(kind: str) -> list[dict[str, Any]]:
+    if "<" in kind:
+        return [{}]
+    number = not kind.startswith(("string", "date", "timestamp", "binary"))
+    more = [{"from_text": True}, {"from_text": True, "trim": True, "nulls": ["x"]}]
+    return [{}, {}, {"nulls": ["x", "1"]}, {"trim": True}, *(more if number else [])]
 
 
 @st.composite
@@ -160,7 +193,9 @@ def lines_of(draw: st.DrawFn, pipeline: Pipeline, drifted: bool) -> str:
             values[name] = draw(st.sampled_from(_fitting(column.type) if fits else VALUES))
             if not fits and draw(st.booleans()):
                 values[name] = draw(_any_value())
-    fields = [f'"{name}":{value}' for name, value in values.items()]
+    columns = pipeline.source.columns
+    placed = {columns[name].path(name): value for name, value in values.items()}
+    fields = draw(_fields_of(placed))
     if drifted:
         fields += draw(st.lists(st.sampled_from(FURTHER[:8]), max_size=2, unique=True))
     if not draw(st.integers(0, 9)):
@@ -173,6 +208,26 @@ def lines_of(draw: st.DrawFn, pipeline: Pipeline, drifted: bool) -> str:
     if not draw(st.integers(0, 19)):
         line = line[: draw(st.integers(0, len(line)))]
     return line
+
+
+@st.composite
+def _fields_of(draw: st.DrawFn, values: dict[tuple[str, ...], str]) -> list[str]:
+    """Values at the ends of their paths, in objects that have other fields now and then, or are
+    something else."""
+    fields, within = [], defaultdict[str, dict[tuple[str, ...], str]](dict)
+    for path, value in values.items():
+        if len(path) == 1:
+            fields.append(f"{json.dumps(path[0], ensure_ascii=False)}:{value}")
+        else:
+            within[path[0]][path[1:]] = value
+    for name, inner in within.items():
+        parts = draw(_fields_of(inner))
+        if not draw(st.integers(0, 4)):
+            parts.append(draw(st.sampled_from([one for one in FURTHER if one])))
+        one = f"{{{','.join(draw(st.permutations(parts)))}}}"
+        one = one if draw(st.integers(0, 9)) else draw(st.sampled_from(VALUES))
+        fields.append(f"{json.dumps(name, ensure_ascii=False)}:{one}")
+    return fields
 
 
 @cache

@@ -121,11 +121,15 @@ SAFE = {
     "source.unique": source(unique={"by": "key", "within": "2 days"}),
     "source.derive.small": source(derive={"large": "size > 10", "small": "size < 2"}),
     "source.unknown_fields": source(unknown_fields="reject"),
+    "source.nulls": source(nulls=["NA"]),
+    "source.columns.amount.nulls": columns(amount={"type": "long", "nulls": ["NA"]}),
+    "source.columns.amount.from_text": columns(amount={"type": "long", "from_text": True}),
     "source.files": source(files="landing/clicks/*.json*"),
     "source.derive.large": source(derive={}),
     "advanced.max_files_per_batch": advanced(max_files_per_batch=5),
 }
 TO_ACCEPT = {
+    "source.columns.amount.field": columns(amount={"type": "long", "field": "payload.amount"}),
     "source.derive.large": source(derive={"large": "size > 20"}),
     "keep": top(keep="7 days"),
 }

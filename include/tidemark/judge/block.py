@@ -28,6 +28,7 @@ from tidemark.judge.fast_forms import (
     fast_form,
     object_expression,
 )
+from tidemark.judge.fields import put_within
 from tidemark.judge.limits import TimeLimits
 from tidemark.judge.rules import Rules
 from tidemark.judge.usual_fields import extra_of_line
@@ -51,23 +52,27 @@ class BlockReader:
     def __init__(
         self,
         rules: Rules,
-        forms: Mapping[str, FastForm],
+        forms: Mapping[tuple[str, ...], FastForm],
         limits: TimeLimits,
         usual: Mapping[str, FastForm],
     ) -> None:
         self._rules = rules
-        self._forms = forms = {**forms, **usual}
+        self._forms: dict[tuple[str, ...], FastForm] = {
+            **forms,
+            **{(name,): form for name, form in usual.items()},
+        }
         self._limits = limits
         self._extra = extra_of_line(usual) if usual and rules.unknown_fields == "keep" else None
-        required = {column.name for column in rules.columns if column.required}
-        nullable = {
-            name: form.expression if name in required else f"(?:{form.expression}|null)"
-            for name, form in forms.items()
-        }
-        self._expression = f"^{BLANKS}{object_expression(nullable)}{BLANKS}$"
+        required = {column.path for column in rules.columns if column.required}
+        expressions: dict[str, Any] = {}
+        schema: dict[str, Any] = {}
+        for path, form in self._forms.items():
+            nullable = form.expression if path in required else f"(?:{form.expression}|null)"
+            put_within(expressions, path, nullable)
+            put_within(schema, path, form.read_as)
+        self._expression = f"^{BLANKS}{_expression(expressions)}{BLANKS}$"
         self._parse = pj.ParseOptions(
-            explicit_schema=pa.schema([(name, form.read_as) for name, form in forms.items()]),
-            unexpected_field_behavior="error",
+            explicit_schema=pa.schema(_read_as(schema)), unexpected_field_behavior="error"
         )
 
     def promising(self, lines: Array) -> Any:
@@ -77,7 +82,7 @@ class BlockReader:
     def suspicious(self, lines: Array) -> Any:
         """Promising lines for which a block is refused, and a few others: those in which a field's
         name stands twice in quotes, and those that are not UTF-8."""
-        names = [json.dumps(name, ensure_ascii=False) for name in self._forms]
+        names = [json.dumps(name, ensure_ascii=False) for path in self._forms for name in path]
         twice = [pc.greater(pc.count_substring(lines, name), 1) for name in names]
         odd = pa.array([not _is_utf8(line) for line in lines.to_pylist()], pa.bool_())
         return _mask(reduce(pc.or_, [*twice, odd]))
@@ -100,8 +105,10 @@ class BlockReader:
             return None
         columns, masks = [], []
         for column in self._rules.columns:
-            read = table.column(column.name).combine_chunks()
-            array, mask = self._forms[column.name].convert(read)
+            first, *within = column.path
+            read = table.column(first).combine_chunks()
+            read = pc.struct_field(read, within) if within else read
+            array, mask = self._forms[column.path].convert(read)
             columns.append(array)
             masks += [] if mask is None else [mask]
             if column.required:
@@ -113,6 +120,23 @@ class BlockReader:
         columns.append(pa.nulls(len(lines), pa.string()) if extras is None else extras)
         names = [*(column.name for column in self._rules.columns), "_extra"]
         return BlockRows(pa.table(columns, names=names), _mask(doubtful))
+
+
+def _expression(within: Mapping[str, Any]) -> str:
+    """One object; an object within it may be null, as each of its fields may be missing."""
+    return object_expression(
+        {
+            name: f"(?:{_expression(inner)}|null)" if isinstance(inner, dict) else inner
+            for name, inner in within.items()
+        }
+    )
+
+
+def _read_as(within: Mapping[str, Any]) -> list[pa.Field[Any]]:
+    return [
+        pa.field(name, pa.struct(_read_as(inner)) if isinstance(inner, dict) else inner)
+        for name, inner in within.items()
+    ]
 
 
 def _mask(flags: Array) -> Any:
@@ -131,12 +155,12 @@ def block_reader(
     rules: Rules, limits: TimeLimits, usual: Mapping[str, FastForm] = MappingProxyType({})
 ) -> BlockReader | None:
     """None where a column has no fast form, or the expression would be too large for RE2."""
-    forms: dict[str, FastForm] = {}
+    forms: dict[tuple[str, ...], FastForm] = {}
     for column in rules.columns:
         form = fast_form(column, rules.event_time)
         if form is None or len(rules.columns) > _MOST_COLUMNS:
             return None
-        forms[column.name] = form
+        forms[column.path] = form
     reader = BlockReader(rules, forms, limits, usual)
     try:
         reader.promising(pa.array([b"{}"], pa.binary()))

@@ -23,11 +23,11 @@ from tidemark.judge.exact import ExactJudge, RejectedLine
 from tidemark.judge.fast_forms import Refused, SimpleForm, event_time_form, simple_form
 from tidemark.judge.kinds import ArrayKind, Kind, MapKind, StructKind, arrow_type
 from tidemark.judge.limits import TimeLimits
-from tidemark.judge.rules import ColumnRule, Rules
+from tidemark.judge.rules import ColumnRule, Key, Rules
 from tidemark.judge.values import WRONG
 
 ReadParts = Callable[[list[Any]], Array]
-Fields = dict[str, Any]
+Fields = dict[Key, Any]
 
 
 def parts_reader(kind: Kind) -> ReadParts:
@@ -150,7 +150,7 @@ class ColumnJudge:
         columns: dict[str, Array] = {}
         wrong: dict[int, ColumnRule] = {}
         for column in self._rules.columns:
-            parts = [one.get(column.name) for one in fields]
+            parts = [one.get(column.key) for one in fields]
             try:
                 columns[column.name] = self._readers[column.name](parts)
             except (Refused, pa.ArrowInvalid):

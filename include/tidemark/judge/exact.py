@@ -12,6 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tidemark.judge.event_time import event_time_reader, zone_question
+from tidemark.judge.fields import (
+    NoObject,
+    names_left,
+    put_within,
+    take_out,
+    text_reader,
+    within_objects,
+)
 from tidemark.judge.instants import iso_micros, timestamp_text
 from tidemark.judge.json_text import LineReader, NotAnObject, json_text
 from tidemark.judge.kinds import SimpleKind
@@ -25,7 +33,7 @@ from tidemark.judge.reasons import (
     UNKNOWN_FIELD,
     WRONG_TYPE,
 )
-from tidemark.judge.rules import ColumnRule, Rules
+from tidemark.judge.rules import ColumnRule, Key, Rules
 from tidemark.judge.values import (
     WRONG,
     ReadValue,
@@ -72,8 +80,12 @@ class ExactJudge:
         self.readers: dict[str, ReadValue] = {
             column.name: value_reader(column.kind) for column in rules.columns
         } | {self._time.name: _time_reader(rules.event_time)}
-        self._required = [column.name for column in rules.columns if column.required]
-        self._names = frozenset(self.readers)
+        self._required = [column for column in rules.columns if column.required]
+        self._keys = frozenset(column.key for column in rules.columns)
+        self._within = within_objects(rules.columns)
+        self._texts = [
+            (column.key, text_reader(column)) for column in rules.columns if column.has_texts
+        ]
         finders = [(column, unknown_finder(column.kind)) for column in rules.columns]
         self._nested = [(column, find) for column, find in finders if find is not None]
 
@@ -82,14 +94,21 @@ class ExactJudge:
         fields = self.read(line)
         return fields if isinstance(fields, RejectedLine) else self.verdict(fields)
 
-    def read(self, line: bytes) -> dict[str, Any] | RejectedLine:
-        """The line's fields, or that it is malformed."""
+    def read(self, line: bytes) -> dict[Key, Any] | RejectedLine:
+        """The line's fields by the columns' keys, unknown ones by their names; or that it is
+        malformed."""
         try:
-            return self._lines.read(line)
+            fields: dict[Any, Any] = self._lines.read(line)
         except NotAnObject as error:
             return RejectedLine(MALFORMED, str(error))
+        if self._within:
+            take_out(fields, self._within, fields)
+        for key, read in self._texts:
+            if type(part := fields.get(key)) is str:
+                fields[key] = read(part)
+        return fields
 
-    def verdict(self, fields: Mapping[str, Any]) -> Verdict:
+    def verdict(self, fields: Mapping[Key, Any]) -> Verdict:
         """That on a line which is not malformed."""
         time = self._value(self._time, fields)
         micros: int | None = None if time is WRONG else time
@@ -105,16 +124,16 @@ class ExactJudge:
         return rejected or AcceptedLine(tuple(values), self.extra(fields))
 
     def rejection(
-        self, fields: Mapping[str, Any], wrong: ColumnRule | None, micros: int | None
+        self, fields: Mapping[Key, Any], wrong: ColumnRule | None, micros: int | None
     ) -> RejectedLine | None:
         """Why a line is not accepted, by the first column with a value of a wrong type, and by the
         event time where it is one."""
-        for name in self._required:
-            if fields.get(name) is None:
-                absent = "null" if name in fields else "missing"
-                return RejectedLine(MISSING_FIELD, f"{name} is {absent}", micros)
+        for column in self._required:
+            if fields.get(column.key) is None:
+                absent = "null" if column.key in fields else "missing"
+                return RejectedLine(MISSING_FIELD, f"{column.label} is {absent}", micros)
         if wrong is not None:
-            return RejectedLine(WRONG_TYPE, self._wrong_detail(wrong, fields[wrong.name]), micros)
+            return RejectedLine(WRONG_TYPE, self._wrong_detail(wrong, fields[wrong.key]), micros)
         if self._rules.unknown_fields == "reject" and self._unknown(fields):
             names = ", ".join(self._unknown_names(fields))
             return RejectedLine(UNKNOWN_FIELD, f"unknown: {names[:SHOWN]}", micros)
@@ -122,43 +141,46 @@ class ExactJudge:
         outside = self._outside(micros)
         return None if outside is None else RejectedLine(*outside, micros)
 
-    def extra(self, fields: Mapping[str, Any]) -> str | None:
+    def extra(self, fields: Mapping[Key, Any]) -> str | None:
         """The JSON of an accepted line's unknown fields, where these are kept."""
         unknown = self._unknown(fields) if self._rules.unknown_fields == "keep" else None
         return json_text(unknown) if unknown else None
 
-    def _unknown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _unknown(self, fields: Mapping[Key, Any]) -> dict[str, Any]:
         """Unknown fields, and those within values, by the columns' names."""
         unknown: dict[str, Any] = {}
-        if not fields.keys() <= self._names:
-            unknown = {name: part for name, part in fields.items() if name not in self._names}
+        if not fields.keys() <= self._keys:
+            unknown = {str(name): part for name, part in fields.items() if name not in self._keys}
         for column, find in self._nested:
-            part = fields.get(column.name)
+            part = fields.get(column.key)
             if part is not None and (rest := find(part)) is not None:
-                unknown[column.name] = rest
+                put_within(unknown, column.path, rest)
         return unknown
 
-    def _value(self, column: ColumnRule, fields: Mapping[str, Any]) -> Any:
-        part = fields.get(column.name)
+    def _value(self, column: ColumnRule, fields: Mapping[Key, Any]) -> Any:
+        part = fields.get(column.key)
         return None if part is None else self.readers[column.name](part)
 
-    def _unknown_names(self, fields: Mapping[str, Any]) -> list[str]:
-        names = [name for name in fields if name not in self._names]
+    def _unknown_names(self, fields: Mapping[Key, Any]) -> list[str]:
+        names = list(names_left(fields, self._keys, self._within))
         for column, _ in self._nested:
-            names += unknown_paths(column.kind, fields.get(column.name), column.name)
+            names += unknown_paths(column.kind, fields.get(column.key), ".".join(column.path))
         return list(dict.fromkeys(names))
 
     def _wrong_detail(self, column: ColumnRule, part: Any) -> str:
-        detail = f"{column.name} should be {column.type}, found {json_text(part)[:SHOWN]}"
+        if isinstance(part, NoObject):
+            found = f"{json_text(part.part)[:SHOWN]} in the place of an object with it"
+            return f"{column.label} should be {column.type}, found {found}"
+        detail = f"{column.label} should be {column.type}, found {json_text(part)[:SHOWN]}"
         lacks_zone = self._lacks_zone.get(column.name)
         return f"{detail}, which tells no zone" if lacks_zone and lacks_zone(part) else detail
 
     def _outside(self, micros: int) -> tuple[str, str] | None:
-        name, limits = self._rules.event_time.column, self._limits
+        limits = self._limits
         if micros < 0:
             return (
                 WRONG_TYPE,
-                f"{name} is before 1970-01-01, where the engine's watermark begins",
+                f"{self._time.label} is before 1970-01-01, where the engine's watermark begins",
             )
         if micros < limits.oldest_micros:
             return TOO_OLD, f"{self._shown(micros)} {self._rules.keep} before the batch's time"
@@ -168,7 +190,7 @@ class ExactJudge:
 
     def _shown(self, micros: int) -> str:
         """No time of the batch in it: that of another run would make it another detail."""
-        return f"{self._rules.event_time.column} is {timestamp_text(micros)}, more than"
+        return f"{self._time.label} is {timestamp_text(micros)}, more than"
 
 
 def _time_reader(event_time: EventTime) -> ReadValue:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -33,7 +33,8 @@ from tidemark.judge.kinds import (
     StructKind,
     arrow_type,
 )
-from tidemark.judge.rules import TIMESTAMP, ColumnRule
+from tidemark.judge.numbers import JSON_NUMBER
+from tidemark.judge.rules import BLANKS_AROUND, TIMESTAMP, ColumnRule
 from tidemark.pipeline.model import EventTime
 
 BLANKS = r"[ \t\r]*"
@@ -43,7 +44,6 @@ _SURROGATES = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
 _ESCAPE = rf'\\(?:["\\/bfnrt]|u(?:{_CHARACTER}|{_SURROGATES}))'
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 _WHOLE = "-?(?:0|[1-9][0-9]{0,17})"
-_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 # Days that the calendar has, so that Arrow's reader of times finds nothing to refuse.
 _DAY = (
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -96,9 +96,9 @@ class SimpleForm(FastForm):
 
 def fast_form(column: ColumnRule, event_time: EventTime) -> FastForm | None:
     """None for a kind that has no such form: a map, or a value with one in it."""
-    if column.name == event_time.column:
-        return event_time_form(event_time)
-    return _form(column.kind)
+    is_time = column.name == event_time.column
+    form = event_time_form(event_time) if is_time else _form(column.kind)
+    return _of_texts(column, form) if form is not None and column.has_texts else form
 
 
 def simple_form(kind: SimpleKind | DecimalKind) -> SimpleForm:
@@ -114,6 +114,23 @@ def _form(kind: Kind) -> FastForm | None:
         case MapKind():
             return None
     return simple_form(kind)
+
+
+def _of_texts(column: ColumnRule, form: FastForm) -> FastForm:
+    """For a column to which some texts are more than they are in JSON: a number is what it is, and
+    text stands for what the exact tier says."""
+    if isinstance(column.kind, DecimalKind) and isinstance(form, SimpleForm):
+        assert form.text is not None
+        return replace(form, expression=form.text)
+    if form.read_as != pa.string():
+        return form
+
+    def convert(array: Array) -> Converted:
+        texts = pc.utf8_trim(array, BLANKS_AROUND) if column.trim else array
+        nulls = pc.is_in(texts, value_set=pa.array(sorted(column.nulls), pa.string()))
+        return form.convert(pc.if_else(nulls, pa.scalar(None, pa.string()), texts))
+
+    return replace(form, convert=convert)
 
 
 def _number(text: str, read_as: pa.DataType, convert: Convert) -> SimpleForm:
@@ -183,8 +200,8 @@ _SIMPLE: dict[str, SimpleForm] = {
     "int": _narrow(32),
     "short": _narrow(16),
     "byte": _narrow(8),
-    "double": _number(_NUMBER, pa.float64(), _finite),
-    "float": _number(_NUMBER, pa.float32(), _finite),
+    "double": _number(JSON_NUMBER, pa.float64(), _finite),
+    "float": _number(JSON_NUMBER, pa.float32(), _finite),
     "date": _quoted(_DAY, _date),
     "timestamp": _quoted(f"{_DAY}{_CLOCK}{_OFFSET}", _timestamp),
     "binary": _quoted("[A-Za-z0-9+/=]*", _binary),

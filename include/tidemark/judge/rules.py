@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from tidemark.judge.kinds import Kind, arrow_type, kind_of
+from tidemark.judge.kinds import ArrayKind, Kind, MapKind, StructKind, arrow_type, kind_of
 from tidemark.pipeline.durations import duration_text
 from tidemark.pipeline.model import EventTime, Pipeline
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+# What `trim` takes away.
+BLANKS_AROUND = " \t\r\n"
+Key = str | tuple[str, ...]
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """A declared column. `type` is its text in the pipeline's file; `required`: never null."""
+    """A declared column. `type` is its text in the pipeline's file; `required`: never null.
+
+    `path`: the names that lead to its field. Of text, `trim` takes the blanks around it away, what
+    is in `nulls` is null, and of what reads like a number or a boolean `from_text` makes one.
+    """
 
     name: str
     type: str
     kind: Kind
     required: bool
+    path: tuple[str, ...]
+    nulls: frozenset[str]
+    trim: bool
+    from_text: bool
+
+    @property
+    def label(self) -> str:
+        """For people: its name, and its field where that has another one."""
+        field = ".".join(self.path)
+        return self.name if field == self.name else f"{self.name} (field `{field}`)"
+
+    @property
+    def key(self) -> Key:
+        """What its value is called among a line's fields: a name, or the path into another."""
+        return self.path if len(self.path) > 1 else self.path[0]
+
+    @property
+    def has_texts(self) -> bool:
+        """Are there texts that are more than they stand for in JSON?"""
+        return bool(self.nulls) or self.trim or self.from_text
 
 
 @dataclass(frozen=True)
@@ -63,13 +91,25 @@ _REJECTED: list[pa.Field[Any]] = [
 REJECTED_SCHEMA = pa.schema(_REJECTED)
 
 
+def _nulls(texts: Iterable[str], kind: Kind) -> frozenset[str]:
+    nested = isinstance(kind, (ArrayKind, MapKind, StructKind))
+    return frozenset() if nested else frozenset(texts)
+
+
 def rules_of(pipeline: Pipeline) -> Rules:
     """The rules that a pipeline's file states."""
     source = pipeline.source
     time = source.event_time
     columns = tuple(
         ColumnRule(
-            name, column.type, kind_of(column.type), not column.nullable or name == time.column
+            name=name,
+            type=column.type,
+            kind=(kind := kind_of(column.type)),
+            required=not column.nullable or name == time.column,
+            path=column.path(name),
+            nulls=_nulls(source.nulls if column.nulls is None else column.nulls, kind),
+            trim=column.trim,
+            from_text=column.from_text,
         )
         for name, column in source.columns.items()
     )

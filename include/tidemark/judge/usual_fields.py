@@ -14,7 +14,7 @@ from typing import Any
 from tidemark.judge.fast_forms import SimpleForm, simple_form
 from tidemark.judge.json_text import LineReader, Number, json_text
 from tidemark.judge.kinds import ArrayKind, Kind, MapKind, SimpleKind, StructKind
-from tidemark.judge.rules import Rules
+from tidemark.judge.rules import Key, Rules
 
 # See `extra_of_line`.
 _WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -27,16 +27,22 @@ _FORMS: dict[type, SimpleForm] = {
 
 
 def usual_fields(
-    rules: Rules, before: Mapping[str, SimpleForm], lines: Iterable[Mapping[str, Any]]
+    rules: Rules, before: Mapping[str, SimpleForm], lines: Iterable[Mapping[Key, Any]]
 ) -> dict[str, SimpleForm]:
     """Those from before, and of some lines' fields those that are unknown and have a simple value,
     with its form."""
-    known = {name for column in rules.columns for name in (column.name, *_names(column.kind))}
+    known: set[Key] = {
+        name
+        for column in rules.columns
+        for name in (column.key, *column.path, *_names(column.kind))
+    }
     usual = dict(before)
     # A null has the form of any value.
     items = (item for fields in lines for item in fields.items())
     for name, part in sorted(items, key=lambda item: item[1] is None):
-        if name not in known and type(part) in _FORMS and _WORD.fullmatch(name):
+        if name in known or not isinstance(name, str):
+            continue
+        if type(part) in _FORMS and _WORD.fullmatch(name):
             usual.setdefault(name, _FORMS[type(part)])
     return dict(list(usual.items())[:_MOST])
 

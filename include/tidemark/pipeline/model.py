@@ -14,6 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from itertools import permutations
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -46,6 +47,14 @@ from tidemark.pipeline.source_files import split_files
 def _column_name(name: str) -> str:
     names.check_column_name(name)
     return name
+
+
+def _field_path(said: object) -> object:
+    if isinstance(said, str):
+        said = said.split(".")
+    if isinstance(said, (list, tuple)) and (not said or "" in said):
+        raise ValueError("leads nowhere: a name is empty. Names that hold dots are a list: `[a.b]`")
+    return said
 
 
 def _table_name(name: str) -> str:
@@ -102,6 +111,7 @@ KafkaColumnName = Annotated[str, AfterValidator(_kafka_column_name)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 Expression = Annotated[str, Field(min_length=1, description="A Spark SQL expression")]
+_Texts = Annotated[tuple[str, ...], Field(strict=False)]
 # Kafka's own numbers have 32 and 64 bits.
 _Partition = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _Offset = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -118,6 +128,20 @@ class Column(_Model):
 
     type: str = Field(description="A Spark type: long, string, decimal(10,2), array<int> …")
     nullable: bool = Field(default=True, description="May a row lack it, or hold null?")
+    field: Annotated[_Texts | None, BeforeValidator(_field_path)] = Field(
+        default=None,
+        description="The source's field, where it has another name: `Amount (EUR)`. Dots lead into "
+        "objects, `payload.user.id`; names with dots are a list, `[Sepal.Length]`",
+    )
+    nulls: _Texts | None = Field(
+        default=None, description="Texts that are null here, instead of the source's `nulls`"
+    )
+    trim: bool = Field(
+        default=False, description="Is its text without the blanks, tabs and line ends around it?"
+    )
+    from_text: bool = Field(
+        default=False, description="Is text a number or boolean where it reads like one of JSON?"
+    )
     description: str | None = Field(default=None, description="Becomes the column's comment")
 
     @model_validator(mode="before")
@@ -131,6 +155,19 @@ class Column(_Model):
             raise ValueError("says both `not null` and `nullable: true`")
         nullable = spec.get("nullable", True) if parsed.nullable else False
         return {**spec, "type": parsed.type, "nullable": nullable}
+
+    @model_validator(mode="after")
+    def _of_texts(self) -> Self:
+        if re.match("(array|map|struct)<", self.type) and (self.nulls or self.trim):
+            raise ValueError(f"is {self.type}: `nulls` and `trim` are for columns of one value")
+        others = "(array|map|struct|string|date|timestamp|binary)"
+        if self.from_text and re.match(others, self.type):
+            raise ValueError(f"is {self.type}: `from_text` is for numbers and booleans")
+        return self
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """The names that lead to its field, of the column of this name."""
+        return self.field or (name,)
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -213,12 +250,27 @@ class Source(_Model, ABC):
     unknown_fields: Literal["keep", "ignore", "reject"] = Field(
         default="keep", description="Fields that are no column: kept in _extra, ignored, rejected"
     )
+    nulls: _Texts = Field(
+        default=(), description="Texts that are null, of each column of one value: [NA, nil]"
+    )
     checks: Annotated[tuple[SourceCheck, ...], Field(strict=False)] = Field(
         default=(), description="What a run's rows have to fulfil before it is published"
     )
 
     # Columns that bronze always has of this kind, and that expressions may name, with their types.
     place_types: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    @model_validator(mode="after")
+    def _of_fields_of_their_own(self) -> Self:
+        paths = {name: column.path(name) for name, column in self.columns.items()}
+        for (one, path), (other, longer) in permutations(paths.items(), 2):
+            if longer[: len(path)] == path:
+                shared = ".".join(path)
+                raise ValueError(
+                    f"`{one}` and `{other}` are both read from the field `{shared}`: read it once, "
+                    "and `derive` the other column from it"
+                )
+        return self
 
     @property
     @abstractmethod
@@ -253,7 +305,7 @@ class CsvFormat(_Model):
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
         default="utf-8", description="utf-8, utf-16, iso-8859-1, windows-1252 …"
     )
-    nulls: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+    nulls: _Texts = Field(
         default=("",), description="Texts that are null where they stand without quotes"
     )
     decimal: Literal[".", ","] = Field(default=".", description="The point of numbers")
@@ -302,6 +354,11 @@ class FilesSource(Source):
         if self.format != "csv" and not isinstance(self.format, CsvFormatOptions) and not named:
             return self
         for name, column in self.columns.items():
+            if len(path := column.path(name)) > 1:
+                raise ValueError(
+                    f"`{name}` has a field within others, and fields of CSV have none within them: "
+                    f"a name that holds dots is written as a list, `field: [{'.'.join(path)}]`"
+                )
             if re.match("(array|map|struct)<", column.type):
                 raise ValueError(
                     f"`{name}` is {column.type}, and a field of CSV is one value: declare it as "
@@ -399,6 +456,10 @@ class KafkaSource(Source):
     @model_validator(mode="after")
     def _columns_of_the_message(self) -> Self:
         kafka_columns.check_types({name: one.type for name, one in self.columns.items()})
+        for name, column in self.columns.items():
+            first = column.path(name)[0]
+            if first != name and {first, name} & set(kafka_columns.TYPES):
+                raise ValueError(f"`{name}`: what is the message's own is declared without a field")
         time = self.event_time
         if time.column == kafka_columns.TIME and (time.format != "iso8601" or time.zone):
             raise ValueError(f"event_time: {kafka_columns.TIME} needs no format and no zone")

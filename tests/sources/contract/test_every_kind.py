@@ -137,6 +137,25 @@ def test_every_row_is_in_one_of_bronze_and_rejects_with_where_it_comes_from(
     ]
 
 
+def test_a_column_is_read_from_a_field_of_another_name(
+    spark: SparkSession, kind: str, tmp_path: Path
+) -> None:
+    columns = {
+        "seen": {"type": "timestamp", "field": "at"},
+        "key": {"type": "string", "nulls": ["c"]},
+        "amount": "long",
+    }
+    world = WORLDS[kind](tmp_path, columns=columns, event_time={"column": "seen"})
+    rows: list[Row] = [row("a"), row("b", 1), row("c", 2)]
+    world.land("0", rows)
+    assert succeed(spark, world.place, "one").rows.accepted == 3
+    bronze = world.place.bronze().to_pylist()
+    found = [(one["seen"].minute, one["key"]) for one in bronze]
+    assert sorted(found) == [(0, "a"), (1, "b"), (2, None)]
+    assert [one["_extra"] for one in bronze if one["_extra"] and "at" in one["_extra"]] == []
+    assert {one["key"] for one in world.place.gold().to_pylist()} == {"a", "b", None}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("few", [None, 0])
 def test_what_is_read_is_accepted_or_rejected_whether_the_driver_or_tasks_write_it(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidemark.errors import SampleUnusable
+from tidemark.judge.numbers import JSON_NUMBER
 from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.files.lines import first_lines
-from tidemark.sources.formats.csv_form import NUMBER_TEXT
 from tidemark.sources.formats.formats import CSV, JSON_DOCUMENT, JSON_LINES, csv_form, format_of
 from tidemark.sources.source import AS_READ, REASON
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000
 _SHOWN = 60
-_NUMBER = re.compile(NUMBER_TEXT, re.ASCII)
+_NUMBER = re.compile(JSON_NUMBER, re.ASCII)
 _BOOLEAN = re.compile("true|false")
 
 Row = dict[str, Any]

@@ -33,6 +33,8 @@ def ingest_changes(recorded: Contract, asked: Contract) -> Iterator[Difference]:
     yield from _derived(old, new)
     if old.unique != new.unique:
         yield _safe("source.unique", _unique(old.unique), _unique(new.unique))
+    if old.nulls != new.nulls:
+        yield _safe("source.nulls", _text(old.nulls), _text(new.nulls))
     if old.unknown_fields != new.unknown_fields:
         yield _safe("source.unknown_fields", old.unknown_fields, new.unknown_fields)
     yield from _keep(recorded.pipeline, asked.pipeline)
@@ -78,8 +80,26 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
             yield Difference(
                 INGEST, what, before.type, after.type, ChangeVerdict.NOT_ALLOWED, reason
             )
+        elif before.path(name) != after.path(name):
+            reason = (
+                "Bronze keeps what was read from the other field before, beside what is read from "
+                "now on: keys and measures over it mix both, in windows that are open and in "
+                "closed ones that late rows touch"
+            )
+            yield Difference(
+                INGEST,
+                f"{what}.field",
+                ".".join(before.path(name)),
+                ".".join(after.path(name)),
+                ChangeVerdict.TO_ACCEPT,
+                reason,
+            )
         elif before.nullable != after.nullable:
             yield _safe(what, _null(before.nullable), _null(after.nullable))
+        if before is not None and after is not None:
+            for part in ("nulls", "trim", "from_text"):
+                if (one := getattr(before, part)) != (other := getattr(after, part)):
+                    yield _safe(f"{what}.{part}", _text(one), _text(other))
 
 
 def _derived(old: Source, new: Source) -> Iterator[Difference]:
@@ -140,4 +160,6 @@ def _unique(unique: Unique | None) -> str:
 def _text(value: object) -> str:
     if isinstance(value, timedelta):
         return duration_text(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(repr, value)) or "none"
     return "none" if value is None else str(value)

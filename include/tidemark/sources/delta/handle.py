@@ -71,12 +71,14 @@ class DeltaSourceHandle(PlannedSourceHandle[Offset]):
         """Raises SourceRefused too, where the table has features that are not read, or has no
         column of a name that the pipeline's file declares."""
         _, table, _ = self._check_nothing_lost(ingest)
-        declared = self.pipeline.source.columns
-        if missing := [name for name in declared if name not in table.columns]:
+        declared = self.pipeline.source.columns.items()
+        fields = [column.path(name)[0] for name, column in declared]
+        if missing := [name for name in fields if name not in table.columns]:
             raise SourceRefused(
                 f"The table {table.uri} has no column {', '.join(missing)}; it has "
                 f"{', '.join(table.columns)}. Each row would have null there. Nothing was read. "
-                "Write the name under source.columns as the table does, or take it out."
+                "Write the name under source.columns, or its `field`, as the table does, or take "
+                "it out."
             )
 
     @staticmethod

@@ -23,9 +23,10 @@ import pyarrow.csv as pcsv
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
+from tidemark.judge.numbers import JSON_NUMBER
 from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
-from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, NUMBER_TEXT, CsvForm
+from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
 from tidemark.sources.formats.csv_records import Fields, fields_of, records
 from tidemark.sources.formats.json_values import NULL, lines_of_columns, quoted
 from tidemark.sources.formats.whole_files import BadRecord, WholeFile
@@ -242,7 +243,7 @@ def _value(text: str, quoted: bool, kind: str, form: CsvForm) -> str:
         return "null"
     if kind == NUMBER:
         number = _with_point(text, form)
-        if number is not None and re.fullmatch(NUMBER_TEXT, number, re.ASCII):
+        if number is not None and re.fullmatch(JSON_NUMBER, number, re.ASCII):
             return number
     if kind == BOOLEAN and text in ("true", "false"):
         return text
@@ -259,11 +260,11 @@ def _values(column: Array, kind: str, form: CsvForm) -> Array:
     """Texts of a column as JSON, as `_value` says."""
     found = quoted(column)
     if kind == NUMBER:
-        numbers, fits = column, pc.match_substring_regex(column, f"^(?:{NUMBER_TEXT})$")
+        numbers, fits = column, pc.match_substring_regex(column, f"^(?:{JSON_NUMBER})$")
         if form.decimal != ".":
             numbers = pc.replace_substring(column, form.decimal, ".")
             fits = pc.and_(
-                pc.match_substring_regex(numbers, f"^(?:{NUMBER_TEXT})$"),
+                pc.match_substring_regex(numbers, f"^(?:{JSON_NUMBER})$"),
                 pc.invert(pc.match_substring(column, ".")),
             )
         found = pc.if_else(fits, numbers, found)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 # What the texts of a column are.
 NUMBER, BOOLEAN = "number", "boolean"
-# A number as JSON writes it.
-NUMBER_TEXT = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 
 @dataclass(frozen=True)

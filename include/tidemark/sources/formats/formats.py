@@ -41,10 +41,11 @@ def csv_form(source: FilesSource, place: str) -> CsvForm:
         kind = kind_of(column.type)
         simple = getattr(kind, "name", "")
         if isinstance(kind, DecimalKind) or simple in (*INTEGER_BITS, "float", "double"):
-            kinds.append((name, NUMBER))
+            kinds.append((column.path(name)[0], NUMBER))
         elif simple == "boolean":
-            kinds.append((name, BOOLEAN))
-    return CsvForm(**given.model_dump(), kinds=tuple(kinds), names=tuple(source.columns))
+            kinds.append((column.path(name)[0], BOOLEAN))
+    names = tuple(column.path(name)[0] for name, column in source.columns.items())
+    return CsvForm(**given.model_dump(), kinds=tuple(kinds), names=names)
 
 
 def slices_of(source: FilesSource, uris: Mapping[str, FileFacts], options: Options) -> list[Slice]:
