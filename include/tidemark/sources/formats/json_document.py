@@ -82,13 +82,13 @@ def document_slice(uri: str, facts: FileFacts, options: Options) -> DocumentSlic
 def _records(chunks: Iterator[bytes], most: int) -> Iterator[Piece]:
     """The records of a file's text, in their order. One of more than `most` bytes is held no longer
     than that can be told."""
-    splitter = _Splitter(most)
+    splitter = _DocumentSplitter(most)
     for chunk in chunks:
         yield from splitter.pieces(chunk)
     yield from splitter.end()
 
 
-class _Splitter:
+class _DocumentSplitter:
     """Text into records.
 
     `in_array`: records are its elements, `elements` so far. `depth`: the record's brackets that are
