@@ -190,13 +190,60 @@ def test_a_field_gets_the_type_that_takes_its_values(
 
 
 def test_fields_that_cannot_be_columns_are_named_with_the_reason(project: Path) -> None:
-    row = {"at": "2026-03-01T09:00:00Z", "a b": 1, "_x": 1, "n": 1, "N": 2, "": 1, "k": "v"}
+    row = {"at": "2026-03-01T09:00:00Z", "n": 1, "": 1, "k": "v", "_key": "v", "a\u200b": 1}
     pipeline = proposed(project, [row, row | {"k": 7}])
     assert list(pipeline.source.columns) == ["at", "n"]
     text = text_of(project)
-    assert '#   "N": differs from another column by its case alone' in text
     assert '#   "k": of several types (text in 1, number in 1)' in text
-    assert '#   "a b": cannot name a column' in text
+    for name in ("", "_key", "a\\u200b"):
+        assert f'#   "{name}": is empty, a column of Kafka' in text
+
+
+def test_a_field_whose_name_is_none_of_a_column_is_read_under_another(project: Path) -> None:
+    row = {
+        "Time (UTC)": "2026-03-01T09:00:00Z", "Amount, net (€)": 1.5, "Sepal.Length": 2.5, "n": 1,
+        "N": 2, "a b": "x", "a_b": "y", "_id": "i", "()": 3,
+    }  # fmt: skip
+    pipeline = proposed(project, [row, row | {"_id": "j", "a b": "z"}] * 2)
+    columns = pipeline.source.columns
+    assert {name: column.path(name)[0] for name, column in columns.items()} == {
+        "time_utc": "Time (UTC)", "amount_net": "Amount, net (€)", "sepal_length": "Sepal.Length",
+        "n": "n", "n_": "N", "a_b_": "a b", "a_b": "a_b", "id": "_id", "column": "()",
+    }  # fmt: skip
+    assert pipeline.source.event_time.column == "time_utc"
+    assert pipeline.source.unique is not None
+    assert pipeline.source.unique.by == "id"
+    assert '    sepal_length: {field: [Sepal.Length], type: "double not null"}' in text_of(project)
+    assert "accepts all of them" in text_of(project)
+    asked = new(land(project, [row]), "--force", "--event-time", "Time (UTC)")
+    assert asked.exit_code == 0
+
+
+def test_texts_that_stand_for_nothing_and_numbers_in_text_are_told(project: Path) -> None:
+    rows = [
+        {"at": f"2026-03-01T09:{n:02}:00Z", "mass": n / 2, "price": f"{n}.50", "code": f"{n}1"}
+        for n in range(20)
+    ]
+    for place, nothing in ((3, "NA"), (5, "")):
+        rows[place] |= {"mass": nothing, "price": nothing}
+    pipeline = proposed(project, rows)
+    columns = pipeline.source.columns
+    assert types(pipeline) == {
+        "at": "timestamp not null", "mass": "double", "price": "double", "code": "string not null"
+    }  # fmt: skip
+    assert (columns["mass"].nulls, columns["mass"].from_text) == (("", "NA"), False)
+    assert (columns["price"].nulls, columns["price"].from_text) == (("", "NA"), True)
+    assert "accepts all of them" in text_of(project)
+    measures = pipeline.tables["per_minute"].measures
+    assert measures == {
+        "events": "count(*)", "mass_sum": "sum(mass)", "price_avg": "avg(price)",
+        "price_min": "min(price)", "price_max": "max(price)",
+    }  # fmt: skip
+
+
+def test_the_zone_that_was_taken_for_granted_is_told(project: Path) -> None:
+    ended = new(land(project, [{"at": "2026-03-01 09:00:00"}, {"at": "2026-03-01 10:00:00"}]))
+    assert "at (UTC assumed for 100 %)" in ended.output
 
 
 @pytest.mark.slow

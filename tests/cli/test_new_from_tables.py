@@ -110,7 +110,7 @@ def test_columns_have_the_types_of_the_table_s_schema(project: Path) -> None:
     assert "local: string   # timestamps without a zone, as text" in text
     assert "from 100 rows of delta:warehouse/lake/events." in text
     (table,) = pipeline.tables.values()
-    assert {"sum(price)", "sum(small)", "sum(large)"} <= set(table.measures.values())
+    assert {"avg(price)", "sum(small)", "sum(large)"} <= set(table.measures.values())
 
 
 def test_a_column_that_is_never_null_in_the_schema_is_not_null_in_the_file(project: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tidemark.cli.new.column_types import Untyped, family, type_of
 from tidemark.cli.new.event_times import is_date, is_instant
 from tidemark.cli.new.sample import KnownType, Sample
+from tidemark.judge.numbers import JSON_NUMBER
 from tidemark.pipeline import kafka_columns
 from tidemark.pipeline.names import check_column_name, folded
 
@@ -17,19 +20,34 @@ from tidemark.pipeline.names import check_column_name, folded
 MOST_COLUMNS = 200
 INTEGERS = ("byte", "short", "int", "long")
 _NUMBERS = (*INTEGERS, "float", "double")
+_NUMBER = re.compile(JSON_NUMBER, re.ASCII)
+# What people write for a value that is not there.
+_NULL_TEXTS = frozenset(
+    ("", "-", "NA", "N/A", "n/a", "NaN", "nan", "nil", "null", "NULL", "None", "none")
+)
+_LONGEST_MADE = 100
 
 
 @dataclass(frozen=True)
 class SampleColumn:
     """A field that can be a column. `values` has one entry for each row, null where it has none.
 
-    `known` is what the source itself says of it.
+    `known` is what the source itself says of it, `field` what it calls it where that cannot name a
+    column. Texts in `nulls` are null; `from_text`: its numbers are written as text.
     """
 
     name: str
     type: str
     values: tuple[Any, ...]
     known: KnownType | None = None
+    field: str | None = None
+    nulls: tuple[str, ...] = ()
+    from_text: bool = False
+
+    @property
+    def source_name(self) -> str:
+        """What the source calls it."""
+        return self.field or self.name
 
     @cached_property
     def present(self) -> tuple[Any, ...]:
@@ -76,14 +94,20 @@ def columns_of(sample: Sample) -> tuple[list[SampleColumn], list[LeftOutField]]:
     """The fields of the rows: in the order of the source's schema, else as they came first."""
     columns: list[SampleColumn] = []
     left_out: list[LeftOutField] = []
-    taken: set[str] = set()
-    for name in sample.schema or dict.fromkeys(name for row in sample.rows for name in row):
+    fields = list(sample.schema or dict.fromkeys(name for row in sample.rows for name in row))
+    names = _names(fields)
+    for field in fields:
         try:
-            _check_name(name, taken, len(columns))
-            columns.append(_column(name, sample))
-            taken.add(folded(name))
+            if len(columns) == MOST_COLUMNS:
+                raise ValueError(f"comes after {MOST_COLUMNS} columns")
+            if field not in names:
+                raise ValueError("is empty, a column of Kafka's, or cannot be printed")
+            column = _column(field, sample)
+            if names[field] != field:
+                column = replace(column, name=names[field], field=field)
+            columns.append(column)
         except (Untyped, ValueError) as why:
-            left_out.append(LeftOutField(name, str(why)))
+            left_out.append(LeftOutField(field, str(why)))
     return columns, left_out
 
 
@@ -95,14 +119,33 @@ def columns_beside(sample: Sample) -> list[SampleColumn]:
     ]
 
 
-def _check_name(name: str, taken: set[str], columns: int) -> None:
-    check_column_name(name)
-    if not name.isprintable():
-        raise ValueError("has a character that cannot be printed")
-    if folded(name) in taken:
-        raise ValueError("differs from another column by its case alone, and Spark tells no cases")
-    if columns == MOST_COLUMNS:
-        raise ValueError(f"comes after {MOST_COLUMNS} columns")
+def _names(fields: Sequence[str]) -> dict[str, str]:
+    """The columns' names: those of the fields where they can name one, and no two of which differ
+    by their case alone; else one made of its letters and digits, with `_` at its end while another
+    column has it. None for a field that the pipeline's file cannot name."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for field in fields:
+        if _names_a_column(field) and folded(field) not in taken:
+            names[field] = field
+            taken.add(folded(field))
+    for field in fields:
+        if field in names or not field.isprintable() or not field or field in kafka_columns.TYPES:
+            continue
+        name = re.sub(r"\W+", "_", field)[:_LONGEST_MADE].strip("_").lower() or "column"
+        while folded(name) in taken:
+            name += "_"
+        names[field] = name
+        taken.add(folded(name))
+    return names
+
+
+def _names_a_column(field: str) -> bool:
+    try:
+        check_column_name(field)
+    except ValueError:
+        return False
+    return field.isprintable()
 
 
 def _column(name: str, sample: Sample) -> SampleColumn:
@@ -116,6 +159,19 @@ def _column(name: str, sample: Sample) -> SampleColumn:
 
 
 def _guessed(name: str, values: tuple[Any, ...]) -> SampleColumn:
+    """The type of a field's values. Texts that stand for no value are looked at where the others
+    are no texts, and numbers in text where one of them has a point: others may be codes."""
+    said_null = {value for value in values if isinstance(value, str) and value in _NULL_TEXTS}
+    others = tuple(None if value in said_null else value for value in values) if said_null else ()
+    if any(value is not None for value in others):
+        with suppress(Untyped):
+            column = _typed(name, others)
+            if column.type != "string":
+                return replace(column, nulls=tuple(sorted(said_null)))
+    return _typed(name, values)
+
+
+def _typed(name: str, values: tuple[Any, ...]) -> SampleColumn:
     present = [value for value in values if value is not None]
     spark_type, misfits = type_of(present)
     if spark_type == "string" and not misfits:
@@ -123,4 +179,6 @@ def _guessed(name: str, values: tuple[Any, ...]) -> SampleColumn:
             spark_type = "timestamp"
         elif all(map(is_date, present)):
             spark_type = "date"
+        elif all(map(_NUMBER.fullmatch, present)) and any("." in text for text in present):
+            return SampleColumn(name, "double", values, from_text=True)
     return SampleColumn(name, spark_type, values)

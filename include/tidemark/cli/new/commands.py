@@ -159,6 +159,9 @@ def proposed_facts(pipeline: Pipeline, proposal: Proposal, found: SourceSample) 
     numbers["columns"] = ", ".join(pipeline.source.columns)
     if proposal.left_out:
         numbers["in _extra"] = ", ".join(one.name for one in proposal.left_out)
-    numbers["event time"] = proposal.event_time.name
+    time, written = proposal.event_time, proposal.time_format
+    assumed = 100 * written.without_zone // max(1, written.fitting)
+    zone = f" ({written.zone} assumed for {assumed} %)" if written.zone else ""
+    numbers["event time"] = f"{time.name}{zone}"
     numbers["unique by"] = proposal.unique.column.name if proposal.unique else "–"
     return numbers | {proposal.table: f"{keys}{', '.join(table.measures)}"}

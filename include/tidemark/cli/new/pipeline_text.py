@@ -26,6 +26,12 @@ _PLAIN = re.compile(r"[A-Za-z_][\w./*-]*(\([\w,*]+\))?( not null)?", re.ASCII)
 _NOT_TEXT = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 _MOST_LEFT_OUT = 20
 _MOST_NO_IDS = 3
+# In words apart by `_`: numbers of which one is as much as all of them.
+_LEVEL = re.compile(
+    r"(^|_)(price|rate|ratio|share|percent|percentage|pct|score|rating|avg|average|mean|median|"
+    r"min|max|temp|temperature|humidity|pressure|degrees|celsius|speed|age|height|weight|length|"
+    r"width|depth|level|balance|voltage)(_|$)"
+)
 _NOTE, _WIDTH = "  # ", 98
 
 
@@ -62,7 +68,7 @@ def _lines(proposal: Proposal, source: Mapping[str, Any], reasons: Sequence[str]
         yield "  # not null: each row of the sample holds a value; a row that lacks it is rejected."
     yield "  columns:"
     for column in proposal.columns:
-        yield f"    {_scalar(column.name)}: {_scalar(_type(column, proposal))}{_note(column)}"
+        yield f"    {_scalar(column.name)}: {_entry(column, proposal)}{_note(column)}"
     yield from _left_out(proposal)
     yield from _event_time(proposal)
     yield from _unique(proposal)
@@ -79,6 +85,17 @@ def _type(column: SampleColumn, proposal: Proposal) -> str:
     if column is proposal.event_time:
         return "timestamp not null"
     return f"{column.type} not null" if column.is_required else column.type
+
+
+def _entry(column: SampleColumn, proposal: Proposal) -> str:
+    entries: dict[str, Any] = {}
+    if column.field:
+        entries["field"] = [column.field] if "." in column.field else column.field
+    entries["type"] = _type(column, proposal)
+    if column is not proposal.event_time:
+        entries |= {"nulls": list(column.nulls)} if column.nulls else {}
+        entries |= {"from_text": True} if column.from_text else {}
+    return _flow(entries) if len(entries) > 1 else _scalar(entries["type"])
 
 
 def _note(column: SampleColumn) -> str:
@@ -176,6 +193,8 @@ def _table(proposal: Proposal, keys: Sequence[str]) -> Iterator[str]:
     else:
         yield "    # No column has few values; name keys with `group_by`."
     yield "    measures:"
+    if any(map(_is_level, proposal.numbers)):
+        yield "      # Sums of prices, rates, degrees and their like say nothing: their averages."
     taken = list(keys)
     for name, expression in _measures(proposal):
         taken.append(free_name(name, taken))
@@ -186,8 +205,13 @@ def _measures(proposal: Proposal) -> Iterator[tuple[str, str]]:
     yield "events", "count(*)"
     for column in proposal.flags:
         yield f"{column.name}_count", f"count_if({_sql_name(column.name)})"
-    for column in proposal.sums:
-        yield f"{column.name}_sum", f"sum({_sql_name(column.name)})"
+    for column in proposal.numbers:
+        for measure in ("avg", "min", "max") if _is_level(column) else ("sum",):
+            yield f"{column.name}_{measure}", f"{measure}({_sql_name(column.name)})"
+
+
+def _is_level(column: SampleColumn) -> bool:
+    return _LEVEL.search(column.words) is not None
 
 
 def _sql_name(name: str) -> str:
@@ -216,7 +240,11 @@ def _about(duration: timedelta) -> str:
 def _flow(entry: Any) -> str:
     if isinstance(entry, Mapping):
         return f"{{{', '.join(f'{key}: {_flow(one)}' for key, one in entry.items())}}}"
-    return _scalar(entry) if isinstance(entry, str) else str(entry)
+    if isinstance(entry, list):
+        return f"[{', '.join(map(_flow, entry))}]"
+    # A comma ends a text that has no quotes.
+    is_plain = isinstance(entry, str) and "," not in entry
+    return _scalar(entry) if is_plain else json.dumps(entry, ensure_ascii=False)
 
 
 def _scalar(text: str) -> str:

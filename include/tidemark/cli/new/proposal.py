@@ -78,7 +78,7 @@ def id_columns(columns: Sequence[SampleColumn], sample: Sample) -> tuple[IdColum
     """The columns that are named like an id, in their order."""
     different = list({repr(sorted(row.items())): row for row in sample.rows}.values())
     return tuple(
-        _counted(column, [row.get(column.name) for row in different])
+        _counted(column, [row.get(column.source_name) for row in different])
         for column in columns
         if _ID.search(column.words) and column.type in ("string", *INTEGERS)
     )
@@ -104,7 +104,7 @@ class Proposal:
     unique: IdColumn | None
     no_ids: tuple[IdColumn, ...]
     keys: tuple[SampleColumn, ...]
-    sums: tuple[SampleColumn, ...]
+    numbers: tuple[SampleColumn, ...]
     flags: tuple[SampleColumn, ...]
     table: str
     window: timedelta
@@ -133,13 +133,13 @@ def propose(
     plain = [column for column in others if unique is None or column is not unique.column]
     keys = _keys(plain, len(sample.rows)) if group_by is None else _asked(others, group_by)
     free = [column for column in plain if column not in keys]
-    sums = [one for one in free if one.is_number and not _names_something(one)]
+    numbers = [one for one in free if one.is_number and not _names_something(one)]
     flags = [column for column in free if column.type == "boolean"]
     order = order_of([instant for instant in written.times if instant is not None])
     table, window = _window(order.spread)
     return Proposal(
         len(sample.rows), tuple(columns), tuple(left_out), time, written, unique, no_ids,
-        tuple(keys), tuple(sums[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window,
+        tuple(keys), tuple(numbers[:_MOST_MEASURES]), tuple(flags[:_MOST_MEASURES]), table, window,
         order, sample.schema is not None,
     )  # fmt: skip
 
@@ -237,7 +237,8 @@ def _names_something(column: SampleColumn) -> bool:
 
 
 def _asked(columns: Sequence[SampleColumn], names: Sequence[str]) -> list[SampleColumn]:
-    known = {column.name: column for column in columns}
+    known = {column.field: column for column in columns if column.field}
+    known |= {column.name: column for column in columns}
     for name in names:
         if name not in known:
             near = nearest(name, known)
