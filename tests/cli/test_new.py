@@ -213,7 +213,7 @@ def test_a_field_whose_name_is_none_of_a_column_is_read_under_another(project: P
     assert pipeline.source.event_time.column == "time_utc"
     assert pipeline.source.unique is not None
     assert pipeline.source.unique.by == "id"
-    assert '    sepal_length: {field: [Sepal.Length], type: "double not null"}' in text_of(project)
+    assert '    sepal_length: {field: [Sepal.Length], type: double not null}' in text_of(project)
     assert "accepts all of them" in text_of(project)
     asked = new(land(project, [row]), "--force", "--event-time", "Time (UTC)")
     assert asked.exit_code == 0
