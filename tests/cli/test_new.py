@@ -213,30 +213,48 @@ def test_a_field_whose_name_is_none_of_a_column_is_read_under_another(project: P
     assert pipeline.source.event_time.column == "time_utc"
     assert pipeline.source.unique is not None
     assert pipeline.source.unique.by == "id"
-    assert '    sepal_length: {field: [Sepal.Length], type: double not null}' in text_of(project)
+    assert "    sepal_length: {field: [Sepal.Length], type: double not null}" in text_of(project)
     assert "accepts all of them" in text_of(project)
     asked = new(land(project, [row]), "--force", "--event-time", "Time (UTC)")
     assert asked.exit_code == 0
 
 
+def test_days_that_can_be_read_in_two_ways_are_told(project: Path) -> None:
+    proposed(project, [{"made": "3/1/2026"}, {"made": "4/1/2026"}])
+    assert "  # Or d/M/yyyy? The sample's days can be read in both ways.\n" in text_of(project)
+    proposed(project, [{"made": "3/1/2026"}, {"made": "4/13/2026"}], "--force")
+    assert "Or d/M/yyyy" not in text_of(project)
+
+
+def test_parts_of_a_time_are_no_keys_and_no_sums(project: Path) -> None:
+    rows = [
+        {"at": f"2026-03-0{n % 3 + 1}T09:00:00Z", "day": n % 3 + 1, "month": 3, "minute": n % 2,
+         "pick_up_hour": n % 2, "store_code": n % 2}
+        for n in range(12)
+    ]  # fmt: skip
+    (table,) = proposed(project, rows).tables.values()
+    assert table.group_by == ("store_code",)
+    assert table.measures == {"events": "count(*)"}
+
+
 def test_texts_that_stand_for_nothing_and_numbers_in_text_are_told(project: Path) -> None:
     rows = [
-        {"at": f"2026-03-01T09:{n:02}:00Z", "mass": n / 2, "price": f"{n}.50", "code": f"{n}1"}
+        {"at": f"2026-03-01T09:{n:02}:00Z", "amount": n / 2, "price": f"{n}.50", "code": f"{n}1"}
         for n in range(20)
     ]
     for place, nothing in ((3, "NA"), (5, "")):
-        rows[place] |= {"mass": nothing, "price": nothing}
+        rows[place] |= {"amount": nothing, "price": nothing}
     pipeline = proposed(project, rows)
     columns = pipeline.source.columns
     assert types(pipeline) == {
-        "at": "timestamp not null", "mass": "double", "price": "double", "code": "string not null"
+        "at": "timestamp not null", "amount": "double", "price": "double", "code": "string not null"
     }  # fmt: skip
-    assert (columns["mass"].nulls, columns["mass"].from_text) == (("", "NA"), False)
+    assert (columns["amount"].nulls, columns["amount"].from_text) == (("", "NA"), False)
     assert (columns["price"].nulls, columns["price"].from_text) == (("", "NA"), True)
     assert "accepts all of them" in text_of(project)
     measures = pipeline.tables["per_minute"].measures
     assert measures == {
-        "events": "count(*)", "mass_sum": "sum(mass)", "price_avg": "avg(price)",
+        "events": "count(*)", "amount_sum": "sum(amount)", "price_avg": "avg(price)",
         "price_min": "min(price)", "price_max": "max(price)",
     }  # fmt: skip
 
@@ -255,6 +273,16 @@ def test_the_zone_that_was_taken_for_granted_is_told(project: Path) -> None:
         ("made", "2026-03-01", "iso8601", "UTC"),
         ("made", "01/Mar/2026:09:00:00 +0100", "dd/MMM/yyyy:HH:mm:ss Z", None),
         ("made", "2026/03/01 09:00:00", "yyyy/MM/dd HH:mm:ss", "UTC"),
+        ("made", "2026/03/01 09:00", "yyyy/MM/dd HH:mm", "UTC"),
+        ("made", "2026/03/01", "yyyy/MM/dd", "UTC"),
+        ("made", "1.3.2026 09:00", "d.M.yyyy HH:mm", "UTC"),
+        ("made", "Mar 1 2026", "MMM d yyyy", "UTC"),
+        ("made", "March 1, 2026 09:00", "MMMM d, yyyy HH:mm", "UTC"),
+        ("made", "20260301T090000Z", "yyyyMMdd'T'HHmmssX", None),
+        ("made", "Sun, 01 Mar 2026 09:00:00 GMT", "rfc_1123", None),
+        ("made", "3/31/2026 9:05", "M/d/yyyy H:mm", "UTC"),
+        ("made", "3/31/2026 9:05 PM", "M/d/yyyy h:mm a", "UTC"),
+        ("made", "31/3/2026", "d/M/yyyy", "UTC"),
         ("made_at", 1_772_000_000, "epoch_seconds", None),
         ("made_at", 1_772_000_000.25, "epoch_seconds", None),
         ("eventTime", 1_772_000_000_000, "epoch_millis", None),

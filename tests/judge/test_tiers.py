@@ -117,12 +117,14 @@ TIMES: tuple[dict[str, Any], ...] = (
     {"format": "epoch_millis"},
     {"format": "epoch_micros"},
     {"format": "dd/MMM/yyyy:HH:mm:ss Z"},
+    {"format": "rfc_1123"},
 )
 GOOD_TIMES = {
     "epoch_seconds": "1772323200.5",
     "epoch_millis": "1772323200123",
     "epoch_micros": "1772323200123456",
     "dd/MMM/yyyy:HH:mm:ss Z": '"01/Mar/2026:00:00:00 +0000"',
+    "rfc_1123": '"Sun, 01 Mar 2026 00:00:00 GMT"',
 }
 # What no column takes, or a column that stands twice then.
 FURTHER = (

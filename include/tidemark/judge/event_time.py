@@ -21,9 +21,12 @@ from tidemark.judge.instants import (
 from tidemark.judge.json_text import Number
 from tidemark.judge.numbers import is_quoted_number
 from tidemark.pipeline.datetime_patterns import MONTHS, datetime_pattern
+from tidemark.pipeline.event_time_formats import RFC_1123
 from tidemark.pipeline.model import EventTime
 
 _PER_FRACTION = 6
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY_MICROS = 86_400_000_000
 # By format: how many powers of ten more microseconds there are.
 EPOCH_POWERS = {"epoch_seconds": 6, "epoch_millis": 3, "epoch_micros": 0}
 ISO = "iso8601"
@@ -120,6 +123,35 @@ def _hour(fields: Mapping[str, str]) -> int | None:
     return hour % 12 + (12 if fields.get("half_day", "").lower() == "pm" else 0)
 
 
+class MailReader:
+    """Reads times of mail and HTTP (RFC 1123, RFC 5322 3.3): `Sun, 06 Nov 1994 08:49:37 GMT`.
+
+    The day of the week may be missing, and so may seconds; a day that is another one than the date
+    has is none. Zones are offsets, GMT, UT and UTC: the other names are of no use (RFC 5322 4.3).
+    """
+
+    _EXPRESSION = re.compile(
+        f"(?:({'|'.join(_WEEKDAYS)}), ?)?(.+) (?:([+-][0-9]{{4}})|GMT|UTC?)",
+        re.IGNORECASE | re.ASCII,
+    )
+
+    def __init__(self) -> None:
+        self._local = PatternReader("d MMM yyyy HH:mm[:ss]", ZoneInfo("UTC"))
+
+    def micros(self, text: str) -> int | None:
+        """The instant; None where the text is no such time."""
+        found = self._EXPRESSION.fullmatch(text)
+        local = self._local.micros(found[2]) if found else None
+        if found is None or local is None:
+            return None
+        # 1970 began on a Thursday.
+        if found[1] and _WEEKDAYS[(local // _DAY_MICROS + 3) % 7] != found[1].title():
+            return None
+        offset = offset_micros(found[3] or "Z")
+        micros = None if offset is None else local - offset
+        return micros if micros is not None and FIRST_MICROS <= micros <= LAST_MICROS else None
+
+
 def stated_zone(event_time: EventTime) -> ZoneInfo | None:
     """The zone of text that has none, where the pipeline states one."""
     return None if event_time.zone is None else ZoneInfo(event_time.zone)
@@ -136,6 +168,8 @@ def text_reader(event_time: EventTime) -> Callable[[str], int | None]:
     zone = stated_zone(event_time)
     if event_time.format == ISO:
         return lambda text: iso_micros(text, zone)
+    if event_time.format == RFC_1123:
+        return MailReader().micros
     return PatternReader(event_time.format, zone).micros
 
 

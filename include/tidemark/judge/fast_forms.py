@@ -23,7 +23,7 @@ from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
 from tidemark.judge.event_time import EPOCH_POWERS, ISO, stated_zone, text_reader
 from tidemark.judge.instants import in_zone
-from tidemark.judge.json_text import Number
+from tidemark.judge.json_text import JSON_NUMBER, Number
 from tidemark.judge.kinds import (
     ArrayKind,
     DecimalKind,
@@ -33,7 +33,6 @@ from tidemark.judge.kinds import (
     StructKind,
     arrow_type,
 )
-from tidemark.judge.numbers import JSON_NUMBER
 from tidemark.judge.rules import BLANKS_AROUND, TIMESTAMP, ColumnRule
 from tidemark.pipeline.model import EventTime
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.judge.json_text import Number
+from tidemark.judge.json_text import JSON_NUMBER, Number
 from tidemark.judge.kinds import SimpleKind
-from tidemark.judge.numbers import JSON_NUMBER
 from tidemark.judge.rules import BLANKS_AROUND, ColumnRule, Key
 
 # By the name of a field the column's key, or of an object what is taken from it.

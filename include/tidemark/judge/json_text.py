@@ -25,6 +25,8 @@ _BLANKS = b" \t\n\x0b\f\r"
 _JSON_BLANKS = " \t\n\r"
 
 
+# A number as JSON writes it.
+JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 # A number, as its text in the line; no other part is of this type. The garbage collector follows
 # each object of a class of one's own, and none of these.
 Number = bytes

@@ -13,8 +13,6 @@ from math import isfinite
 
 import pyarrow as pa
 
-# A number as JSON writes it.
-JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _WHOLE = re.compile(r"-?[0-9]+")
 # What careful senders put in quotes, and Java's BigDecimal reads.
 _QUOTED = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

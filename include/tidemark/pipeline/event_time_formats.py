@@ -1,4 +1,4 @@
-"""How event time can be written: ISO 8601, a count since 1970, or a Spark datetime pattern."""
+"""How event time can be written: ISO 8601, RFC 1123, a count since 1970, or a Spark pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tidemark.pipeline.datetime_patterns import datetime_pattern
 from tidemark.pipeline.problems import nearest
 
 EPOCHS = ("epoch_seconds", "epoch_millis", "epoch_micros")
-KNOWN = ("iso8601", *EPOCHS)
+# As mail and HTTP have it: Sun, 06 Nov 1994 08:49:37 GMT.
+RFC_1123 = "rfc_1123"
+KNOWN = ("iso8601", RFC_1123, *EPOCHS)
 # Spark's own page: https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html
 _PATTERN_LETTERS = frozenset("GyDMLdQqEFahKkHmsSVzOXxZ")
 _QUOTED = re.compile(r"'(?:[^']|'')*'")

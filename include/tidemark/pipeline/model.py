@@ -184,8 +184,8 @@ class EventTime(_Model):
     column: str = Field(description="A column of type timestamp")
     format: str = Field(
         default="iso8601",
-        description="iso8601, epoch_seconds, epoch_millis, epoch_micros, or a Spark datetime "
-        "pattern such as `dd/MMM/yyyy:HH:mm:ss Z`",
+        description="iso8601, rfc_1123, epoch_seconds, epoch_millis, epoch_micros, or a Spark "
+        "datetime pattern such as `dd/MMM/yyyy:HH:mm:ss Z`",
     )
     zone: str | None = Field(
         default=None,
@@ -220,6 +220,8 @@ class EventTime(_Model):
     def _zone_has_an_effect(self) -> Self:
         if self.zone is not None and self.format in event_time_formats.EPOCHS:
             raise ValueError(f"zone has no effect with {self.format}: epochs count from UTC")
+        if self.zone is not None and self.format == event_time_formats.RFC_1123:
+            raise ValueError(f"zone has no effect with {self.format}: its text tells the zone")
         return self
 
 

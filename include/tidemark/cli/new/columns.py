@@ -12,7 +12,7 @@ from typing import Any
 from tidemark.cli.new.column_types import Untyped, family, type_of
 from tidemark.cli.new.event_times import is_date, is_instant
 from tidemark.cli.new.sample import KnownType, Sample
-from tidemark.judge.numbers import JSON_NUMBER
+from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline import kafka_columns
 from tidemark.pipeline.names import check_column_name, folded
 

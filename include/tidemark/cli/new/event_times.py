@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import islice
 from typing import Any
 
 from tidemark.cli.new.column_types import MOST
+from tidemark.pipeline.datetime_patterns import datetime_pattern
+from tidemark.pipeline.event_time_formats import RFC_1123
+from tidemark.pipeline.model import EventTime
 
 _ISO = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?",
@@ -19,12 +24,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Counts are told apart by their size: from the year 2000 to the year 2100.
 _FIRST, _LAST = 946_684_800, 4_102_444_800
 _PER_SECOND = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000}
-# Spark's pattern, and Python's for the same text.
-_PATTERNS = (
-    ("dd/MMM/yyyy:HH:mm:ss Z", "%d/%b/%Y:%H:%M:%S %z", r"\d{2}/\w{3}/\d{4}(:\d{2}){3} [+-]\d{4}"),
-    ("yyyy/MM/dd HH:mm:ss", "%Y/%m/%d %H:%M:%S", r"\d{4}(/\d{2}){2} \d{2}(:\d{2}){2}"),
-    ("dd.MM.yyyy HH:mm:ss", "%d.%m.%Y %H:%M:%S", r"\d{2}\.\d{2}\.\d{4} \d{2}(:\d{2}){2}"),
+# Texts of times, by `format`. Of two that read the same texts the first is taken.
+_MONTH_FIRST, _DAY_FIRST = (
+    tuple(f"{day}{clock}" for clock in (" H:mm:ss", " h:mm:ss a", " H:mm", " h:mm a", ""))
+    for day in ("M/d/yyyy", "d/M/yyyy")
 )
+_DAYS = (
+    *("yyyy/MM/dd", "dd.MM.yyyy", "d.M.yyyy", "MMM d yyyy", "MMM d, yyyy", "d MMM yyyy"),
+    *("d-MMM-yyyy", "MMMM d, yyyy", "d MMMM yyyy"),
+)
+_TEXTS = (
+    *("dd/MMM/yyyy:HH:mm:ss Z", RFC_1123, "yyyyMMdd'T'HHmmssX", "yyyyMMdd'T'HHmmss"),
+    *(f"{day}{clock}" for day in _DAYS for clock in (" HH:mm:ss", " HH:mm", "")),
+    *(*_MONTH_FIRST, *_DAY_FIRST),
+)
+# Of so many values one has to be written so, or no more are looked at.
+_FIRST_VALUES = 100
 _LARGEST_OFFSET = timedelta(hours=18)
 
 
@@ -34,7 +49,8 @@ class TimeFormat:
 
     `times` has the instant of each value; None where the value is not such a time. `without_zone`
     values tell none: they are taken for UTC where there is a `zone`, and are no times where not.
-    `unlikely` values are numbers that would be a time before 2000 or after 2100.
+    `unlikely` values are numbers that would be a time before 2000 or after 2100. As many values are
+    times in the format `other`: the sample does not tell which of the two is meant.
     """
 
     format: str
@@ -42,6 +58,7 @@ class TimeFormat:
     times: tuple[datetime | None, ...]
     without_zone: int
     unlikely: int
+    other: str | None = None
 
     @property
     def fitting(self) -> int:
@@ -55,13 +72,24 @@ def time_format(values: Sequence[Any]) -> TimeFormat | None:
     Of several formats the one that most values have. Text without a zone is taken as UTC, unless
     at least MOST of the times tell theirs.
     """
-    found = {name: [read(value) for value in values] for name, read in _READERS.items()}
+    first = list(islice((value for value in values if value is not None), _FIRST_VALUES))
+    readers = {
+        name: read
+        for name, read in _readers().items()
+        if any(read(value) is not None for value in first)
+    }
+    if not readers:
+        return None
+    found = {name: [read(value) for value in values] for name, read in readers.items()}
     name, times = max(found.items(), key=lambda one: _fitting(one[1]))
     present = sum(value is not None for value in values)
-    if not present or _fitting(times) < MOST * present:
+    if _fitting(times) < MOST * present:
         return None
     numbers = sum(_is_number(value) for value in values) if name in _PER_SECOND else 0
-    return _format(name, times, numbers)
+    twins = dict(zip(_MONTH_FIRST, _DAY_FIRST, strict=True))
+    twin = twins.get(name, "")
+    other = twin if _fitting(found.get(twin, [])) == _fitting(times) else None
+    return replace(_format(name, times, numbers), other=other)
 
 
 def is_instant(value: Any) -> bool:
@@ -104,14 +132,22 @@ def _usable(time: datetime) -> datetime | None:
     return time if time >= _EPOCH else None
 
 
-def _by_pattern(text: str, shape: str) -> Callable[[Any], datetime | None]:
-    regex = re.compile(shape, re.ASCII)
+def _by_text(written: str) -> Callable[[Any], datetime | None]:
+    """A function from a value to the time that a run reads of it, None where that is none."""
+    # Arrow takes a tenth of a second to load, which other commands do without.
+    from tidemark.judge.event_time import text_reader
+
+    tells_zone = written == RFC_1123 or datetime_pattern(written).tells_zone
+    micros_of = text_reader(
+        EventTime(column="time", format=written, zone=None if tells_zone else "UTC")
+    )
 
     def read(value: Any) -> datetime | None:
-        if isinstance(value, str) and regex.fullmatch(value):
-            with suppress(ValueError):
-                return datetime.strptime(value, text)  # noqa: DTZ007  the zone may be missing
-        return None
+        micros = micros_of(value) if isinstance(value, str) else None
+        if micros is None:
+            return None
+        time = _EPOCH + timedelta(microseconds=micros)
+        return time if tells_zone else time.replace(tzinfo=None)
 
     return read
 
@@ -129,8 +165,10 @@ def _by_count(per_second: int) -> Callable[[Any], datetime | None]:
     return read
 
 
-_READERS: dict[str, Callable[[Any], datetime | None]] = {
-    "iso8601": iso_time,
-    **{name: _by_pattern(text, shape) for name, text, shape in _PATTERNS},
-    **{name: _by_count(per_second) for name, per_second in _PER_SECOND.items()},
-}
+@cache
+def _readers() -> dict[str, Callable[[Any], datetime | None]]:
+    return {
+        "iso8601": iso_time,
+        **{written: _by_text(written) for written in _TEXTS},
+        **{name: _by_count(per_second) for name, per_second in _PER_SECOND.items()},
+    }

@@ -30,7 +30,8 @@ _MOST_NO_IDS = 3
 _LEVEL = re.compile(
     r"(^|_)(price|rate|ratio|share|percent|percentage|pct|score|rating|avg|average|mean|median|"
     r"min|max|temp|temperature|humidity|pressure|degrees|celsius|speed|age|height|weight|length|"
-    r"width|depth|level|balance|voltage)(_|$)"
+    r"width|depth|level|balance|voltage|mass|wind|gust|humid|dew|dewp|visib|visibility|open|high|low|"
+    r"close|per|lbs|kg|mm|cm)(_|$)"
 )
 _NOTE, _WIDTH = "  # ", 98
 
@@ -128,6 +129,8 @@ def _event_time(proposal: Proposal) -> Iterator[str]:
         yield "  # The text tells no zone: is it UTC?"
     elif written.without_zone:
         yield f"  # In {written.without_zone:,} of these the text tells no zone; `zone` says which."
+    if written.other:
+        yield f"  # Or {written.other}? The sample's days can be read in both ways."
     entries = [f"column: {_scalar(column.name)}"]
     if written.format != "iso8601":
         entries.append(f"format: {_scalar(written.format)}")

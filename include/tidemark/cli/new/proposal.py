@@ -45,6 +45,8 @@ _NAMING = re.compile(
     r"(^|_)(id|uuid|guid|code|status|type|level|version|year|month|day|hour|port|zip|"
     r"number|no|rank|index|lat|lon|lng|latitude|longitude)$"
 )
+# They follow from the event time, which windows are of.
+_CALENDAR = re.compile(r"(^|_)(year|quarter|month|week|weekday|day|hour|minute|second)$")
 _WINDOWS = {
     "per_day": timedelta(days=1),
     "per_hour": timedelta(hours=1),
@@ -192,8 +194,7 @@ def _tells_more(beside: SampleColumn, columns: Sequence[SampleColumn]) -> bool:
 
 
 _FORMATS = (
-    "text of ISO 8601 or like 22/Nov/2026:10:00:00 +0000, 2026/11/22 10:00:00 or "
-    "22.11.2026 10:00:00, and seconds, milliseconds or microseconds since 1970"
+    "text of ISO 8601 or another common form, and seconds, milliseconds or microseconds since 1970"
 )
 
 
@@ -228,12 +229,15 @@ def _keys(columns: Sequence[SampleColumn], rows: int) -> list[SampleColumn]:
 
 
 def _may_be_key(column: SampleColumn) -> bool:
+    """Text, or numbers that name something else than a part of the event's time."""
+    if _CALENDAR.search(column.words):
+        return False
     return column.type == "string" or (column.type in INTEGERS and _names_something(column))
 
 
 def _names_something(column: SampleColumn) -> bool:
     words = column.words
-    return bool(_NAMING.search(words) or _TIME.search(words))
+    return any(named.search(words) for named in (_NAMING, _TIME, _CALENDAR))
 
 
 def _asked(columns: Sequence[SampleColumn], names: Sequence[str]) -> list[SampleColumn]:

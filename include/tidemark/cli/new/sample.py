@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidemark.errors import SampleUnusable
-from tidemark.judge.numbers import JSON_NUMBER
+from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.pipeline.model import Column, CsvFormat, CsvFormatOptions, FilesSource, Pipeline
 from tidemark.pipeline.settings.settings import Settings
 from tidemark.sources.files.lines import first_lines

@@ -23,7 +23,7 @@ import pyarrow.csv as pcsv
 
 from tidemark.judge.arrow import Array
 from tidemark.judge.arrow import kernels as pc
-from tidemark.judge.numbers import JSON_NUMBER
+from tidemark.judge.json_text import JSON_NUMBER
 from tidemark.judge.reasons import MALFORMED
 from tidemark.pipeline.instants import epoch_ms
 from tidemark.sources.formats.csv_form import BOOLEAN, NUMBER, CsvForm
