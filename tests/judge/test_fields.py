@@ -213,3 +213,18 @@ def test_lines_with_objects_are_taken_by_blocks() -> None:
         found = judge_lines(pipeline_of(columns), [one] * 200)
     by_columns.assert_not_called()
     assert {name: found[0][name] for name in "nixbt"} == {name: line[name] for name in "nixbt"}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"key": {"type": "string", "field": "_key"}}, {"_key": {"type": "string", "field": "k"}}],
+)
+def test_what_is_a_message_s_own_has_no_field(columns: dict[str, Any]) -> None:
+    content = clicks()
+    source = {
+        "kafka": {"topic": "clicks", "connection": "events"},
+        "columns": {"at": "timestamp", "amount": "long", **columns},
+        "event_time": {"column": "at"},
+    }
+    with pytest.raises(PipelineFileInvalid, match="declared without a field"):
+        pipeline_from_mapping("p", {**content, "source": source})

@@ -43,13 +43,19 @@ def test_a_file_is_what_its_name_says_where_nothing_else_does(name: str, kind: s
 
 
 def test_the_form_of_a_csv_file_is_what_the_pipeline_says_with_the_kinds_of_its_columns() -> None:
-    columns = {"at": "timestamp", "amount": "decimal(10,2) not null", "b": "boolean"}
+    columns: dict[str, Any] = {
+        "at": "timestamp", "amount": "decimal(10,2) not null", "b": "boolean"
+    }  # fmt: skip
     columns["key"] = "string"
     form = csv_form(source_of(columns=columns, format={"csv": {"nulls": ["", "NA"]}}), "a.csv")
     assert (form.nulls, form.delimiter) == (("", "NA"), ",")
     assert form.kinds == (("amount", NUMBER), ("b", BOOLEAN))
     assert form.names == ("at", "amount", "b", "key")
     assert csv_form(source_of(), "a.tsv.gz").delimiter == "\t"
+    columns["amount"] = {"type": "double", "field": "Amount (EUR)"}
+    form = csv_form(source_of(columns=columns), "a.csv")
+    assert form.names == ("at", "Amount (EUR)", "b", "key")
+    assert form.kinds == (("Amount (EUR)", NUMBER), ("b", BOOLEAN))
 
 
 @pytest.mark.parametrize(

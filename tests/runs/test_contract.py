@@ -153,6 +153,13 @@ NOT_ALLOWED = {
 }
 
 
+def test_each_change_of_a_column_is_told() -> None:
+    changed = columns(amount={"type": "long not null", "field": "n", "nulls": ["NA"]})
+    assert {one.what for one in found(changed)} == {
+        "source.columns.amount", "source.columns.amount.field", "source.columns.amount.nulls"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("change", SAME.values(), ids=SAME)
 def test_what_no_query_knows_is_no_difference(change: Change) -> None:
     assert found(change) == []

@@ -82,7 +82,7 @@ class BlockReader:
     def suspicious(self, lines: Array) -> Any:
         """Promising lines for which a block is refused, and a few others: those in which a field's
         name stands twice in quotes, and those that are not UTF-8."""
-        names = [json.dumps(name, ensure_ascii=False) for path in self._forms for name in path]
+        names = {json.dumps(name, ensure_ascii=False) for path in self._forms for name in path}
         twice = [pc.greater(pc.count_substring(lines, name), 1) for name in names]
         odd = pa.array([not _is_utf8(line) for line in lines.to_pylist()], pa.bool_())
         return _mask(reduce(pc.or_, [*twice, odd]))

@@ -14,7 +14,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from itertools import permutations
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -265,13 +264,17 @@ class Source(_Model, ABC):
     @model_validator(mode="after")
     def _of_fields_of_their_own(self) -> Self:
         paths = {name: column.path(name) for name, column in self.columns.items()}
-        for (one, path), (other, longer) in permutations(paths.items(), 2):
-            if longer[: len(path)] == path:
-                shared = ".".join(path)
-                raise ValueError(
-                    f"`{one}` and `{other}` are both read from the field `{shared}`: read it once, "
-                    "and `derive` the other column from it"
-                )
+        # The first column of each path.
+        owners = {path: name for name, path in reversed(paths.items())}
+        for name, path in paths.items():
+            for length in range(1, len(path) + 1):
+                owner = owners.get(path[:length], name)
+                if owner != name:
+                    shared = ".".join(path[:length])
+                    raise ValueError(
+                        f"`{owner}` and `{name}` are both read from the field `{shared}`: read it "
+                        "once, and `derive` the other column from it"
+                    )
         return self
 
     @property

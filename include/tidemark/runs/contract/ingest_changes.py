@@ -94,9 +94,9 @@ def _columns(old: Source, new: Source) -> Iterator[Difference]:
                 ChangeVerdict.TO_ACCEPT,
                 reason,
             )
-        elif before.nullable != after.nullable:
-            yield _safe(what, _null(before.nullable), _null(after.nullable))
         if before is not None and after is not None:
+            if before.nullable != after.nullable:
+                yield _safe(what, _null(before.nullable), _null(after.nullable))
             for part in ("nulls", "trim", "from_text"):
                 if (one := getattr(before, part)) != (other := getattr(after, part)):
                     yield _safe(f"{what}.{part}", _text(one), _text(other))
